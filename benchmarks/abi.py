@@ -16,12 +16,12 @@ import numpy as np
 
 from interposer import DataLayout, Network, TensorInfo, include
 from interposer.backend import ArrayHandle, WorkloadInfo
-from interposer.backend.dynamic.backend import DynamicBackend
-from interposer.backend.dynamic.flatten import FlatGraph
-from interposer.backend.dynamic.library import Library, open_library
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.subgraph import SubgraphView
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.library.library import Library, open_library
+from interposer.plugins.capi.running.backend import DynamicBackend
 
 LAYERS = 1000
 

@@ -26,9 +26,9 @@ from lite import has_litert, tflite_bytes
 
 import interposer as ip
 from interposer import include
-from interposer.backend.dynamic.backend import DynamicBackend
-from interposer.backend.dynamic.library import Library, open_library
 from interposer.ops import UnaryOperation
+from interposer.plugins.capi.library.library import Library, open_library
+from interposer.plugins.capi.running.backend import DynamicBackend
 
 CALLS: Final = 2000
 """Calls of one round."""

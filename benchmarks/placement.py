@@ -31,7 +31,7 @@ import numpy as np
 
 import interposer as ip
 from benchmarks.engines.cases import known, prepare
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 from interposer.session.timing import Timing, take_turns
 
 __all__ = ["main"]

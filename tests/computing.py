@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import Quantization, TensorInfo
 from interposer.kernels import evaluate
-from interposer.schema import Op
-from interposer.types import Quantization, TensorInfo
 
 
 def compute(

@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    from interposer.config import disabled_backends
+    from interposer.core.config import disabled_backends
 
     if "CpuRef" not in disabled_backends():
         return
@@ -57,7 +57,7 @@ def natives() -> Natives:
 @pytest.fixture
 def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
-    from interposer.backend.dynamic.paths import own_files, reason_not_built
+    from interposer.plugins.capi.loading.paths import own_files, reason_not_built
     from interposer.session.load import _only_runtime
 
     if "CpuAcc" not in own_files():

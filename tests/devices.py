@@ -17,8 +17,8 @@ from interposer.backend import (
     TensorHandle,
     WorkloadFactory,
 )
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Addition, Multiplication
-from interposer.types import Array, DataType, TensorInfo
 
 FLOAT = {DataType.FLOAT32}
 relu_table = KernelTable()

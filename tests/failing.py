@@ -18,8 +18,8 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.core.schema import Op
 from interposer.ir.graph import Layer
-from interposer.schema import Op
 from interposer.testing.watched import Observer, Watched
 from tests.faulty import FAULTS
 

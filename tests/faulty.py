@@ -31,9 +31,9 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, PreCompiled
-from interposer.types import Array, DataType
 
 table = KernelTable()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer
 from interposer.ops import Input
-from interposer.schema import Op
 from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
 
 __all__ = ["annotated", "graphs", "random_networks"]

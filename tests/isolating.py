@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend.isolated.backend import IsolatedBackend
+from interposer.isolation.backend import IsolatedBackend
 from tests.faulty import Faulty
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="backends are isolated on Linux only")

@@ -19,11 +19,11 @@ from interposer.backend import (
     SubgraphView,
     Substitution,
 )
+from interposer.core.schema import Op, op, operand, result
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Graph
 from interposer.ops import Activation, Addition, Input, Multiplication, Output
 from interposer.runtime import Runtime
-from interposer.schema import Op, op, operand, result
-from interposer.types import Array, DataType
 from tests.devices import Device
 
 table = KernelTable()

@@ -282,7 +282,7 @@ EXAMPLE = re.compile(r"^\s*Example:\n\s*>>> ", re.MULTILINE)
 
 def shipped_operators() -> dict[str, type]:
     importlib.import_module("interposer.ops")
-    registered = importlib.import_module("interposer.schema").registered_ops()
+    registered = importlib.import_module("interposer.core.schema").registered_ops()
     return {name: op for name, op in registered.items() if op.__module__.startswith(f"{PACKAGE}.")}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interposer.errors import MissingDependencyError
+from interposer.core.errors import MissingDependencyError
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))

@@ -5,10 +5,10 @@ import inspect
 import pytest
 
 import interposer.ops
+from interposer.core.schema import Op, attribute, op, operand, registered_ops, result
+from interposer.core.types import ANY_TYPE, FLOATS, DataType
 from interposer.ir import signatures
 from interposer.ir.network import Network
-from interposer.schema import Op, attribute, op, operand, registered_ops, result
-from interposer.types import ANY_TYPE, FLOATS, DataType
 from tools import builders, declarations, generate, pages
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend.dynamic.blobs import Blob
 from interposer.cli.main import main
-from interposer.errors import BackendError, ExecutionError, InvalidArgumentError
+from interposer.core.errors import BackendError, ExecutionError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import ActivationFunction, PreCompiled
+from interposer.plugins.capi.caching.blobs import Blob
 
 PAGE = Path(__file__).parent.parent / "docs" / "native-backend-guide.md"
 X = np.float32([[-1, 2, -3], [4, -5, 6]])

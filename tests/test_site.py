@@ -12,8 +12,8 @@ import pytest
 
 import interposer
 import interposer.backend
+import interposer.core.types
 import interposer.testing
-import interposer.types
 
 pytest.importorskip("mkdocs", reason="pip install 'interposer[docs]'")
 pytest.importorskip("mkdocstrings", reason="pip install 'interposer[docs]'")
@@ -47,7 +47,7 @@ def test_the_site_builds_and_describes_all_public_names(tmp_path):
     built = build(tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
     names = documented(tmp_path)
-    for module in (interposer, interposer.backend, interposer.testing, interposer.types):
+    for module in (interposer, interposer.backend, interposer.testing, interposer.core.types):
         assert sorted(public(module) - names) == [], module.__name__
 
 

@@ -38,7 +38,7 @@ Settings = Mapping[str, str | list[str]] | None
 SOURCES: Final = "src"
 NATIVE: Final = "interposer/native"
 NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
-"""The file with the reason, as in `interposer.backend.dynamic.paths`."""
+"""The file with the reason, as in `interposer.plugins.capi.loading.paths`."""
 PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
 COMPILERS: Final = ("c++", "g++", "clang++")
 PURE: Final = {"wheel.cmake": "false"}

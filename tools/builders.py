@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.schema import Op
 from interposer.ir.signatures import (
     attribute_classes,
     builder_name,
@@ -13,7 +14,6 @@ from interposer.ir.signatures import (
     builder_summary,
     built_operators,
 )
-from interposer.schema import Op
 from tools.declarations import WIDTH, import_key
 
 HEADER: Final = '''\
@@ -24,11 +24,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from interposer.core.schema import Op
+from interposer.core.types import Array, {types}
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 {imports}
-from interposer.schema import Op
-from interposer.types import Array, {types}
 
 __all__ = ["Builders"]
 
@@ -49,7 +49,7 @@ class Builders(ABC):
 def builders_stub() -> str:
     """Return the text of ``interposer/ir/builders.pyi``."""
     imports = _imported_names()
-    types = ", ".join(sorted(imports.pop("interposer.types", set()) | {"TensorInfo"}, key=import_key))
+    types = ", ".join(sorted(imports.pop("interposer.core.types", set()) | {"TensorInfo"}, key=import_key))
     lines = [line for module in sorted(imports) for line in _import(module, imports[module])]
     methods = [line for op in built_operators() for line in _method(op)]
     return "\n".join([HEADER.format(imports="\n".join(lines), types=types) + "\n".join(methods), ""])

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 import interposer.ops  # noqa: F401 - the operators register themselves
-from interposer.schema import Op, registered_ops
+from interposer.core.schema import Op, registered_ops
 
 WIDTH: Final = 120
 

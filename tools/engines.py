@@ -28,8 +28,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 import interposer.ops  # noqa: E402, F401 - declares the operators
 from interposer.backend import Backend  # noqa: E402
-from interposer.backend.registry import process_registry  # noqa: E402
-from interposer.schema import registered_ops  # noqa: E402
+from interposer.core.schema import registered_ops  # noqa: E402
+from interposer.plugins.registry import process_registry  # noqa: E402
 from interposer.testing import Sample, samples_of  # noqa: E402
 from interposer.testing.conformance import Conformance, all_cases, all_samples  # noqa: E402
 from tests.backends.engines.adapters import add_engines  # noqa: E402

@@ -16,9 +16,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from interposer.core.schema import Op  # noqa: E402
 from interposer.ir.signatures import settable_attributes  # noqa: E402
 from interposer.kernels import reference  # noqa: E402
-from interposer.schema import Op  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
@@ -67,7 +67,7 @@ def generated() -> dict[str, str]:
     """All generated files: their texts by their paths from the root."""
     files = {
         "src/interposer/ir/builders.pyi": builders_stub(),
-        "src/interposer/backend/dynamic/vocabulary.py": vocabulary_module(),
+        "src/interposer/plugins/capi/abi/vocabulary.py": vocabulary_module(),
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
     }

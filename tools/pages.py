@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import interposer
-from interposer import config, errors, ops
+from interposer import ops
+from interposer.core import config, errors
+from interposer.core.schema import Attribute, Op, Operand, Result, annotation
+from interposer.core.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
 from interposer.ir.signatures import WITHOUT_BUILDER, builder_name, type_text
 from interposer.kernels import KernelInfo, reference
-from interposer.schema import Attribute, Op, Operand, Result, annotation
 from interposer.testing.sample import Sample, samples_of
-from interposer.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
 from tools.declarations import WIDTH, docstring_sections, first_line, import_key
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -309,7 +310,7 @@ def errors_page() -> str:
 
 
 def environment_page() -> str:
-    """The reference page of the environment variables, which are the constants of `interposer.config`."""
+    """The reference page of the environment variables, which are the constants of `interposer.core.config`."""
     lines = ["# Environment variables", "", NOTE, "| Variable | Meaning |", "| --- | --- |"]
     for name, meaning in environment_variables(inspect.getsource(config)):
         lines.append(f"| `{name}` | {meaning} |")

@@ -19,10 +19,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 import interposer.ops  # noqa: E402, F401 - declares the operators
-from interposer.errors import InterposerError, UnboundInputError, UnwritableError  # noqa: E402
+from interposer.core.errors import InterposerError, UnboundInputError, UnwritableError  # noqa: E402
+from interposer.core.schema import Op, registered_ops  # noqa: E402
 from interposer.frontends.tflite import load  # noqa: E402
 from interposer.frontends.tflite.container import read_model  # noqa: E402
-from interposer.schema import Op, registered_ops  # noqa: E402
 from interposer.testing import Sample, samples_of  # noqa: E402
 from interposer.testing.oracle import reference_outputs  # noqa: E402
 from interposer.testing.tolerances import Tolerances  # noqa: E402

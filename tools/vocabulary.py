@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Any, Final
 
 from interposer._version import API_VERSION, VOCABULARY_REVISION
-from interposer.backend.dynamic import abi
-from interposer.backend.dynamic.kinds import kind_of
-from interposer.schema import Op, annotation
+from interposer.core.schema import Op, annotation
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.attribute_kinds import kind_of
 from tools.declarations import shipped
 
 NEXT: Final = VOCABULARY_REVISION + 1
@@ -32,7 +32,7 @@ Vocabulary = dict[str, dict[str, Any]]
 def known() -> Vocabulary:
     """What the file says now; empty where there is none yet."""
     try:
-        from interposer.backend.dynamic import vocabulary as module  # noqa: PLC0415 - it is made here
+        from interposer.plugins.capi.abi import vocabulary as module  # noqa: PLC0415 - it is made here
     except ImportError:
         return {"DTYPES": {}, "CHOICES": {}, "LAYERS": {}}
     return {"DTYPES": module.DTYPES, "CHOICES": module.CHOICES, "LAYERS": module.LAYERS}
@@ -81,7 +81,7 @@ def _layer(op: type[Op], before: Layer | None) -> Layer:
 
 
 def vocabulary_module() -> str:
-    """The text of ``interposer/backend/dynamic/vocabulary.py``."""
+    """The text of ``interposer/plugins/capi/abi/vocabulary.py``."""
     tables = wanted(known())
     return "\n".join([_HEAD, *(_table(name, tables[name]) for name in tables)])
 

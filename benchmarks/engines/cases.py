@@ -14,8 +14,8 @@ import interposer as ip
 from benchmarks import networks
 from benchmarks.designs import adding
 from interposer import frontends
-from interposer.errors import InterposerError
-from interposer.ir.estimate import operations
+from interposer.core.errors import InterposerError
+from interposer.report.estimate import operations
 
 __all__ = ["Case", "known", "prepare", "tiny"]
 

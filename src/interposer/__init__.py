@@ -27,45 +27,44 @@ if TYPE_CHECKING:
         Backend,
         BackendContext,
         BackendId,
-        BackendRegistry,
         Capabilities,
-        DeviceSpec,
-        Isolation,
         MemoryDescriptor,
         MemorySource,
         OptimizationViews,
         Substitution,
         Support,
-        process_registry,
     )
-    from interposer.errors import InterposerError
+    from interposer.core.errors import InterposerError
+    from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo, TensorShape
     from interposer.ir.network import Network
-    from interposer.ir.optimized import OptimizedNetwork
+    from interposer.isolation import Isolation
     from interposer.kernels import compute
     from interposer.optimizer.optimize import optimize
-    from interposer.optimizer.options import OptimizerOptions
+    from interposer.optimizer.optimizer_options import OptimizerOptions
+    from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+    from interposer.report.optimized import OptimizedNetwork
     from interposer.runtime import CreationOptions, RunControl, Runtime, WorkingMemHandle
     from interposer.session.limits import Limits
     from interposer.session.load import default_runtime, load
     from interposer.session.model import Model
     from interposer.session.placement import Plan, Search
-    from interposer.types import DataLayout, DataType, Quantization, TensorInfo, TensorShape
 
 _HOMES = {
     "interposer.backend": (
-        "Backend", "BackendContext", "BackendId", "BackendRegistry", "Capabilities", "DeviceSpec",
-        "Isolation", "MemoryDescriptor", "MemorySource", "OptimizationViews", "Substitution", "Support",
-        "process_registry",
+        "Backend", "BackendContext", "BackendId", "Capabilities", "MemoryDescriptor", "MemorySource",
+        "OptimizationViews", "Substitution", "Support",
     ),
-    "interposer.errors": ("InterposerError",),
+    "interposer.isolation": ("Isolation",),
+    "interposer.plugins": ("BackendRegistry", "DeviceSpec", "process_registry"),
+    "interposer.core.errors": ("InterposerError",),
     "interposer.ir.network": ("Network",),
-    "interposer.ir.optimized": ("OptimizedNetwork",),
+    "interposer.report.optimized": ("OptimizedNetwork",),
     "interposer.kernels": ("compute",),
     "interposer.optimizer": ("OptimizerOptions", "optimize"),
     "interposer.runtime": ("CreationOptions", "RunControl", "Runtime", "WorkingMemHandle"),
     "interposer.session": ("Limits", "Model", "default_runtime", "load"),
     "interposer.session.placement": ("Plan", "Search"),
-    "interposer.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
+    "interposer.core.types": ("DataLayout", "DataType", "Quantization", "TensorInfo", "TensorShape"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = frozenset({"backend", "errors", "frontends", "ops", "testing", "writers"})

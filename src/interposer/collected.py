@@ -1,80 +1,15 @@
-"""Sequences and optionals as they are stored, arrays of objects of rank 1, and as a user has them: lists and None."""
+"""Public names of `interposer.core.containers`: Sequences and optionals as arrays of objects."""
 
-from __future__ import annotations
+from interposer.core.containers import (
+    as_given,
+    as_stored,
+    collected,
+    refined,
+)
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from typing import Any
-
-import numpy as np
-
-from interposer.errors import BindingError
-from interposer.types import Array, DataType, TensorInfo
-
-__all__ = ["as_given", "as_stored", "collected", "refined"]
-
-ToTensor = Callable[[str, TensorInfo, Any], Array]
-"""Makes an array for a tensor of what a user gave; gets a title for messages first. Raises `BindingError`."""
-
-
-def collected(elements: Iterable[Array]) -> Array:
-    """Arrays as a sequence or optional holds them."""
-    given = list(elements)
-    stored = np.empty(len(given), object)
-    for index, element in enumerate(given):
-        stored[index] = element
-    return stored
-
-
-def as_stored(title: str, info: TensorInfo, given: Any, to_tensor: ToTensor) -> Array:
-    """What a user gave, as it is stored: a list of arrays for a sequence; an element or None for an optional.
-
-    Raises:
-        BindingError: something else, or elements that do not fit; says which.
-    """
-    if info.element is None:
-        return to_tensor(title, info, given)
-    if info.dtype is DataType.OPTIONAL:
-        elements = [] if given is None else [np.array(as_stored(title, info.element, given, to_tensor))]
-    else:
-        elements = [_element(f"{title}[{i}]", info.element, one, to_tensor) for i, one in _items(title, given)]
-    if not info.shape.accepts(info.with_shape((len(elements),)).shape):
-        raise BindingError(f"{title} has {_counted(len(elements))}; expected {info}")
-    return collected(elements)
-
-
-def _items(title: str, given: Any) -> Iterable[tuple[int, Any]]:
-    plain = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
-    if not plain and not isinstance(given, list | tuple):
-        raise BindingError(f"{title} is a sequence; give a list of arrays, not {type(given).__name__}")
-    return enumerate(given)
-
-
-def _element(title: str, info: TensorInfo, given: Any, to_tensor: ToTensor) -> Array:
-    """A tensor in memory of its own, as it may be handed on."""
-    if given is None:
-        raise BindingError(f"{title} is None; expected {info}")
-    return np.array(to_tensor(title, info, given))
-
-
-def _counted(count: int) -> str:
-    return "1 element" if count == 1 else f"{count} elements"
-
-
-def as_given(info: TensorInfo, stored: Array) -> Any:
-    """What is stored, as a user has it: the array of a tensor, a list of arrays; an element or None."""
-    if info.element is None:
-        return stored
-    elements = [as_given(info.element, one) for one in stored]
-    if info.dtype is DataType.SEQUENCE:
-        return elements
-    return elements[0] if elements else None
-
-
-def refined(info: TensorInfo, stored: Array) -> TensorInfo:
-    """What is known of a tensor, a sequence or an optional whose value this is."""
-    known = info.with_shape(stored.shape)
-    if info.element is None or not len(stored):
-        return known
-    element = info.element
-    return known.with_element(reduce(TensorInfo.joined, (refined(element, one) for one in stored)))
+__all__ = [
+    "as_given",
+    "as_stored",
+    "collected",
+    "refined",
+]

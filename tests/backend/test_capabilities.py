@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interposer.backend import Capabilities, Capability
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 
 def test_a_capability_has_exactly_the_value_and_the_type_it_was_given() -> None:

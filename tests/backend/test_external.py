@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource, machine_sources
-from interposer.errors import InvalidArgumentError
-from interposer.types import TensorInfo
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import TensorInfo
 
 INFO = TensorInfo((2, 3))
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from interposer.backend import ArenaMemoryManager, ArrayHandle, MemorySource, WorkloadFactory
 from interposer.backend.memory import ALIGNMENT
-from interposer.errors import BackendContractError
-from interposer.types import TensorInfo
+from interposer.core.errors import BackendContractError
+from interposer.core.types import TensorInfo
 
 TYPES = ("float32", "int8", "bool", "float16", "int64", "bfloat16", "int4")
 

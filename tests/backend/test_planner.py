@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interposer.backend.planner import Lifetime, MemoryPlan, faults, plan
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 LIFETIMES = st.lists(
     st.builds(

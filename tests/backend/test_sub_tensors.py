@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.backend import ArrayHandle
-from interposer.types import Array, TensorInfo
+from interposer.core.types import Array, TensorInfo
 
 
 class Counting(ArrayHandle):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from interposer import Network, Quantization, TensorInfo
 from interposer.backend import KernelInfo, KernelSupport, KernelTable, LayerSupport, SubgraphView, Support
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, Concat, ElementwiseBinary, FullyConnected, Maximum
-from interposer.types import Array, DataType
 
 F32, I8 = DataType.FLOAT32, DataType.INT8
 

@@ -20,7 +20,8 @@ from interposer.backend import (
     Substitution,
     Support,
 )
-from interposer.errors import BackendContractError, UnsupportedLayerError
+from interposer.core.errors import BackendContractError, UnsupportedLayerError
+from interposer.core.types import DataType
 from interposer.ir.graph import Graph
 from interposer.ops import (
     Activation,
@@ -34,7 +35,6 @@ from interposer.ops import (
     PreCompiled,
     Subtraction,
 )
-from interposer.types import DataType
 from tests.devices import Sums, sums
 
 INFO = TensorInfo((3,))

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from interposer.analysis.bench import BenchReport, Candidate
 from interposer.cli import bench as bench_command
 from interposer.cli.main import main
 from interposer.session.timing import Timing
-from interposer.tools.bench import BenchReport, Candidate
 from tests.cli import networks
 
 pytestmark = pytest.mark.needs_cpuref

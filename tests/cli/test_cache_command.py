@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interposer.cache import cached_files, write_cached
 from interposer.cli.main import main
+from interposer.core.cache import cached_files, write_cached
 from interposer.session import default_runtime
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with

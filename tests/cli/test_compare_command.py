@@ -13,7 +13,7 @@ import pytest
 from interposer import process_registry
 from interposer.cli.main import main
 from interposer.ir.text import print_graph
-from tests.tools.test_compare import PRODUCT, RELU, SUM, Fuses, WrongProducts, chain
+from tests.analysis.test_compare import PRODUCT, RELU, SUM, Fuses, WrongProducts, chain
 
 pytestmark = pytest.mark.needs_cpuref
 

@@ -10,11 +10,11 @@ import interposer as ip
 from interposer import Quantization, TensorInfo
 from interposer.cli import convert
 from interposer.cli.main import main
+from interposer.core.types import DataLayout, DataType
 from interposer.frontends.onnx import load
 from interposer.ir.network import Network
 from interposer.ops.activation import Activation
 from interposer.ops.pooling import PoolingAlgorithm
-from interposer.types import DataLayout, DataType
 from interposer.writers import tflite
 from interposer.writers.onnx import save
 from tests.cli.networks import doubler

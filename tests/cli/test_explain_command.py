@@ -11,7 +11,7 @@ import pytest
 import interposer as ip
 from interposer import Network, TensorInfo
 from interposer.cli.main import main
-from interposer.ir.times import Times
+from interposer.report.times import Times
 from interposer.writers import tflite
 from tests.cli import networks
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from interposer import DataLayout, InterposerError, Quantization, TensorInfo
 from interposer.cli.images import Preprocessing, read_image
-from interposer.errors import MissingDependencyError
+from interposer.core.errors import MissingDependencyError
 
 RED_GREEN = np.uint8([[[255, 0, 0], [0, 255, 0]]] * 5)
 AS_IS = Preprocessing()

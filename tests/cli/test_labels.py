@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interposer.cli.labels import check_count, read_labels
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 
 def written(folder: Path, content: bytes | str) -> str:

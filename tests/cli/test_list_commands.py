@@ -7,7 +7,7 @@ import json
 import pytest
 
 from interposer.cli.main import main
-from interposer.schema import registered_ops
+from interposer.core.schema import registered_ops
 
 
 @pytest.fixture

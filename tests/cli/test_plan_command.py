@@ -12,7 +12,7 @@ import pytest
 
 from interposer.cli.main import main
 from interposer.cli.network import runtime_with_threads
-from interposer.config import NUM_THREADS, thread_budget
+from interposer.core.config import NUM_THREADS, thread_budget
 from interposer.session.placement import Plan
 from tests.cli import networks
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from interposer import Network, Runtime, TensorInfo, optimize
-from interposer.errors import UnsupportedLayerError
+from interposer.core.errors import UnsupportedLayerError
 from interposer.ops import Activation, ActivationFunction, BatchMatMul
 
 FILE = Path(__file__).parents[2] / "examples" / "compute_backend.py"

@@ -9,8 +9,8 @@ import pytest
 
 import interposer as ip
 from interposer import DataType, Network, Quantization
-from interposer.errors import InvalidArgumentError, ParseError
-from interposer.ir.compare import same_graph
+from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.ir.equality import same_graph
 
 NUMBERS = [one for one in DataType if one is not DataType.STRING and not one.is_collection]
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError, VerificationError
-from interposer.ir.compare import differences
+from interposer.core.errors import InvalidArgumentError, VerificationError
+from interposer.core.types import Quantization, TensorInfo
+from interposer.ir.equality import differences
 from interposer.ir.graph import Graph, Use
 from interposer.ir.verify import verify
 from interposer.ops import Activation, Addition, Concat, Debug, Input, Output, Splitter, StandIn
-from interposer.types import Quantization, TensorInfo
 from tests.graphs import annotated, graphs
 
 INFO = TensorInfo((2,))

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidNetworkError
+from interposer.core.errors import InvalidNetworkError
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph, infer_layer
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ops import Activation, Addition, Input, Reshape, Splitter, StandIn, Transpose
-from interposer.types import Quantization, TensorInfo
 
 
 def add(graph, op, *inputs, info=None, outputs=()):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Graph, Use, Uses
 from interposer.ir.inference import infer_graph
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Activation, ActivationFunction, Input, Output
 from interposer.optimizer.passes import DEFAULT_PASSES, run_passes
-from interposer.types import DataType, TensorInfo
 
 
 def test_merged_names_are_distinct_and_in_order_of_first_appearance():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ir.builders import Builders
 from interposer.ir.network import Network
 from interposer.ops import (
@@ -21,7 +22,6 @@ from interposer.ops import (
     ElementwiseBinary,
     Softmax,
 )
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 from tests.graphs import graphs
 
 INFO = TensorInfo((2, 3))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ir.verify import verify
 from tests.graphs import annotated

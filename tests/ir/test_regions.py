@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from interposer import Limits, Network, TensorInfo
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, LimitExceededError, VerificationError
-from interposer.ir.estimate import estimate
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, LimitExceededError, VerificationError
+from interposer.core.types import DataType, Quantization
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph, infer_layer
 from interposer.ir.regions import find_layer, places
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ir.verify import verify
 from interposer.ops import Debug, Input, Output
-from interposer.types import DataType, Quantization
+from interposer.report.estimate import estimate
 
 LOOP = """
     graph "net" {

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic, select
 from interposer.ops import Activation, Addition, Concat
-from interposer.types import TensorInfo
 
 INFO = TensorInfo((2,))
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from interposer.errors import ParseError
-from interposer.ir.compare import differences, same_graph
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, Quantization, TensorInfo
+from interposer.ir.equality import differences, same_graph
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
@@ -26,7 +27,6 @@ from interposer.ops import (
     Splitter,
     StandIn,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 from tests.graphs import annotated, graphs
 
 

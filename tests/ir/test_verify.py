@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from interposer.errors import VerificationError
+from interposer.core.errors import VerificationError
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Use, Value
 from interposer.ir.text import parse_graph
 from interposer.ir.verify import verify
 from interposer.ops import Activation, Addition, Concat, StandIn
-from interposer.types import TensorInfo
 from tests.graphs import annotated
 
 SOUND = """

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Quantization, TensorInfo
 from interposer.kernels import KernelInfo, empty, reference
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.types import Quantization, TensorInfo
 from tests.computing import compute
 
 F32 = np.float32

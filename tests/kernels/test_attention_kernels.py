@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
-from interposer.types import TensorInfo
 
 F32 = np.float32
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization
 from interposer.kernels import compute
 from interposer.ops import (
     Addition,
@@ -22,7 +23,6 @@ from interposer.ops import (
     Splitter,
     Where,
 )
-from interposer.types import DataType, Quantization
 
 
 def test_one_result_comes_as_it_is_and_several_as_a_tuple():

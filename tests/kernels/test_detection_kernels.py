@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.codec import array_from_plain
-from interposer.errors import InvalidArgumentError
+from interposer.core.codec import array_from_plain
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.kernels.boxes import best_boxes, overlaps, take_greedily
 from interposer.ops import (
@@ -26,8 +28,6 @@ from interposer.ops import (
     RoiAlignMode,
     RoiPooling,
 )
-from interposer.schema import Op
-from interposer.types import DataLayout, Quantization, TensorInfo
 
 NHWC = DataLayout.NHWC
 FROM_TFLITE = json.loads(gzip.decompress(Path(__file__).with_name("tflite_detection.json.gz").read_bytes()))

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Quantization
 from interposer.ops.gather import GatherElements
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, TensorScatter
-from interposer.types import Quantization
 from tests.computing import compute
 
 F32 = np.float32

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import FLOATS, Quantization, TensorInfo
 from interposer.kernels import KernelInfo, evaluate, reference
 from interposer.ops.elementwise import (
     Addition,
@@ -25,7 +26,6 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.types import FLOATS, Quantization, TensorInfo
 from tests.computing import compute
 
 F32 = np.float32

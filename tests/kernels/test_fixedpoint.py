@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import DataType, Quantization
 from interposer.kernels.fixedpoint import (
     FixedPoint,
     clamp_to,
@@ -20,7 +21,6 @@ from interposer.kernels.fixedpoint import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
-from interposer.types import DataType, Quantization
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

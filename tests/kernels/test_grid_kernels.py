@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Quantization
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
-from interposer.types import Quantization
 from tests.computing import compute
 
 F32 = np.float32

@@ -2,10 +2,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.attention import Attention, AttentionScores
 from interposer.ops.linear_attention import LinearAttention
-from interposer.types import TensorInfo
 
 F32 = np.float32
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from interposer.core.types import DataType
 from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
-from interposer.types import DataType
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.UINT8, DataType.INT16])

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import (
     EmbeddingLookup,
@@ -18,7 +19,6 @@ from interposer.ops import (
     ScatterNd,
     TopK,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 
 
 def run(op, *arrays, quantized=(), results=()):

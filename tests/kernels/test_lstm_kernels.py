@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import BidirectionalSequenceLstm, FusedActivation, Lstm, UnidirectionalSequenceLstm
-from interposer.types import DataType, Quantization, TensorInfo
 
 BATCH, STEPS, INPUTS, UNITS, OUTPUTS, AUX = 2, 4, 3, 5, 2, 6
 FEATURES = list(product([False, True], repeat=4))

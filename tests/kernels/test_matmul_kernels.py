@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import BatchMatMul, FullyConnected
-from interposer.types import DataType, Quantization, TensorInfo
 from tests.computing import compute
 
 ONE = Quantization(1.0)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from interposer.core.types import DataType, Quantization
 from interposer.ops.einsum import Einsum
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
 from interposer.ops.quantization import Bitcast
-from interposer.types import DataType, Quantization
 from tests.computing import compute
 
 F32 = np.float32

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import ANY_TYPE, DataLayout, DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import (
     BatchToSpaceNd,
@@ -35,7 +36,6 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.types import ANY_TYPE, DataLayout, DataType, Quantization, TensorInfo
 
 NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import (
     BidirectionalSequenceLstm,
@@ -26,7 +27,6 @@ from interposer.ops import (
     UnidirectionalSequenceLstm,
     UnidirectionalSequenceRnn,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 
 SAMPLE = Path(__file__).resolve().parents[3] / "shared/conformance/nnapi_sample.jsonl.gz"
 GATES = ("input", "forget", "cell", "output")

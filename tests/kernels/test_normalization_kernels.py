@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataLayout, Quantization
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -18,7 +19,6 @@ from interposer.ops.normalization import (
     NormalizationAlgorithmMethod,
     RmsNormalization,
 )
-from interposer.types import DataLayout, Quantization
 from tests.computing import compute
 
 F32 = np.float32

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 from tests.computing import compute
 
 NHWC = DataLayout.NHWC

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import (
     Cast,
@@ -18,7 +19,6 @@ from interposer.ops import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 from tests.computing import compute
 
 Q = Quantization(0.5, 3)

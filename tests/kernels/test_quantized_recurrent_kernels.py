@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import FusedActivation, Lstm, QLstm, QuantizedLstm, UnidirectionalSequenceLstm
-from interposer.types import Quantization, TensorInfo
 
 BATCH, INPUTS, UNITS, OUTPUTS = 2, 3, 5, 4
 GATES = ("input", "forget", "cell", "output")

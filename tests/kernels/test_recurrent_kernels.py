@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
-from interposer.types import DataType, Quantization, TensorInfo
 
 BATCH, STEPS, INPUTS, UNITS, AUX = 2, 4, 3, 5, 6
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
-from interposer.types import DataType, TensorInfo
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
 LAYERS = (RnnSequence, GruSequence, LstmSequence)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.selection import Compress, NonZero, Unique
-from interposer.types import DataType, Quantization, TensorInfo
 
 F32 = np.float32
 FEW = arrays.arrays(np.int32, (3, 4), elements=st.integers(0, 2))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from interposer import ops
+from interposer.core.schema import Op
+from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import reference
 from interposer.kernels.table import KernelInfo, empty
-from interposer.schema import Op
 from interposer.testing.sample import samples_of
 from interposer.testing.tolerances import Tolerances, same
-from interposer.types import DataType, TensorInfo
 
 EVERY = [getattr(ops, name) for name in ops.__all__] if hasattr(ops, "__all__") else list(vars(ops).values())
 KINDS = sorted({one for one in EVERY if isinstance(one, type) and issubclass(one, Op)}, key=lambda one: one.__name__)

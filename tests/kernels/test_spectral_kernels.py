@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
-from interposer.types import DataType, TensorInfo
 from tests.computing import compute
 
 F32 = np.float32

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interposer.codec import array_from_plain, info_from_plain
+from interposer.core.codec import array_from_plain, info_from_plain
+from interposer.core.schema import Op
 from interposer.kernels import evaluate
-from interposer.schema import Op
 
 CASES = json.loads(gzip.decompress(Path(__file__).with_name("tflite_movement.json.gz").read_bytes()))
 

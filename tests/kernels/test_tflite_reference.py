@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import interposer.ops  # noqa: F401 - so that operators are known by name
-from interposer.codec import array_from_plain, info_from_plain
+from interposer.core.codec import array_from_plain, info_from_plain
+from interposer.core.schema import Op
 from interposer.kernels import evaluate
-from interposer.schema import Op
 
 CASES = json.loads(gzip.decompress(Path(__file__).with_name("tflite_reference.json.gz").read_bytes()))
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import QUANTIZABLE, DataType, Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.ops.elementwise import (
@@ -24,7 +25,6 @@ from interposer.ops.normalization import (
     Normalization,
 )
 from interposer.ops.reduction import ArgMinMax, Mean, Reduce, ReduceOperation
-from interposer.types import QUANTIZABLE, DataType, Quantization, TensorInfo
 
 OPERATORS = [
     *(ElementwiseBinary(operation).canonical() for operation in BinaryOperation),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.kernels.sliding import covered, slide
 from interposer.ops import (
     Convolution2d,
@@ -18,7 +19,6 @@ from interposer.ops import (
     PoolingAlgorithm,
 )
 from interposer.ops.window import Window
-from interposer.types import DataLayout, Quantization, TensorInfo
 from tests.computing import compute
 
 NDHWC, NHWC = DataLayout.NDHWC, DataLayout.NHWC

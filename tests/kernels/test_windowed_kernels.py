@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Quantization, TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops.pooling import OutputShapeRounding, Pooling2d, PoolingAlgorithm
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import Quantization, TensorInfo
 from tests.computing import compute
 
 F32 = np.float32

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interposer import Runtime, optimize
-from interposer.errors import InvalidNetworkError, ParseError
+from interposer.core.errors import InvalidNetworkError, ParseError
 from interposer.frontends import nnapi
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "conformance" / "nnapi_sample.jsonl.gz"

@@ -1,7 +1,7 @@
 import pytest
 
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.types import Quantization, TensorInfo
 
 
 def info(dtype, quantization=None):

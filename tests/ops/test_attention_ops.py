@@ -1,7 +1,7 @@
 import pytest
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
-from interposer.types import DataType, TensorInfo
 
 
 def shapes(op, *operands):

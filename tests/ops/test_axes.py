@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interposer.core.types import UNKNOWN, Dim, Quantization, TensorInfo, TensorShape
 from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axes, quantized_axis_faults, transposed
-from interposer.types import UNKNOWN, Dim, Quantization, TensorInfo, TensorShape
 
 
 def test_axes_count_from_the_end_where_they_are_negative():

@@ -1,7 +1,7 @@
 import pytest
 
+from interposer.core.types import DataLayout, TensorInfo, TensorShape
 from interposer.ops import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
-from interposer.types import DataLayout, TensorInfo, TensorShape
 
 NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
 

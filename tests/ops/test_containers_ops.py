@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import compute
 from interposer.ops import (
     Activation,
@@ -20,7 +21,6 @@ from interposer.ops import (
     SequenceLength,
     SplitToSequence,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 
 
 def sequence(length, *shape, dtype=DataType.FLOAT32):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import UNKNOWN, DataLayout, Quantization, TensorInfo
 from interposer.ops import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
-from interposer.types import UNKNOWN, DataLayout, Quantization, TensorInfo
 
 NHWC = DataLayout.NHWC
 

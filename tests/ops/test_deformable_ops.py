@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import TensorInfo
 from interposer.kernels import compute
 from interposer.ops import Convolution2d, DeformableConvolution2d
-from interposer.types import TensorInfo
 
 IMAGE, WEIGHTS, OFFSET = TensorInfo((1, 4, 5, 6)), TensorInfo((2, 4, 3, 3)), TensorInfo((1, 18, 3, 4))
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import UNKNOWN, DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import (
     AxisAlignedBboxTransform,
     BoxWithNmsLimit,
@@ -13,7 +14,6 @@ from interposer.ops import (
     RoiAlign,
     RoiPooling,
 )
-from interposer.types import UNKNOWN, DataLayout, DataType, Quantization, TensorInfo
 
 NHWC = DataLayout.NHWC
 F16, I32, U8, U16 = DataType.FLOAT16, DataType.INT32, DataType.UINT8, DataType.UINT16

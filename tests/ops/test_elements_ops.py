@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Dim, Quantization, TensorInfo
 from interposer.ops.gather import GatherElements
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, TensorScatter
-from interposer.types import DataType, Dim, Quantization, TensorInfo
 
 
 def indices(*shape):

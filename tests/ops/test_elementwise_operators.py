@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ops.elementwise import (
     Addition,
     BinaryOperation,
@@ -20,8 +22,6 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.schema import Op
-from interposer.types import Quantization, TensorInfo
 
 
 def info(*shape, dtype="float32", quantization=None):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import TensorInfo
 from interposer.kernels import evaluate
 from interposer.ops import Addition, Fused, Multiplication
-from interposer.types import TensorInfo
 
 A, B, CHANNELS = TensorInfo((2, 3, 4)), TensorInfo((3, 1)), TensorInfo((4,))
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import Quantization, TensorInfo, TensorShape
 from interposer.ops import Gather, GatherNd
-from interposer.types import Quantization, TensorInfo, TensorShape
 
 
 def shape_of(op, *infos):

@@ -1,7 +1,7 @@
 import pytest
 
+from interposer.core.types import DataType, Dim, Quantization, TensorInfo
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
-from interposer.types import DataType, Dim, Quantization, TensorInfo
 
 
 def test_the_result_has_the_channels_of_the_image_and_the_places_of_the_grid():

@@ -1,7 +1,7 @@
 import pytest
 
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.ops.linear_attention import LinearAttention
-from interposer.types import DataType, Dim, TensorInfo
 
 OP = LinearAttention(q_num_heads=4, kv_num_heads=2)
 QUERY, KEY, VALUE = TensorInfo((2, 5, 12)), TensorInfo((2, 5, 6)), TensorInfo((2, 5, 8))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import UNKNOWN, DataType, Quantization, TensorInfo
 from interposer.ops import (
     EmbeddingLookup,
     HashtableLookup,
@@ -15,7 +16,6 @@ from interposer.ops import (
     ScatterNd,
     TopK,
 )
-from interposer.types import UNKNOWN, DataType, Quantization, TensorInfo
 
 I32, I64 = DataType.INT32, DataType.INT64
 

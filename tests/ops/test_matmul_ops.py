@@ -2,8 +2,8 @@
 
 import pytest
 
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ops import BatchMatMul, FullyConnected
-from interposer.types import Quantization, TensorInfo
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 import pytest
 
+from interposer.core.types import DataType, Dim, Quantization, TensorInfo
 from interposer.ops.einsum import Einsum
 from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
-from interposer.types import DataType, Dim, Quantization, TensorInfo
 
 
 def shape(op, *shapes):

@@ -1,5 +1,6 @@
 import pytest
 
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.normalization import (
     BatchNormalization,
     GroupNormalization,
@@ -11,7 +12,6 @@ from interposer.ops.normalization import (
     NormalizationAlgorithmChannel,
     RmsNormalization,
 )
-from interposer.types import DataLayout, TensorInfo
 
 IMAGE = TensorInfo((1, 3, 8, 5))
 THREE, FIVE = TensorInfo((3,)), TensorInfo((5,))

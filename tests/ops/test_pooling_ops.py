@@ -2,8 +2,8 @@
 
 import pytest
 
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops import OutputShapeRounding, Pooling2d
-from interposer.types import DataLayout, TensorInfo
 
 NHWC = DataLayout.NHWC
 

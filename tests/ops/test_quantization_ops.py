@@ -2,9 +2,9 @@
 
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import Bitcast, Cast, ConvertFp32ToBf16, Dequantize, FakeQuantization, Quantize
-from interposer.types import DataType, Quantization, TensorInfo
 
 Q = Quantization(0.5, 3)
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import Quantization, TensorInfo, TensorShape
 from interposer.ops import (
     Concat,
     Pad,
@@ -16,7 +17,6 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.types import Quantization, TensorInfo, TensorShape
 
 PER_AXIS = TensorInfo((2, 3), "int8", Quantization([1.0, 2.0, 3.0], axis=1))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from interposer.core.schema import Op
+from interposer.core.types import Quantization, TensorInfo, TensorShape
 from interposer.ops import (
     ActivationFunction,
     BidirectionalSequenceLstm,
@@ -21,8 +23,6 @@ from interposer.ops import (
     UnidirectionalSequenceLstm,
     UnidirectionalSequenceRnn,
 )
-from interposer.schema import Op
-from interposer.types import Quantization, TensorInfo, TensorShape
 
 GATES = ("input", "forget", "cell", "output")
 B, T, I, U, O, A, V = 2, 6, 3, 5, 4, 7, 8  # noqa: E741

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.reduction import ArgMinMax, Mean, Reduce, ReduceOperation
-from interposer.types import DataType, Quantization, TensorInfo
 
 IMAGE = TensorInfo((1, "h", "w", 3))
 

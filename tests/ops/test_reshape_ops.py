@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Quantization, TensorInfo, TensorShape
 from interposer.ops import BroadcastTo, Fill, Rank, Reshape, Shape
-from interposer.types import DataType, Quantization, TensorInfo, TensorShape
 
 
 def shape_of(op, *infos):

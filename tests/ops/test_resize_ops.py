@@ -1,5 +1,5 @@
+from interposer.core.types import DataLayout, Quantization, TensorInfo, TensorShape
 from interposer.ops import Resize, ResizeMethod
-from interposer.types import DataLayout, Quantization, TensorInfo, TensorShape
 
 
 def test_height_and_width_are_replaced_in_both_layouts():

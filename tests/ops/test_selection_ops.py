@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import UNKNOWN, DataType, Quantization, TensorInfo
 from interposer.ops.selection import Compress, NonZero, Unique
-from interposer.types import UNKNOWN, DataType, Quantization, TensorInfo
 
 IMAGE = TensorInfo((2, 3, 4))
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import UNKNOWN, DataType, Quantization, TensorInfo
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
-from interposer.types import UNKNOWN, DataType, Quantization, TensorInfo
 
 LENGTHS = TensorInfo((3,), DataType.INT64)
 

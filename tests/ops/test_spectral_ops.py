@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import UNKNOWN, DataType, Dim, TensorInfo
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft
-from interposer.types import UNKNOWN, DataType, Dim, TensorInfo
 
 
 def shape(op, *infos):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import TensorInfo
 from interposer.kernels import compute
 from interposer.ops import TreeAggregation, TreeEnsemble
-from interposer.types import TensorInfo
 
 X = TensorInfo((4, 2))
 STUMP = {

@@ -2,8 +2,8 @@
 
 import pytest
 
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import Convolution3d, OutputShapeRounding, Pooling3d, PoolingAlgorithm
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 NCDHW, NDHWC = DataLayout.NCDHW, DataLayout.NDHWC
 X = TensorInfo((2, 6, 7, 8, 4))

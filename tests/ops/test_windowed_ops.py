@@ -1,8 +1,8 @@
 import pytest
 
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import DataType, Dim, TensorInfo
 
 CEILING = OutputShapeRounding.CEILING
 

@@ -4,6 +4,7 @@ import textwrap
 
 import numpy as np
 
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.text import parse_graph, print_graph
@@ -11,7 +12,6 @@ from interposer.ir.verify import verify
 from interposer.kernels import evaluate
 from interposer.ops import Constant, Input
 from interposer.optimizer.passes import RewritePass, run_passes
-from interposer.types import DataType, Dim, TensorInfo
 
 
 def graph_of(text: str) -> Graph:

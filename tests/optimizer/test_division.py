@@ -26,10 +26,10 @@ from interposer.backend import (
     WorkloadInfo,
 )
 from interposer.backend.support import KernelSupport
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ir.subgraph import quotient_is_acyclic
 from interposer.ops import Addition, Multiplication, PreCompiled
-from interposer.types import Array
 from tests.devices import Sums, sums
 
 INFO = TensorInfo((4,))

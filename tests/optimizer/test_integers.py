@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import interposer as ip
 from interposer.backend import Backend, BackendId, Capabilities
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.kernels import KernelTable
 from interposer.ops import (
     Activation,
@@ -28,9 +29,8 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from interposer.optimizer import optimize
-from interposer.optimizer.options import OptimizerOptions
+from interposer.optimizer.optimizer_options import OptimizerOptions
 from interposer.runtime import Runtime
-from interposer.types import DataType, Quantization, TensorInfo
 
 TO_EVEN = RoundingMethod.HALF_TO_EVEN
 RNG = np.random.default_rng(3)

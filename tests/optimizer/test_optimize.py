@@ -17,15 +17,15 @@ from interposer.backend import (
     SubgraphView,
     Substitution,
 )
-from interposer.errors import (
+from interposer.core.errors import (
     BackendUnavailableError,
     InvalidArgumentError,
     InvalidNetworkError,
     UnknownBackendError,
     UnsupportedLayerError,
 )
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Graph
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -36,7 +36,7 @@ from interposer.ops import (
     Multiplication,
     Output,
 )
-from interposer.types import Array, DataType
+from interposer.report.optimized import OptimizedNetwork
 from tests.devices import Device, Sums
 
 INFO = TensorInfo((2, 3))

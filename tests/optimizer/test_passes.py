@@ -5,7 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InvalidNetworkError, VerificationError
+from interposer.core.errors import InvalidNetworkError, VerificationError
+from interposer.core.types import DataLayout, DataType, TensorInfo
 from interposer.ir.continuity import is_discontinuous
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
@@ -34,7 +35,6 @@ from interposer.ops import (
 from interposer.optimizer.passes import DEFAULT_PASSES, PassRecord, RewritePass, insert_debug_layers, run_passes
 from interposer.optimizer.rewrites.pattern import New, Rewrite, rewrite
 from interposer.testing.random_networks import RandomNetwork
-from interposer.types import DataLayout, DataType, TensorInfo
 from tests.graphs import graphs, random_networks
 from tests.optimizer.rewriting import assert_same_results, graph_of, lines
 

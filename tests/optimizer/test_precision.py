@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType
 from interposer.ir.text import print_graph
 from interposer.ir.verify import verify
 from interposer.ops import Constant, Input, Output
 from interposer.optimizer.passes import INVERSE_CONVERSIONS, run_passes
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32, reduce_precision
-from interposer.types import DataType
 from tests.graphs import graphs
 from tests.optimizer.rewriting import assert_same_results, graph_of, lines
 

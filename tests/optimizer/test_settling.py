@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import InvalidNetworkError
+from interposer.core.errors import InvalidNetworkError
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.ops import (
     Concat,
     DynamicBroadcastTo,
@@ -16,7 +17,6 @@ from interposer.ops import (
     Shape,
     Slice,
 )
-from interposer.types import DataType, Dim, TensorInfo
 
 pytestmark = pytest.mark.needs_cpuref
 

@@ -27,15 +27,15 @@ from interposer.backend import (
     Workload,
     WorkloadFactory,
 )
-from interposer.errors import (
+from interposer.core.errors import (
     BackendContractError,
     ExecutionError,
     LoadError,
     UnsupportedLayerError,
 )
 from interposer.ir.graph import Graph
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops import Addition, Input, Multiplication, Output, PreCompiled
+from interposer.report.optimized import OptimizedNetwork
 from tests.devices import Sums
 
 INFO = TensorInfo((3,))

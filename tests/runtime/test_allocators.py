@@ -10,16 +10,16 @@ import pytest
 import interposer as ip
 from interposer import CreationOptions, Network, Runtime, TensorInfo
 from interposer.backend import Capabilities, CustomAllocator, MemorySource
-from interposer.backend.registry import process_registry
-from interposer.errors import (
+from interposer.core.errors import (
     BackendError,
     BackendUnavailableError,
     ExecutionError,
     InvalidArgumentError,
     UnknownBackendError,
 )
+from interposer.core.types import Array
 from interposer.ops import Transpose
-from interposer.types import Array
+from interposer.plugins.registry import process_registry
 from tests.devices import Sums
 
 pytestmark = pytest.mark.needs_cpuref

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.constants import mapped, place_of
-from interposer.errors import InvalidArgumentError
+from interposer.core.constants import mapped, place_of
+from interposer.core.errors import InvalidArgumentError
 from interposer.ir.regions import places
 from interposer.ops import Addition, Constant, Multiplication
 from interposer.testing.oracle import reference_outputs

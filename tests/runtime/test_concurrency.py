@@ -20,7 +20,7 @@ import pytest
 import interposer as ip
 from interposer import MemoryDescriptor, Network, Runtime, TensorInfo, optimize
 from interposer.backend import Backend, MemoryManager, Options, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
-from interposer.errors import (
+from interposer.core.errors import (
     DeadlineExceededError,
     ExecutionError,
     InvalidArgumentError,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, load, optimize
-from interposer.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, RunCancelledError
+from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError, RunCancelledError
+from interposer.core.types import DataType
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, ComparisonOperation
 from interposer.runtime import RunControl
-from interposer.types import DataType
 from tests.devices import Device, Sums, single
 
 BOOL, INT32, INT64 = DataType.BOOL, DataType.INT32, DataType.INT64

@@ -25,11 +25,11 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.errors import ExecutionError, LoadError
+from interposer.core.errors import ExecutionError, LoadError
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.kernels import reference
 from interposer.ops import Addition, Multiplication, Splitter
-from interposer.types import Array
 from tests.devices import single, sums
 from tests.plugins.install import ROOT
 

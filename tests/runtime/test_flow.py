@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import Backend, MemoryManager, Options, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
-from interposer.errors import ExecutionError
+from interposer.core.errors import ExecutionError
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, Multiplication
 from interposer.runtime.flow import Flow, flow_of

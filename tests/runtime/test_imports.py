@@ -17,7 +17,7 @@ import pytest
 
 import interposer as ip
 from interposer import MemoryDescriptor, MemorySource, Network, Runtime, TensorInfo, optimize
-from interposer.errors import (
+from interposer.core.errors import (
     BindingError,
     ExecutionError,
     InvalidArgumentError,

@@ -23,18 +23,18 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.errors import (
+from interposer.core.errors import (
     BackendContractError,
     BindingError,
     ExecutionError,
     InvalidArgumentError,
     UnsupportedLayerError,
 )
+from interposer.core.types import UNKNOWN, Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.kernels import KernelInfo, evaluate
 from interposer.ops import Activation, ActivationFunction, Fill, PreCompiled
-from interposer.types import UNKNOWN, Array, DataType
 from tests.devices import Device, Sums, single
 
 DIMS = TensorInfo((2,), DataType.INT32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
 from interposer.backend import ArrayHandle, Backend, KernelWorkloadFactory, MemoryManager, Options, WorkloadFactory
-from interposer.errors import ExecutionError
+from interposer.core.errors import ExecutionError
 from interposer.ops import Addition, Multiplication
 from interposer.runtime.loaded import LoadedNetwork
 from tests.devices import Sums, sums

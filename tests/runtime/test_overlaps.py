@@ -11,9 +11,9 @@ from numpy.lib.stride_tricks import as_strided
 
 import interposer as ip
 from interposer.backend import MemoryDescriptor
-from interposer.errors import BindingError, MemoryImportError
+from interposer.core.errors import BindingError, MemoryImportError
+from interposer.core.types import Array
 from interposer.runtime.overlaps import Constants, refuse_overlaps
-from interposer.types import Array
 
 pytestmark = pytest.mark.needs_cpuref
 X = np.float32([1, 2, 3, 4])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from interposer import CreationOptions, Network, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, UnknownNetworkError
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, UnknownNetworkError
+from interposer.core.schema import Op
 from interposer.ops import Activation, ActivationFunction, MemCopy, MemImport
-from interposer.schema import Op
 from tests.devices import Device, Sums, single
 
 INFO = TensorInfo((2, 3))

@@ -29,12 +29,12 @@ from interposer.backend import (
     Workload,
     WorkloadFactory,
 )
-from interposer.errors import BackendContractError, IncompatibleMemoryError
+from interposer.core.errors import BackendContractError, IncompatibleMemoryError
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ops import Activation, ActivationFunction, Addition, Concat, Multiplication, Splitter
 from interposer.runtime.loaded import LoadedNetwork
 from interposer.testing.device import DiscreteBackend
-from interposer.types import Array
 from tests.devices import Device, Sums, relu_table, single, sums
 
 INFO = TensorInfo((2, 3, 5))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import interposer as ip
-from interposer.errors import InvalidArgumentError, UnknownBackendError
+from interposer.analysis.compare import compare
+from interposer.core.errors import InvalidArgumentError, UnknownBackendError
 from interposer.session.placement import Plan, Search, place
-from interposer.tools.compare import compare
 
 pytestmark = pytest.mark.needs_cpuref
 

@@ -12,11 +12,11 @@ import pytest
 import interposer as ip
 from interposer import Network, Runtime, TensorInfo
 from interposer.backend import KernelTable
-from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError
+from interposer.core.types import Array
 from interposer.ops import Activation, ActivationFunction, Addition
 from interposer.session import Model
 from interposer.session.bound import BoundRun
-from interposer.types import Array
 from tests import devices
 from tests.devices import FLOAT, Device, Sums
 from tests.failing import Failing

@@ -21,9 +21,9 @@ import pytest
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.backend import Backend
-from interposer.backend.isolated import CRASHED, PLACED_ANEW, PUT_ASIDE, TAKEN_BACK
 from interposer.backends.reference import ReferenceBackend
-from interposer.errors import DeadlineExceededError, ExecutionError, UnsupportedLayerError
+from interposer.core.errors import DeadlineExceededError, ExecutionError, UnsupportedLayerError
+from interposer.isolation import CRASHED, PLACED_ANEW, PUT_ASIDE, TAKEN_BACK
 from interposer.ops import Activation, ActivationFunction
 from interposer.session import default_runtime
 from interposer.session.placement import Plan

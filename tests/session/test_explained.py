@@ -11,11 +11,11 @@ from hypothesis import given, settings
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
-from interposer.errors import InvalidArgumentError
-from interposer.ir.explain import Explanation, Times
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType
 from interposer.ops import ActivationFunction
+from interposer.report.explanation import Explanation, Times
 from interposer.session.placement import Plan
-from interposer.types import DataType
 from tests.devices import Device, Sums
 from tests.graphs import random_networks
 from tests.optimizer.test_division import moody

@@ -11,7 +11,7 @@ import pytest
 
 import interposer as ip
 from interposer import DataType, Limits, Network, Quantization, TensorInfo
-from interposer.errors import (
+from interposer.core.errors import (
     BackendUnavailableError,
     BindingError,
     InvalidArgumentError,

@@ -8,10 +8,10 @@ from numpy.testing import assert_array_equal
 
 import interposer as ip
 from interposer.backend import Backend, Capabilities, KernelTable
-from interposer.errors import BindingError, ExecutionError, UnsupportedLayerError
+from interposer.core.errors import BindingError, ExecutionError, UnsupportedLayerError
+from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import reference
 from interposer.ops import Addition
-from interposer.types import DataType, TensorInfo
 
 F32 = TensorInfo((None, 2))
 ROWS = [np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])]

@@ -12,11 +12,11 @@ import pytest
 import interposer as ip
 from interposer import MemoryDescriptor, Network, Runtime, TensorInfo
 from interposer.backend import KernelTable
-from interposer.errors import BindingError, InvalidArgumentError, MemoryImportError
+from interposer.core.errors import BindingError, InvalidArgumentError, MemoryImportError
+from interposer.core.types import Array, TensorShape
 from interposer.ops import Addition
 from interposer.session import Model
 from interposer.session.shapes import as_template
-from interposer.types import Array, TensorShape
 from tests.devices import Device, Sums
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

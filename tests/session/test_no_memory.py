@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import LimitExceededError
-from interposer.types import DataLayout
+from interposer.core.errors import LimitExceededError
+from interposer.core.types import DataLayout
 
 pytestmark = [pytest.mark.needs_cpuref, pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")]
 START = """

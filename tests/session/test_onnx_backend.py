@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interposer.errors import BindingError, InvalidArgumentError, UnsupportedOperatorError
+from interposer.core.errors import BindingError, InvalidArgumentError, UnsupportedOperatorError
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx import helper  # noqa: E402
@@ -98,7 +98,7 @@ def test_without_onnx_it_is_said_what_to_install() -> None:
     code = """
 import sys
 sys.modules["onnx"] = None
-from interposer.errors import MissingDependencyError
+from interposer.core.errors import MissingDependencyError
 from interposer.session import onnx_backend
 try:
     onnx_backend.prepare("net.onnx")

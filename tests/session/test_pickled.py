@@ -15,8 +15,8 @@ import pytest
 
 import interposer as ip
 from interposer import Limits, Network, OptimizerOptions, Runtime, TensorInfo
-from interposer.errors import InvalidArgumentError, LoadError, ParseError
-from interposer.ir.compare import same_graph
+from interposer.core.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.ir.equality import same_graph
 from interposer.session.placement import Plan
 
 pytestmark = pytest.mark.needs_cpuref

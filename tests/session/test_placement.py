@@ -32,7 +32,8 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.errors import ExecutionError, InvalidArgumentError, LimitExceededError
+from interposer.core.errors import ExecutionError, InvalidArgumentError, LimitExceededError
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled
 from interposer.session.placement import Plan, Search, place
@@ -41,7 +42,6 @@ from interposer.session.placement.loaded import Loaded
 from interposer.session.placement.measured import _Placer
 from interposer.session.placement.origin import made_with
 from interposer.session.placement.search import best_plans
-from interposer.types import Array
 
 RELU = Activation(ActivationFunction.RELU)
 INFO = TensorInfo((4, 8))

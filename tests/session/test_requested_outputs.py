@@ -13,7 +13,7 @@ import pytest
 import interposer as ip
 from interposer import CreationOptions, Network, Runtime, TensorInfo
 from interposer.backends.reference import ReferenceBackend
-from interposer.errors import BindingError, ExecutionError, InvalidArgumentError
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError
 from interposer.ir.text import parse_graph
 from interposer.session.placement import Plan
 from tests.failing import Failing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interposer.errors import DamagedFileError, ParseError
+from interposer.core.errors import DamagedFileError, ParseError
 from interposer.session import read_network
 from tests.cli import networks
 

@@ -11,7 +11,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, Quantization, TensorInfo
-from interposer.errors import BindingError, InvalidArgumentError, InvalidNetworkError, ParseError
+from interposer.core.errors import BindingError, InvalidArgumentError, InvalidNetworkError, ParseError
 from interposer.ir.text import parse_graph
 
 pytestmark = pytest.mark.needs_cpuref

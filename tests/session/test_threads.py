@@ -10,9 +10,9 @@ import numpy as np
 
 from interposer import Network, Runtime, TensorInfo, load
 from interposer.backend import Backend, KernelTable
+from interposer.core.types import Array
 from interposer.ops import Addition
 from interposer.session import Model
-from interposer.types import Array
 from tests.devices import Sums
 
 LONG = 30

@@ -10,7 +10,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.errors import InvalidArgumentError, UnboundInputError, UnsupportedOperatorError
+from interposer.core.errors import InvalidArgumentError, UnboundInputError, UnsupportedOperatorError
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx import helper  # noqa: E402

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 
 pytestmark = pytest.mark.needs_cpuref
 X = np.ones(4, np.float32)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interposer.backend import Backend
+from interposer.core.schema import Op
 from interposer.ops import Addition, Multiplication
-from interposer.schema import Op
 from interposer.testing import Conformance, Result, Settings, Status, samples_of
 
 __all__ = ["QUICK", "SUMS", "Planted", "failures_of"]

@@ -13,7 +13,8 @@ import pytest
 
 from interposer import Runtime
 from interposer.backend import Backend, LayerSupport, Options
-from interposer.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
+from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
+from interposer.core.types import DataType
 from interposer.kernels.reference import reference
 from interposer.ops import Activation, Addition, BatchMatMul, Multiplication, NonZero
 from interposer.testing import (
@@ -31,7 +32,6 @@ from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases, all_samples
 from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.report import WHOLE
-from interposer.types import DataType
 from tests.plugins.install import ROOT
 from tests.testing import wrong
 

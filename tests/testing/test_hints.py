@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.testing import Tolerances
 from interposer.testing.tolerances import bias
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 NAN, INF = np.nan, np.inf
 NUMBERS = np.random.default_rng(5).uniform(-4.0, 4.0, (4, 6, 7)).astype(np.float32)

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, registered_ops
+from interposer.core.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer
 from interposer.kernels import evaluate
 from interposer.kernels.fixedpoint import along_axis
 from interposer.ops import Addition, Rank
-from interposer.schema import Op, registered_ops
 from interposer.testing import Sample, Tolerances, given, of, samples_of, weights
 from interposer.testing.conformance import all_samples
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.tolerances import same
-from interposer.types import DataType, Quantization, TensorInfo, integer_range
 
 OPERATORS = [op for op in registered_ops().values() if op.executable and op.__module__.startswith("interposer.")]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import TensorInfo
 from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
 from interposer.testing.judge.spread import spreads
 from interposer.testing.oracle import reference_values
 from interposer.testing.tolerances import Tolerances
-from interposer.types import TensorInfo
 
 
 def divided(operation, dividend, divisor, *, computed):

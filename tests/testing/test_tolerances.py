@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interposer.core.types import FLOATS, STORED_FLOATS, DataType, Quantization, TensorInfo
 from interposer.testing import Tolerance, Tolerances
 from interposer.testing.tolerances import FLOAT_TOLERANCES, same
-from interposer.types import FLOATS, STORED_FLOATS, DataType, Quantization, TensorInfo
 
 NAN, INF = np.nan, np.inf
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.schema import Op, registered_ops
+from interposer.core.types import ANY_TYPE, DataType, Quantization, TensorInfo
 from interposer.kernels.reference import reference
 from interposer.kernels.table import KernelInfo
-from interposer.schema import Op, registered_ops
 from interposer.testing import Sample, samples_of
-from interposer.types import ANY_TYPE, DataType, Quantization, TensorInfo
 
 FAMILIES = {
     "activation", "blocks", "control", "convolution", "elementwise", "gather", "matmul", "normalization", "pooling",

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from interposer import CreationOptions, Runtime
+from interposer.core.types import Array
 from interposer.ops import Addition
 from interposer.testing import Conformance, Report, Settings, Status, samples_of
-from interposer.types import Array
 from tests.testing import wrong
 
 SAMPLES = samples_of(Addition)

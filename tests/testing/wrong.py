@@ -37,10 +37,10 @@ from interposer.backend import (
 )
 from interposer.backend.planner import MemoryPlan
 from interposer.backend.support import KernelSupport
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, Multiplication, PreCompiled
-from interposer.types import Array, DataType, TensorInfo
 
 FLOAT = {DataType.FLOAT32}
 table = KernelTable()

@@ -36,10 +36,10 @@ from interposer.backend import (
     WorkloadInfo,
 )
 from interposer.backend.planner import Lifetime, plan
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import Addition, PreCompiled
 from interposer.testing import Settings
-from interposer.types import Array, TensorInfo
 from tests.testing import wrong
 from tests.testing.planted import QUICK, Planted
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from interposer import ops
 from interposer.backend import Backend, KernelInfo, KernelTable
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, TensorInfo, integer_range
 from interposer.kernels import evaluate
 from interposer.ops import Activation, ActivationFunction, BinaryOperation, ReduceOperation, UnaryOperation
-from interposer.schema import Op
-from interposer.types import Array, DataType, Quantization, TensorInfo, integer_range
 from tests.testing.planted import Planted
 
 ALL = frozenset(DataType) - {DataType.STRING}

@@ -3,8 +3,6 @@
 from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
-from interposer.backend.device_spec import DeviceSpec
-from interposer.backend.dynamic.records import DynamicBackendRecord
 from interposer.backend.events import BackendEvent
 from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
 from interposer.backend.handles import (
@@ -14,9 +12,7 @@ from interposer.backend.handles import (
     TensorHandleFactoryRegistry,
     own_factory_id,
 )
-from interposer.backend.isolated import Isolation
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
-from interposer.backend.registry import BackendRecord, BackendRegistry, process_registry
 from interposer.backend.support import KernelSupport, LayerSupport, Support
 from interposer.backend.views import Failure, OptimizationViews, Substitution
 from interposer.backend.workload import (
@@ -26,10 +22,10 @@ from interposer.backend.workload import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.config import thread_budget
+from interposer.core.config import thread_budget
+from interposer.core.schema import Op
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelInfo, KernelTable
-from interposer.schema import Op
 
 __all__ = [
     "API_VERSION",
@@ -42,16 +38,11 @@ __all__ = [
     "BackendContext",
     "BackendEvent",
     "BackendId",
-    "BackendRecord",
-    "BackendRegistry",
     "Capabilities",
     "Capability",
     "CustomAllocator",
-    "DeviceSpec",
-    "DynamicBackendRecord",
     "ExternalMemory",
     "Failure",
-    "Isolation",
     "KernelInfo",
     "KernelSupport",
     "KernelTable",
@@ -76,6 +67,5 @@ __all__ = [
     "WorkloadInfo",
     "machine_sources",
     "own_factory_id",
-    "process_registry",
     "thread_budget",
 ]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Final
 
 from interposer.backend.memory import MemorySource
-from interposer.types import Array
+from interposer.core.types import Array
 
 __all__ = ["PROTECTED_CONTENT", "CustomAllocator"]
 

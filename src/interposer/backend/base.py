@@ -13,7 +13,7 @@ from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemoryS
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelTable
 

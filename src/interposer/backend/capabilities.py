@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["Capabilities", "Capability", "OptionValue", "Options"]
 

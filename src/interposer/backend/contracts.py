@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from interposer.backend.base import API_VERSION, Backend
 from interposer.backend.capabilities import Capabilities
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
 
 __all__ = ["backend_fault", "checked"]
 

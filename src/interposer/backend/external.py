@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.backend.memory import MemorySource
-from interposer.errors import InvalidArgumentError, expect
-from interposer.types import Array, TensorInfo
+from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.types import Array, TensorInfo
 
 __all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_fault"]
 

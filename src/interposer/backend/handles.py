@@ -10,9 +10,9 @@ from interposer.backend.allocator import CustomAllocator
 from interposer.backend.capabilities import Capabilities
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, MemorySource, TensorHandle
 from interposer.backend.workload import Workload
-from interposer.errors import BackendContractError, InvalidArgumentError, did_you_mean
+from interposer.core.errors import BackendContractError, InvalidArgumentError, did_you_mean
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer
-from interposer.types import Array, TensorInfo
 
 __all__ = [
     "DEFAULT_FACTORY",

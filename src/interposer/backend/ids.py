@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["listed_ids"]
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from interposer.backend.dynamic.arrays import address_of, aligned_empty
 from interposer.backend.planner import Lifetime, MemoryPlan, plan
-from interposer.errors import BackendContractError
-from interposer.types import Array, TensorInfo, TensorShape
+from interposer.core.addresses import address_of, aligned_empty
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array, TensorInfo, TensorShape
 
 __all__ = ["ALIGNMENT", "ArenaMemoryManager", "ArrayHandle", "MemoryManager", "MemorySource", "TensorHandle"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, permutations
 from typing import Final
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["Lifetime", "MemoryPlan", "faults", "plan"]
 

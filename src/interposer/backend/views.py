@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic
 from interposer.ops.control import PreCompiled
-from interposer.schema import Op
 
 __all__ = ["Failure", "OptimizationViews", "Substitution"]
 

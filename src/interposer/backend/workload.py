@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
+from interposer.core.schema import Op
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable
-from interposer.schema import Op
-from interposer.types import Array, TensorInfo
 
 __all__ = ["KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFactory", "WorkloadInfo"]
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from interposer.backend.dynamic.records import DynamicBackendRecord
-from interposer.backend.registry import BackendRecord
 from interposer.cli.tables import Table, say, show, wrapped, write_json
+from interposer.plugins.capi.loading.records import DynamicBackendRecord
+from interposer.plugins.registry import BackendRecord
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 

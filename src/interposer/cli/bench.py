@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from interposer.analysis.bench import BenchReport, Candidate, bench, candidates
+from interposer.analysis.charts import bars
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs
 from interposer.cli.network import (
     add_network_arguments,
@@ -21,13 +23,11 @@ from interposer.cli.numbers import number, positive, threads
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.files import write_file
+from interposer.core.files import write_file
 from interposer.runtime import Runtime
 from interposer.session import Limits, read_network
 from interposer.session.fallback import AUTO
 from interposer.session.placement import Plan
-from interposer.tools.bench import BenchReport, Candidate, bench, candidates
-from interposer.tools.charts import bars
 
 __all__ = ["configure", "execute"]
 

@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
-from interposer.backend.dynamic.kept import FOLDER as PARTS
-from interposer.backend.dynamic.kept import NAMES as NAMES_OF_PARTS
-from interposer.backend.dynamic.kept import TRIAL, Mark, read_mark, read_part
-from interposer.cache import CachedFile, cache_folder, cached_files, forget_cached, own_names, read_cached
 from interposer.cli.tables import Table, say, show, write_json
-from interposer.config import CACHE_DIR
-from interposer.errors import InvalidArgumentError
-from interposer.files import check_regular
+from interposer.core.cache import CachedFile, cache_folder, cached_files, forget_cached, own_names, read_cached
+from interposer.core.config import CACHE_DIR
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import check_regular
+from interposer.plugins.capi.caching.part_cache import FOLDER as PARTS
+from interposer.plugins.capi.caching.part_cache import NAMES as NAMES_OF_PARTS
+from interposer.plugins.capi.caching.part_cache import TRIAL, Mark, read_mark, read_part
 from interposer.session import Model, default_runtime
-from interposer.session.kept import FOLDER, NAMES, Keeper, read_entry
+from interposer.session.network_cache import FOLDER, NAMES, Keeper, read_entry
 from interposer.session.placement import Plan
 from interposer.session.placement.origin import made_with
 from interposer.session.source import read_source

@@ -15,8 +15,8 @@ from interposer.cli import random_networks
 from interposer.cli.numbers import number, whole
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show, write_json
-from interposer.errors import InvalidArgumentError
-from interposer.files import check_regular, write_file
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import check_regular, write_file
 from interposer.testing import Conformance, Report, Result, Settings
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.conformance import all_cases

@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
+from interposer.analysis.compare import Comparison, Cut, LayerComparison, compare
+from interposer.analysis.divergence import Divergence, Tolerance
 from interposer.cli.images import Preprocessing
 from interposer.cli.inputs import add_input_arguments, inputs_text, named_inputs, read_inputs
 from interposer.cli.network import (
@@ -19,13 +21,11 @@ from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path, flat, save_npz
 from interposer.cli.progress import progress_line
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.errors import InterposerError, InvalidArgumentError, UnwritableError
-from interposer.files import replacing, synchronize, write_file
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnwritableError
+from interposer.core.files import replacing, synchronize, write_file
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
 from interposer.session import Limits, read_network
-from interposer.tools.compare import Comparison, Cut, LayerComparison, compare
-from interposer.tools.divergence import Divergence, Tolerance
 
 __all__ = ["configure", "execute"]
 

@@ -9,7 +9,7 @@ from interposer.cli.network import add_source_arguments, network_path, shapes_of
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import say
-from interposer.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnboundInputError, UnwritableError
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
 from interposer.session.source import read_network, read_source

@@ -11,9 +11,9 @@ from interposer.cli.network import add_network_arguments, add_plan_argument, ope
 from interposer.cli.numbers import number
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, say, show, write_json
-from interposer.errors import InvalidArgumentError
-from interposer.files import write_file
-from interposer.ir.explain import Explanation
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import write_file
+from interposer.report.explanation import Explanation
 from interposer.session import Model
 
 __all__ = ["configure", "execute"]

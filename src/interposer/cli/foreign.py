@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-from interposer.schema import Op, registered_ops
+from interposer.core.schema import Op, registered_ops
 
 __all__ = ["ForeignName", "foreign_names", "format_that_reads", "ops_named"]
 
@@ -51,10 +51,10 @@ def ops_named(name: str) -> list[ForeignName]:
 
 def format_that_reads(name: str) -> str:
     """The format whose front end reads an operator of this name although no operator here has it; empty if none."""
-    from interposer.frontends.onnx import families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
-    from interposer.frontends.onnx import registry as onnx  # noqa: PLC0415
-    from interposer.frontends.tflite import families as _tflite_families  # noqa: F401, PLC0415
-    from interposer.frontends.tflite import registry as tflite  # noqa: PLC0415
+    from interposer.frontends.onnx import onnx_converters as onnx  # noqa: PLC0415
+    from interposer.frontends.onnx import onnx_families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
+    from interposer.frontends.tflite import tflite_converters as tflite  # noqa: PLC0415
+    from interposer.frontends.tflite import tflite_families as _tflite_families  # noqa: F401, PLC0415
 
     tables = {"ONNX": (one.rpartition(":")[2] for one in onnx.operators()), "TFLite": tflite.operators()}
     return next((format for format, names in tables.items() if name.lower() in map(str.lower, names)), "")

@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, MissingDependencyError
-from interposer.types import UNKNOWN, Array, DataLayout, DataType, Dim, TensorInfo
+from interposer.core.errors import InvalidArgumentError, MissingDependencyError
+from interposer.core.types import UNKNOWN, Array, DataLayout, DataType, Dim, TensorInfo
 
 __all__ = ["Preprocessing", "read_image"]
 

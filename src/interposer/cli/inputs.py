@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.analysis.bench import random_array
 from interposer.cli.images import Preprocessing, read_image
 from interposer.cli.numbers import whole
-from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.files import check_regular
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.files import check_regular
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.network import Network
 from interposer.session import Model
-from interposer.session.given import input_arrays
-from interposer.tools.bench import random_array
-from interposer.types import Array, DataType, Dim, TensorInfo
+from interposer.session.arguments import input_arrays
 
 __all__ = [
     "add_input_arguments",

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from interposer.errors import InvalidArgumentError
-from interposer.files import check_regular
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import check_regular
 
 __all__ = ["Labels", "check_count", "read_labels"]
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from interposer._version import __version__
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
-from interposer.config import check_settings, unknown_variables
-from interposer.errors import InterposerError, LimitExceededError, did_you_mean
+from interposer.core.config import check_settings, unknown_variables
+from interposer.core.errors import InterposerError, LimitExceededError, did_you_mean
 
 __all__ = ["COMMANDS", "main"]
 

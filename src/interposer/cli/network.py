@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias, TypeVar
 
 from interposer.cli.streams import printable
-from interposer.config import NUM_THREADS
-from interposer.errors import InterposerError, InvalidArgumentError
+from interposer.core.config import NUM_THREADS
+from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import FORMATS, Limits, Model, load
 from interposer.session.fallback import AUTO

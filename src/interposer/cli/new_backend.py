@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from interposer import include
-from interposer.backend import process_registry
 from interposer.cli.tables import say
-from interposer.errors import InvalidArgumentError
-from interposer.files import write_file
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import write_file
+from interposer.plugins import process_registry
 
 __all__ = ["configure", "execute"]
 

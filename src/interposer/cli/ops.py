@@ -10,11 +10,9 @@ from typing import Any, Final, TypeAlias
 import interposer.ops  # noqa: F401 - declares the operators
 from interposer.cli.foreign import foreign_names, format_that_reads, ops_named
 from interposer.cli.tables import Table, say, show, without_empty_columns, write_json
-from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.kernels.table import Kernel, KernelTable
-from interposer.schema import Op, Operand, Result, op_class, registered_ops
-from interposer.session import default_runtime
-from interposer.types import (
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.schema import Op, Operand, Result, op_class, registered_ops
+from interposer.core.types import (
     ANY_TYPE,
     FLOATS,
     INTEGERS,
@@ -23,6 +21,8 @@ from interposer.types import (
     UNSIGNED_INTEGERS,
     DataType,
 )
+from interposer.kernels.table import Kernel, KernelTable
+from interposer.session import default_runtime
 
 __all__ = ["configure", "execute"]
 

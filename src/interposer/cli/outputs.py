@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from interposer.cli.labels import Labels
-from interposer.errors import InvalidArgumentError
-from interposer.files import is_same_file, replacing
-from interposer.types import Array, TensorInfo
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import is_same_file, replacing
+from interposer.core.types import Array, TensorInfo
 
 __all__ = [
     "Ranked",

@@ -17,7 +17,7 @@ from interposer.cli.network import (
 from interposer.cli.numbers import number, threads
 from interposer.cli.outputs import check_writable, file_path
 from interposer.cli.tables import Table, counted, say, show
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
 from interposer.optimizer import OptimizerOptions, simplified
 from interposer.session import Limits, read_network

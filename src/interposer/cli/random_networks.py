@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from interposer.cli.numbers import number, positive, threads, whole
 from interposer.cli.tables import Table, say, show, write_json
-from interposer.config import NUM_THREADS
-from interposer.errors import InvalidArgumentError
+from interposer.core.config import NUM_THREADS
+from interposer.core.errors import InvalidArgumentError
 from interposer.testing.judge import Campaign, campaign
 from interposer.testing.judge.tasks import Judged
 from interposer.testing.replay import is_library

@@ -18,11 +18,11 @@ from interposer.cli.network import add_network_arguments, add_plan_argument, ope
 from interposer.cli.numbers import positive
 from interposer.cli.outputs import Ranked, check_suffix, check_writable, figures, flat, has_classes, save, top
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
-from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.files import is_same_file
-from interposer.ir.optimized import OptimizedNetwork
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.files import is_same_file
+from interposer.core.types import Array, DataLayout, TensorInfo
+from interposer.report.optimized import OptimizedNetwork
 from interposer.session import Model
-from interposer.types import Array, DataLayout, TensorInfo
 
 __all__ = ["configure", "execute"]
 

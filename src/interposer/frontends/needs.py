@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from interposer.core.schema import Op
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
 from interposer.ops.reshape import Shape
-from interposer.schema import Op
 
 __all__ = ["Needs", "needs_of"]
 

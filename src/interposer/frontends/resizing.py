@@ -7,8 +7,8 @@ from numbers import Integral
 from operator import index
 from typing import Any, TypeAlias
 
-from interposer.errors import InvalidArgumentError, did_you_mean
-from interposer.types import Dim, TensorShape
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.types import Dim, TensorShape
 
 __all__ = ["Resizes", "resized"]
 

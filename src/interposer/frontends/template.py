@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from interposer.conversion import converted
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.core.conversion import converted
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.ir.network import Network
-from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["Shapes", "Template", "Values", "check_names", "value_of"]
 

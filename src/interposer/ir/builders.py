@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from interposer.core.schema import Op
 from interposer.ir.signatures import (
     attribute_classes,
     builder_arguments,
@@ -18,12 +19,11 @@ from interposer.ir.signatures import (
     builder_summary,
     built_operators,
 )
-from interposer.schema import Op
 
 if TYPE_CHECKING:
+    from interposer.core.types import TensorInfo
     from interposer.ir.graph import Graph, Layer, Value
     from interposer.ir.network import Network
-    from interposer.types import TensorInfo
 
 __all__ = ["Builders"]
 

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 from interposer.ops.activation import ActivationFunction
@@ -31,8 +33,6 @@ from interposer.ops.scatter import ScatterFunction
 from interposer.ops.spectral import WindowFunction
 from interposer.ops.strings import CaseChange
 from interposer.ops.trees import TreeAggregation
-from interposer.schema import Op
-from interposer.types import Array, DataLayout, DataType, TensorInfo
 
 __all__ = ["Builders"]
 

@@ -12,11 +12,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from interposer.errors import InvalidArgumentError, VerificationError
+from interposer.core.errors import InvalidArgumentError, VerificationError
+from interposer.core.schema import Op
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops.control import Constant, Input, Output
-from interposer.schema import Op
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Graph", "Inference", "Layer", "Use", "Uses", "Value", "binding_id", "cycle_fault"]
 

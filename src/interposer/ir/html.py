@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import TensorInfo
 
 __all__ = [
     "Border",

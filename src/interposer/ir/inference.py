@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import is_
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_fault
 from interposer.ir.regions import border_faults, bound_info, region_title
 from interposer.ops.control import Input
 from interposer.ops.control_flow import ControlFlow, Infos, joined_carried
-from interposer.types import TensorInfo
 
 __all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_faults", "shaped_by_data"]
 

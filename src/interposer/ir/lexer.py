@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 
 __all__ = ["Lexer", "Token"]
 

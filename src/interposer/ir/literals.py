@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from interposer.codec import codec_of
-from interposer.types import Array, DataType, integer_range
+from interposer.core.codec import codec_of
+from interposer.core.types import Array, DataType, integer_range
 
 __all__ = ["array_of", "number"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, expect
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, expect
+from interposer.core.schema import Op
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.builders import Builders
 from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_fault
 from interposer.ir.inference import infer_layer
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ops.control import Constant, Input, Output
-from interposer.schema import Op
-from interposer.types import Quantization, TensorInfo
 
 __all__ = ["Network"]
 

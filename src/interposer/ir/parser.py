@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from interposer.codec import Codec, array_from_plain
-from interposer.errors import did_you_mean
+from interposer.core.codec import Codec, array_from_plain
+from interposer.core.errors import did_you_mean
+from interposer.core.schema import Op, op_class
+from interposer.core.types import UNRANKED, Array, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.lexer import Lexer, Token
 from interposer.ir.literals import array_of, number
 from interposer.ops.control import Constant
-from interposer.schema import Op, op_class
-from interposer.types import UNRANKED, Array, DataType, Quantization, ShapeLike, TensorInfo
 
 __all__ = ["parse_graph"]
 

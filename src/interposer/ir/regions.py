@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from interposer.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Input, Output
 from interposer.ops.control_flow import ControlFlow
-from interposer.types import TensorInfo
 
 __all__ = ["Place", "border_faults", "bound_info", "find_layer", "named_graphs", "path", "places", "region_title"]
 

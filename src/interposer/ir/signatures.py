@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Any, Final, get_args, get_origin
 
 import interposer.ops  # noqa: F401 - the operators register themselves
+from interposer.core.schema import Attribute, Op, annotation, registered_ops
+from interposer.core.types import Array
 from interposer.ops.control_flow import ControlFlow
-from interposer.schema import Attribute, Op, annotation, registered_ops
-from interposer.types import Array
 
 __all__ = [
     "attribute_classes",

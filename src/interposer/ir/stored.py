@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from interposer.core.schema import Op
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph
 from interposer.ops.control import Constant
-from interposer.schema import Op
-from interposer.types import TensorInfo
 
 __all__ = ["graph_of", "parts_of"]
 

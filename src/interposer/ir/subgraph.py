@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
-from interposer.schema import Op
 
 __all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "select"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from interposer.codec import Codec, array_to_plain, codec_of
-from interposer.errors import VerificationError
-from interposer.ir.compare import same_constant
+from interposer.core.codec import Codec, array_to_plain, codec_of
+from interposer.core.errors import VerificationError
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.ir.equality import same_constant
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.literals import array_of, number
 from interposer.ir.parser import parse_graph
 from interposer.ops.control import Constant, Input
-from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = ["parse_graph", "print_graph"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from interposer.errors import InvalidArgumentError, VerificationError
+from interposer.core.errors import InvalidArgumentError, VerificationError
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import known_inference, layer_faults
 from interposer.ir.regions import region_title
 from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
-from interposer.types import TensorInfo
 
 __all__ = ["verify"]
 

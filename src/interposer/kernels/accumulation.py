@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.fixedpoint import (
     clamp_to,
     multiply_by_quantized_multiplier,
@@ -23,7 +24,6 @@ from interposer.kernels.fixedpoint import (
     round_half_away,
 )
 from interposer.kernels.table import KernelInfo
-from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, Quantization, TensorInfo
 
 __all__ = [
     "EIGHT_BITS",

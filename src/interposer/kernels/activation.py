@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.elementwise import erfc
 from interposer.kernels.fixedpoint import clamp_to
 from interposer.kernels.lookup import all_codes, look_up
@@ -28,7 +29,6 @@ from interposer.kernels.real import all_quantized, precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.types import FLOATS, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["FUNCTIONS"]
 

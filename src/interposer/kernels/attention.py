@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.reference import kernel
@@ -19,7 +20,6 @@ from interposer.ops.blocks import (
     SpaceToBatchNd,
     SpaceToDepth,
 )
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import FLOATS, QUANTIZABLE, Array, TensorInfo
 from interposer.kernels.real import store
 from interposer.kernels.table import KernelInfo
 from interposer.ops.detection import NmsKernel
-from interposer.types import FLOATS, QUANTIZABLE, Array, TensorInfo
 
 __all__ = [
     "REALS",

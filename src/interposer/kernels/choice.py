@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 from interposer.kernels.reference import kernel
 from interposer.ops.choice import RandomMultinomial, TopK
-from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 
 __all__: list[str] = []
 

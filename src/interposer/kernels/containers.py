@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.collected import collected
-from interposer.errors import InvalidArgumentError
+from interposer.core.containers import collected
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.axes import normal_axis
 from interposer.ops.containers import (
@@ -25,7 +26,6 @@ from interposer.ops.containers import (
     SequenceLength,
     SplitToSequence,
 )
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.control import Merge, Switch
-from interposer.types import Array
 
 __all__: list[str] = []
 

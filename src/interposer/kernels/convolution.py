@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType
 from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.places import places, visible
@@ -16,7 +17,6 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.window import Window
-from interposer.types import Array, DataType
 
 __all__: list[str] = []
 

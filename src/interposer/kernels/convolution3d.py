@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import seen
 from interposer.kernels.table import KernelInfo
 from interposer.ops.convolution3d import Convolution3d
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array
 from interposer.kernels.boxes import (
     REALS,
     best_boxes,
@@ -29,7 +30,6 @@ from interposer.ops.detection import (
     GenerateProposals,
     NonMaxSuppression,
 )
-from interposer.types import FLOATS, Array
 
 __all__: list[str] = []
 

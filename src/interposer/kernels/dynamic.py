@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.reference import evaluate, kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.dynamic import (
@@ -14,7 +15,6 @@ from interposer.ops.dynamic import (
     DynamicTile,
     DynamicTopK,
 )
-from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 
 __all__: list[str] = []
 

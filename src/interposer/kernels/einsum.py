@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.einsum import Einsum
-from interposer.types import Array
 
 __all__: list[str] = []
 

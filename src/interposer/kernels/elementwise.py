@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.core.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
 from interposer.kernels.fixedpoint import clamp_to
 from interposer.kernels.lookup import all_codes, all_pairs, look_up, look_up_pairs
 from interposer.kernels.quantized_arithmetic import (
@@ -36,7 +37,6 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.types import FLOATS, INTEGERS, Array, DataType, TensorInfo
 
 __all__ = ["NUMBERS", "erfc"]
 

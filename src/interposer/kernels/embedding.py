@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import ANY_TYPE, Array, DataType
 from interposer.kernels.encoding import encoded
 from interposer.kernels.farmhash import fingerprint64
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
-from interposer.types import ANY_TYPE, Array, DataType
 
 __all__: list[str] = []
 

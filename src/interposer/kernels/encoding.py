@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array, TensorInfo
 from interposer.kernels.fixedpoint import along_axis, limits, round_half_away
-from interposer.types import Array, TensorInfo
 
 __all__ = ["encoded"]
 

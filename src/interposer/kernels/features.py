@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
-from interposer.types import Array
 
 __all__: list[str] = []
 

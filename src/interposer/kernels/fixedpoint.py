@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interposer.types import UNSIGNED_INTEGERS, Array, DataType, Quantization
+from interposer.core.types import UNSIGNED_INTEGERS, Array, DataType, Quantization
 
 __all__ = [
     "FixedPoint",

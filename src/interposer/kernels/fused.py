@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 from interposer.kernels.real import real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.fused import Fused
-from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType
 
 __all__: list[str] = []
 

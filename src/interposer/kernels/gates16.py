@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array
 from interposer.kernels.fixedpoint import rounding_divide_by_pot
-from interposer.types import Array
 
 __all__ = ["high_mul", "saturate", "sigmoid", "tanh"]
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.axes import normal_axis
 from interposer.ops.gather import Gather, GatherElements, GatherNd
-from interposer.types import Array
 
 __all__: list[str] = []
 

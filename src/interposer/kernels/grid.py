@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType
 from interposer.kernels.encoding import encoded
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
-from interposer.types import FLOATS, Array, DataType
 
 __all__: list[str] = []
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from interposer.errors import MissingDependencyError
+from interposer.core.errors import MissingDependencyError
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.images import ImageDecoder, PixelFormat
-from interposer.types import Array
 
 __all__: list[str] = []
 

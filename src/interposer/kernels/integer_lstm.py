@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.kernels.fixedfunctions import inverse_sqrt
 from interposer.kernels.fixedpoint import (
     FixedPoint,
@@ -21,7 +22,6 @@ from interposer.kernels.table import KernelInfo
 from interposer.ops.lstm import UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm
 from interposer.ops.recurrent import FusedActivation
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["INTEGER_RULES", "INTEGER_TYPES", "IntegerLstm", "cell_scale", "exact_product", "exponent", "tanh_only"]
 

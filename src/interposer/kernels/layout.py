@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.types import Array, DataLayout
+from interposer.core.types import Array, DataLayout
 
 __all__ = ["from_nhwc", "to_nhwc"]
 

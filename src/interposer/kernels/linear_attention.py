@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.linear_attention import LinearAttention
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.types import Array, DataType
+from interposer.core.types import Array, DataType
 
 __all__ = ["all_codes", "all_pairs", "look_up", "look_up_pairs"]
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.integer_lstm import INTEGER_RULES, INTEGER_TYPES, IntegerLstm, tanh_only
 from interposer.kernels.recurrent import (
     FUSED,
@@ -26,7 +27,6 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.recurrent import FusedActivation
-from interposer.types import Array
 
 __all__: list[str] = []
 

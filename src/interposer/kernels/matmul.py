@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType
 from interposer.kernels.accumulation import (
     EIGHT_BITS,
     NUMBERS,
@@ -22,7 +23,6 @@ from interposer.kernels.accumulation import (
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.matmul import BatchMatMul, FullyConnected
-from interposer.types import FLOATS, Array, DataType
 
 __all__: list[str] = []
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
-from interposer.types import Array
 
 __all__: list[str] = []
 

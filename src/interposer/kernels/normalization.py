@@ -6,6 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import FLOATS, Array, DataType, Quantization
 from interposer.kernels.fixedfunctions import inverse_sqrt
 from interposer.kernels.fixedpoint import FixedPoint, clamp_to, multiply_by_quantized_multiplier
 from interposer.kernels.quantized_arithmetic import offset, one_scale_of_few_bits
@@ -24,8 +26,6 @@ from interposer.ops.normalization import (
     RmsNormalization,
     channel_axis,
 )
-from interposer.schema import Op
-from interposer.types import FLOATS, Array, DataType, Quantization
 
 __all__: list[str] = []
 

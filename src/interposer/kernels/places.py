@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from interposer.core.types import Array
 from interposer.ops.window import Window
-from interposer.types import Array
 
 __all__ = ["Steps", "places", "visible"]
 

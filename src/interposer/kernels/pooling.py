@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType, Quantization
 from interposer.kernels.accumulation import NUMBERS, float_type
 from interposer.kernels.fixedpoint import dequantize, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
@@ -12,7 +13,6 @@ from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.window import Window
-from interposer.types import FLOATS, Array, DataType, Quantization
 
 __all__: list[str] = []
 

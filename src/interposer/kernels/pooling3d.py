@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType, Quantization
 from interposer.kernels.accumulation import NUMBERS
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
@@ -15,7 +16,6 @@ from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.volume import spatial_axes
-from interposer.types import FLOATS, Array, DataType, Quantization
 
 __all__: list[str] = []
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo, from_bits
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -22,7 +23,6 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo, from_bits
 
 __all__: list[str] = []
 

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.kernels.fixedfunctions import leading_zeros, reciprocal
 from interposer.kernels.fixedpoint import FixedPoint, multiply_by_quantized_multiplier, quantize_multiplier
 from interposer.kernels.table import KernelInfo
 from interposer.ops.elementwise import BinaryOperation
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = [
     "Rule",

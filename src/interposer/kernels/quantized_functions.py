@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, TensorInfo
 from interposer.kernels.fixedfunctions import inverse_sqrt
 from interposer.kernels.fixedpoint import (
     FixedPoint,
@@ -22,7 +23,6 @@ from interposer.kernels.fixedpoint import (
     rounding_divide_by_pot,
 )
 from interposer.kernels.quantized_arithmetic import offset, scale32
-from interposer.types import Array, TensorInfo
 
 __all__ = [
     "absolute",

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, DataType, Quantization
 from interposer.kernels.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier, rounding_divide_by_pot
 from interposer.kernels.gates16 import high_mul, saturate, sigmoid, tanh
 from interposer.kernels.integer_lstm import (
@@ -19,7 +20,6 @@ from interposer.kernels.integer_lstm import (
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
-from interposer.types import Array, DataType, Quantization
 
 __all__: list[str] = []
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, TensorInfo
 from interposer.kernels.fixedfunctions import exp_of_negative, leading_zeros, log, reciprocal, rescale
 from interposer.kernels.fixedpoint import (
     FixedPoint,
@@ -17,7 +18,6 @@ from interposer.kernels.fixedpoint import (
     saturating_rounding_doubling_high_mul,
 )
 from interposer.kernels.quantized_functions import at_table, interpolation_table
-from interposer.types import Array, TensorInfo
 
 __all__ = ["log_softmax8", "softmax8", "softmax16"]
 

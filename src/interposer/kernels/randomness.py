@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.randomness import Distribution, RandomFill
-from interposer.types import Array
 
 __all__: list[str] = []
 

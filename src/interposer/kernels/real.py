@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from interposer.core.types import Array, TensorInfo
 from interposer.kernels.fixedpoint import dequantize, quantize
 from interposer.kernels.table import KernelInfo
-from interposer.types import Array, TensorInfo
 
 __all__ = ["all_quantized", "precisely", "real", "store"]
 

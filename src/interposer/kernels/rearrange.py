@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.kernels.encoding import encoded
 from interposer.kernels.fixedpoint import along_axis, limits, round_half_away
 from interposer.kernels.reference import kernel
@@ -23,7 +24,6 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__: list[str] = []
 

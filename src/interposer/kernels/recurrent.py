@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.types import FLOATS, Array, DataType
 from interposer.kernels.fixedpoint import clamp_to, multiply_by_quantized_multiplier, quantize_multiplier
 from interposer.kernels.quantized_functions import clamp_codes
 from interposer.kernels.real import precisely, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.recurrent import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
-from interposer.types import FLOATS, Array, DataType
 
 __all__ = [
     "FUSED",

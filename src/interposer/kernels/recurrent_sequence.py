@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.activation import FUNCTIONS
 from interposer.kernels.recurrent import Function, Reals, converted, needed, real_valued, reals, store_all, time_first
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import FLOATS, Array, DataType
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.fixedpoint import (
     FixedPoint,
@@ -22,7 +23,6 @@ from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
-from interposer.types import FLOATS, Array, DataType
 
 __all__: list[str] = []
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.collected import as_given, collected
-from interposer.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean, memory_to
+from interposer.core.containers import as_given, collected
+from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean, memory_to
+from interposer.core.schema import Op, Operand, Result
+from interposer.core.types import UNRANKED, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.table import KernelInfo, KernelTable
-from interposer.schema import Op, Operand, Result
-from interposer.types import UNRANKED, Array, DataType, Quantization, TensorInfo
 
 __all__ = ["compute", "evaluate", "kernel", "reference"]
 
@@ -23,7 +23,7 @@ _OPTIONAL: Final = frozenset({DataType.OPTIONAL})
 
 def reference() -> KernelTable:
     """The table of the reference kernels of all families."""
-    import interposer.kernels.families  # noqa: F401, PLC0415 - the families fill the table
+    import interposer.kernels.kernel_families  # noqa: F401, PLC0415 - the families fill the table
 
     return kernel
 

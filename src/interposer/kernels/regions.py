@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, DataType
 from interposer.kernels.boxes import REALS, check_boxes, check_images, reals_only, stored
 from interposer.kernels.fixedpoint import round_half_away
 from interposer.kernels.layout import from_nhwc, to_nhwc
@@ -15,7 +16,6 @@ from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
-from interposer.types import Array, DataType
 
 __all__: list[str] = []
 

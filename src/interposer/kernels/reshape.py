@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
-from interposer.types import Array
 
 __all__: list[str] = []
 

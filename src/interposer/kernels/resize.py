@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import FLOATS, INTEGERS, Array, DataType
 from interposer.kernels.fixedpoint import round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.resize import Resize, ResizeMethod
-from interposer.types import FLOATS, INTEGERS, Array, DataType
 
 __all__ = ["Places", "nearest_places"]
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 from interposer.kernels.encoding import encoded
 from interposer.kernels.real import real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
-from interposer.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
 
 __all__: list[str] = []
 

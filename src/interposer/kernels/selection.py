@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.encoding import encoded
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.selection import Compress, NonZero, Unique
-from interposer.types import Array
 
 __all__: list[str] = []
 

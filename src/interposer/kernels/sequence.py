@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.real import all_quantized, real, store
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence, range_length
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.ops.window import Window
-from interposer.types import Array
 
 __all__ = ["covered", "seen", "slide"]
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
-from interposer.types import Array
 
 __all__: list[str] = []
 

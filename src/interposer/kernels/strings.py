@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.regex import Pattern
 from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
-from interposer.types import Array
 
 __all__: list[str] = []
 

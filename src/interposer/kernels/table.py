@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, UnknownRankError, did_you_mean
-from interposer.schema import Op
-from interposer.types import Array, DataType, TensorInfo, TensorShape
+from interposer.core.errors import InvalidArgumentError, UnknownRankError, did_you_mean
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Kernel", "KernelInfo", "KernelTable", "empty"]
 

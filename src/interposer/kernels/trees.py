@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array
 from interposer.kernels.real import real
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.trees import TreeAggregation, TreeComparison, TreeEnsemble
-from interposer.types import Array
 
 __all__: list[str] = []
 

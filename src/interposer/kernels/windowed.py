@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import FLOATS, Array
 from interposer.kernels.elementwise import NUMBERS
 from interposer.kernels.encoding import encoded
 from interposer.kernels.places import visible
@@ -19,7 +20,6 @@ from interposer.kernels.sliding import seen, slide
 from interposer.kernels.table import KernelInfo
 from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import FLOATS, Array
 
 __all__: list[str] = []
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import ClassVar, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.axes import axes_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax"]
 

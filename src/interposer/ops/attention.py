@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, TensorShape, differ
 
 __all__ = ["Attention", "AttentionScores", "RotaryEmbedding"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from interposer.types import Dim, Quantization, TensorInfo, TensorShape, differ
+from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape, differ
 
 __all__ = [
     "axes_faults",

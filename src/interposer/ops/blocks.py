@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from enum import Enum
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, DataLayout, TensorInfo
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, DataLayout, TensorInfo
 
 __all__ = [
     "BatchToSpaceNd",

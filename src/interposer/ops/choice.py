@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import FLOATS, MAX_RANK, DataType, TensorInfo, differ
 
 __all__ = ["RandomMultinomial", "TopK"]
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, Dim, TensorInfo, differ
 
 __all__ = [
     "ConcatFromSequence",

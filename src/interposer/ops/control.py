@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANYTHING, Array, Quantization, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import ANYTHING, Array, Quantization, TensorInfo
 
 __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Output", "PreCompiled", "StandIn", "Switch"]
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANYTHING, DataType, Dim, TensorInfo, differ
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import ANYTHING, DataType, Dim, TensorInfo, differ
 
 __all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While", "joined_carried"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, TensorInfo, TensorShape, differ
 from interposer.ops.window import Window
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, TensorInfo, TensorShape, differ
 
 __all__ = ["Convolution2d", "DepthwiseConvolution2d", "TransposeConvolution2d"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, TensorInfo, differ
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_faults
 from interposer.ops.window import Window
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, TensorInfo, differ
 
 __all__ = ["Convolution3d"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, differ
 from interposer.ops.window import Window
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, differ
 
 __all__ = ["DeformableConvolution2d"]
 

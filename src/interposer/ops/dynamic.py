@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis, quantized_axis_faults
 from interposer.ops.choice import TopK
 from interposer.ops.rearrange import Pad, PaddingMode, StridedSlice, Tile
 from interposer.ops.reshape import BroadcastTo, Reshape
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
 
 __all__ = [
     "DynamicBroadcastTo",

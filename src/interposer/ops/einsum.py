@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, TensorInfo, TensorShape
 
 __all__ = ["Einsum"]
 

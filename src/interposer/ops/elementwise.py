@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import ClassVar, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, TensorShape
 
 __all__ = [
     "Addition",

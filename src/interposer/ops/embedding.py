@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import ANY_TYPE, INTEGERS, MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.axes import quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANY_TYPE, INTEGERS, MAX_RANK, DataType, TensorInfo, differ
 
 __all__ = ["EmbeddingLookup", "HashtableLookup", "LshProjection", "LshProjectionType", "OneHot"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from interposer.schema import Op
-from interposer.types import UNKNOWN, Dim, TensorInfo, TensorShape, differ
+from interposer.core.schema import Op
+from interposer.core.types import UNKNOWN, Dim, TensorInfo, TensorShape, differ
 
 __all__ = ["Infos", "by_name", "extent_faults", "extents", "matrix_operations", "shape_of"]
 

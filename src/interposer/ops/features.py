@@ -8,8 +8,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import ANY_TYPE, Array, DataType, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import ANY_TYPE, Array, DataType, TensorInfo
 
 __all__ = ["LabelEncoder", "TermWeighting", "TfIdfVectorizer"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import TensorInfo, TensorShape
 
 __all__ = ["Fused", "FusedKernelType"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
 
 __all__ = ["Gather", "GatherElements", "GatherNd"]
 

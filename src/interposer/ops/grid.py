@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, Dim, TensorInfo, differ
 
 __all__ = ["AffineGrid", "GridPadding", "GridSample", "GridSampleMode"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import UNKNOWN, DataType, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import UNKNOWN, DataType, TensorInfo
 
 __all__ = ["ImageDecoder", "PixelFormat"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.attention import by_heads
 from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, TensorShape, differ
 
 __all__ = ["LinearAttention"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
 from interposer.ops.recurrent import (
     DIRECTIONS,
@@ -14,8 +16,6 @@ from interposer.ops.recurrent import (
     of_direction,
     sequence_word,
 )
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import TensorInfo, TensorShape
 
 __all__ = ["BidirectionalSequenceLstm", "Lstm", "UnidirectionalSequenceLstm"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, TensorInfo, TensorShape, differ
 
 __all__ = ["BatchMatMul", "FullyConnected"]
 

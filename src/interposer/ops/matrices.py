@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import FLOATS, MAX_RANK, DataType, TensorInfo, TensorShape, differ
 
 __all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import ClassVar
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, DataLayout, TensorInfo, differ
 from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, DataLayout, TensorInfo, differ
 
 __all__ = [
     "BatchNormalization",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, Dim, TensorInfo
 from interposer.ops.window import Window
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, Dim, TensorInfo
 
 __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]
 

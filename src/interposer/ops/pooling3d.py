@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm, places_of_pool, pool_window
 from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["Pooling3d"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import ClassVar
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import FLOATS, QUANTIZABLE, DataType, TensorInfo
 
 __all__ = [
     "Bitcast",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import TensorInfo
 from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
 from interposer.ops.lstm import LstmOperands
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import TensorInfo
 
 __all__ = ["QLstm", "QuantizedLstm"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
 
 __all__ = ["Distribution", "RandomFill"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, TypeAlias
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes, transposed
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 
 __all__ = [
     "Concat",

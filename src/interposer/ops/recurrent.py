@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import TensorInfo, TensorShape
 from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import TensorInfo, TensorShape
 
 __all__ = [
     "BidirectionalSequenceRnn",

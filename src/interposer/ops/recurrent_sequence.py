@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
 from interposer.ops.recurrent import sequence_word
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, TensorShape
 
 __all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
 

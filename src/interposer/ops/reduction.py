@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_faults, normal_axes, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataType, TensorInfo, TensorShape
 
 __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"]
 

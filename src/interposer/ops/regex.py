@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeAlias
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 
 __all__ = ["Pattern"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, DataType, TensorInfo, differ
 from interposer.ops.extents import extent_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, DataType, TensorInfo, differ
 
 __all__ = ["HeatmapMaxKeypoint", "RoiAlign", "RoiAlignMode", "RoiPooling"]
 

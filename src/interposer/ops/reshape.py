@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 
 __all__ = ["BroadcastTo", "Fill", "Rank", "Reshape", "Shape"]
 

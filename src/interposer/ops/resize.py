@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.axes import quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["Resize", "ResizeMethod"]
 

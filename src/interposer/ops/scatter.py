@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
 from interposer.ops.gather import elements_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
 
 __all__ = ["DynamicUpdateSlice", "ScatterElements", "ScatterFunction", "ScatterNd", "TensorScatter"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, TensorInfo, TensorShape
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, TensorInfo, TensorShape
 
 __all__ = ["Compress", "NonZero", "Unique"]
 

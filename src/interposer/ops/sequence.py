@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, TensorInfo, differ
 from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, Array, DataType, TensorInfo, differ
 
 __all__ = ["CumProd", "CumSum", "Range", "ReverseSequence"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import INTEGERS, MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 from interposer.ops.axes import axes_faults, normal_axis
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import INTEGERS, MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
 
 __all__ = ["Dft", "MelWeightMatrix", "SignalWindow", "Stft", "WindowFunction"]
 

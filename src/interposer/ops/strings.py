@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
 from interposer.ops.axes import broadcast_shapes
 from interposer.ops.regex import Pattern
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo
 
 __all__ = ["CaseChange", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"]
 

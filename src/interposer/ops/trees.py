@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import Array, DataType, TensorInfo
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import Array, DataType, TensorInfo
 
 __all__ = ["TreeAggregation", "TreeComparison", "TreeEnsemble"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from interposer.core.types import DataLayout, TensorShape
 from interposer.ops.window import Window
-from interposer.types import DataLayout, TensorShape
 
 __all__ = ["VOLUMES", "Windows", "spatial_axes", "volume_shape", "window_faults"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from interposer.core.schema import Op, attribute, op, operand, result
+from interposer.core.types import MAX_RANK, DataType, Dim, TensorInfo, differ
 from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.window import Window
-from interposer.schema import Op, attribute, op, operand, result
-from interposer.types import MAX_RANK, DataType, Dim, TensorInfo, differ
 
 __all__ = ["Col2Im", "LpPooling", "MaxPoolingWithIndices", "MaxUnpooling"]
 

@@ -1,6 +1,6 @@
 """The optimizer: validation, rewrites, assignment to backends, their own optimization, and copies between them."""
 
 from interposer.optimizer.optimize import optimize, simplified
-from interposer.optimizer.options import OptimizerOptions
+from interposer.optimizer.optimizer_options import OptimizerOptions
 
 __all__ = ["OptimizerOptions", "optimize", "simplified"]

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from interposer.backend import Backend, Options, SubgraphView, Support
 from interposer.backend.contracts import checked
-from interposer.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
+from interposer.core.errors import BackendContractError, InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import shaped_by_data
-from interposer.ir.optimized import AbsentBackend
 from interposer.ir.regions import named_graphs
-from interposer.ir.report import ASKING_RAISED, Message, Placement, Refusal
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer.precision import convert_layer_to_fp32, has_half_types, in_fp32
+from interposer.report.optimized import AbsentBackend
+from interposer.report.records import ASKING_RAISED, Message, Placement, Refusal
 
 __all__ = ["Assigner", "Records", "query"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from interposer.backend import DEFAULT_FACTORY, MemorySource
-from interposer.errors import IncompatibleMemoryError
+from interposer.core.errors import IncompatibleMemoryError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ir.regions import named_graphs
-from interposer.ir.report import Crossing
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.offers import Offers
 from interposer.optimizer.routes import IMPORT, Hop, Route, Side, find_route
+from interposer.report.records import Crossing
 
 __all__ = ["place_tensors"]
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interposer.backend import Backend, Options, SubgraphView
+from interposer.core.schema import Op
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 from interposer.ops import Constant
@@ -14,8 +16,6 @@ from interposer.optimizer.assign import query
 from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
 from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite, info_of
 from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer
-from interposer.schema import Op
-from interposer.types import TensorInfo
 
 __all__ = ["ComputeInIntegers"]
 

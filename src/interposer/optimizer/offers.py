@@ -14,7 +14,7 @@ from interposer.backend import (
     TensorHandleFactoryRegistry,
     own_factory_id,
 )
-from interposer.errors import BackendContractError, InterposerError
+from interposer.core.errors import BackendContractError, InterposerError
 from interposer.ir.graph import Layer
 from interposer.optimizer.routes import Kind
 

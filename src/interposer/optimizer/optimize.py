@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from interposer.backend import Backend, DeviceSpec
-from interposer.errors import (
+from interposer.backend import Backend
+from interposer.core.errors import (
     InvalidArgumentError,
     UnknownBackendError,
     UnsupportedLayerError,
@@ -14,12 +14,11 @@ from interposer.errors import (
     expect,
     memory_to,
 )
+from interposer.core.types import DataType
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.regions import Place, find_layer, places
-from interposer.ir.report import Crossing, Message, Placement
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.ir.verify import verify
 from interposer.ops.control_flow import ControlFlow
@@ -27,11 +26,13 @@ from interposer.optimizer.assign import Assigner, Records
 from interposer.optimizer.handles import place_tensors
 from interposer.optimizer.integers import ComputeInIntegers
 from interposer.optimizer.offers import Offers
-from interposer.optimizer.options import OptimizerOptions, choose_backends
+from interposer.optimizer.optimizer_options import OptimizerOptions, choose_backends
 from interposer.optimizer.passes import DEFAULT_PASSES, INVERSE_CONVERSIONS, insert_debug_layers, run_passes
 from interposer.optimizer.precision import reduce_precision
 from interposer.optimizer.substitute import let_backends_optimize
-from interposer.types import DataType
+from interposer.plugins import DeviceSpec
+from interposer.report.optimized import OptimizedNetwork
+from interposer.report.records import Crossing, Message, Placement
 
 __all__ = ["optimize", "simplified"]
 

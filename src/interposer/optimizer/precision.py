@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.regions import named_graphs
-from interposer.ir.report import Message
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import (
     Constant,
@@ -29,8 +30,7 @@ from interposer.ops import (
 from interposer.optimizer.rewrites.conversions import INVERSES
 from interposer.optimizer.rewrites.driver import apply_rewrites
 from interposer.optimizer.rewrites.pattern import INSERTED
-from interposer.schema import Op
-from interposer.types import Array, DataType, TensorInfo
+from interposer.report.records import Message
 
 __all__ = ["convert_layer_to_fp32", "has_half_types", "in_fp32", "reduce_precision"]
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from interposer.backend import Backend, OptimizationViews, SubgraphView, Substitution
 from interposer.backend.contracts import checked
-from interposer.errors import BackendContractError, InterposerError
+from interposer.core.errors import BackendContractError, InterposerError
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
-from interposer.ir.report import COMPILING_RAISED
 from interposer.ir.subgraph import is_placed_by_a_backend, select
 from interposer.ops.control import Input, Output, PreCompiled
 from interposer.optimizer.assign import Assigner
-from interposer.schema import Op
+from interposer.report.records import COMPILING_RAISED
 
 __all__ = ["let_backends_optimize"]
 

@@ -1,8 +1,8 @@
 """The runtime: loading, running and unloading of optimized networks."""
 
+from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.memory import MemoryReport
-from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl
 from interposer.runtime.runtime import NetworkId, Runtime
 from interposer.runtime.working import WorkingMemHandle

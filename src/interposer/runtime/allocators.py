@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interposer.backend import PROTECTED_CONTENT, Backend, BackendRegistry, CustomAllocator, MemorySource
-from interposer.errors import BackendError, UnknownBackendError
+from interposer.backend import PROTECTED_CONTENT, Backend, CustomAllocator, MemorySource
+from interposer.core.errors import BackendError, UnknownBackendError
+from interposer.plugins import BackendRegistry
 
 __all__ = ["use_allocators"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from interposer.collected import as_given, as_stored
-from interposer.dlpack import as_array, shared_array
-from interposer.errors import BindingError, ExecutionError
+from interposer.core.containers import as_given, as_stored
+from interposer.core.dlpack import as_array, shared_array
+from interposer.core.errors import BindingError, ExecutionError
+from interposer.core.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 from interposer.ir.graph import Layer, binding_id
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Input
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.overlaps import Constants, refuse_overlaps
-from interposer.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 
 __all__ = ["Binding", "Bindings", "array_faults"]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interposer.backend import TensorHandle, Workload
-from interposer.errors import BackendContractError, DeadlineExceededError, ExecutionError, RunCancelledError
+from interposer.core.errors import BackendContractError, DeadlineExceededError, ExecutionError, RunCancelledError
+from interposer.core.types import Array, Dim, TensorInfo
 from interposer.kernels.table import empty
 from interposer.ops.control_flow import ControlFlow, If, Loop, Scan, While
-from interposer.types import Array, Dim, TensorInfo
 
 if TYPE_CHECKING:
     from interposer.runtime.runs import RunControl

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from interposer.errors import BindingError
+from interposer.core.errors import BindingError
+from interposer.core.types import Array, TensorShape
 from interposer.runtime.imports import ImportedRun
 from interposer.runtime.loaded import LoadedNetwork, look_at
 from interposer.runtime.overlaps import share_memory
 from interposer.runtime.runs import RunControl, run_within
 from interposer.runtime.working import WorkingMemHandle, check_shape
-from interposer.types import Array, TensorShape
 
 __all__ = ["run", "run_imported", "run_watched"]
 

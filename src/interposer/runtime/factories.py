@@ -28,20 +28,20 @@ from interposer.backend import (
 )
 from interposer.backend.contracts import checked
 from interposer.backend.memory import ALIGNMENT
-from interposer.errors import (
+from interposer.core.errors import (
     BackendContractError,
     ExecutionError,
     InterposerError,
     InvalidArgumentError,
     LoadError,
 )
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant, Debug, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.workloads import CopyWorkload, DebugWorkload, DeviceCopyWorkload, ImportWorkload, TransferCounts
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Factories", "constant_of", "guarded", "said"]
 

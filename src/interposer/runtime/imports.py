@@ -11,11 +11,11 @@ from typing import Any, NewType
 import numpy as np
 
 from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource
-from interposer.dlpack import shared_array
-from interposer.errors import BindingError, MemoryImportError, expect
+from interposer.core.dlpack import shared_array
+from interposer.core.errors import BindingError, MemoryImportError, expect
+from interposer.core.types import Array
 from interposer.runtime.bindings import Binding, Bindings, array_faults
 from interposer.runtime.overlaps import share_memory
-from interposer.types import Array
 
 __all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Imports"]
 

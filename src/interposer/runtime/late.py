@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 from interposer.backend import ArrayHandle, TensorHandle, Workload, WorkloadFactory, WorkloadInfo
 from interposer.backend.contracts import checked
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.inference import infos_for
 from interposer.runtime.step import Step
-from interposer.types import TensorInfo
 
 __all__ = ["LateHandles", "LateStep"]
 

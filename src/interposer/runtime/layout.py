@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, MemImport, Output
 from interposer.ops.rearrange import Concat, Splitter
-from interposer.types import TensorInfo
 
 __all__ = ["Layout", "Piece", "layout_of"]
 

@@ -11,11 +11,12 @@ from functools import partial
 from threading import get_ident
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
-from interposer.constants import Users, changed_file
-from interposer.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, expect
-from interposer.ir.optimized import OptimizedNetwork
+from interposer.core.constants import Users, changed_file
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, expect
+from interposer.core.types import Array
 from interposer.ir.regions import places
 from interposer.ops.control import PreCompiled
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
@@ -26,7 +27,6 @@ from interposer.runtime.program import Program, runs
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferCounts, TransferReport
-from interposer.types import Array
 
 __all__ = ["LoadedNetwork", "look_at", "said"]
 

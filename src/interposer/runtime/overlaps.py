@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from interposer.backend.dynamic.arrays import address_of
-from interposer.errors import BindingError
-from interposer.types import Array
+from interposer.core.addresses import address_of
+from interposer.core.errors import BindingError
+from interposer.core.types import Array
 
 __all__ = ["Constants", "refuse_overlaps", "share_memory"]
 

@@ -6,7 +6,7 @@ import logging
 import sys
 
 from interposer.backend import ArrayHandle, TensorHandle
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 
 __all__ = ["OwnedHandles"]
 
@@ -47,6 +47,6 @@ class OwnedHandles:
 
 
 def _destroyed_by_python(handle: TensorHandle) -> bool:
-    dynamic = sys.modules.get("interposer.backend.dynamic.handles")  # only imported where there are plug-ins
+    dynamic = sys.modules.get("interposer.plugins.capi.running.handles")  # only imported where there are plug-ins
     is_native = dynamic is not None and isinstance(handle, dynamic.NativeHandle)
     return type(handle).destroy is not TensorHandle.destroy and not is_native

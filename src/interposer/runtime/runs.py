@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from interposer.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, expect
+from interposer.core.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, expect
 from interposer.ir.graph import Layer
 
 __all__ = ["PendingRun", "RunControl", "Workers", "run_within"]

@@ -12,13 +12,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from interposer.backend import BackendContext, BackendRegistry, DeviceSpec, MemorySource, process_registry
+from interposer.backend import BackendContext, MemorySource
 from interposer.backend.contracts import checked
-from interposer.backend.discovery import load_dynamic_backends
-from interposer.backend.dynamic.records import DynamicBackendRecord
-from interposer.backend.isolated import BackendEvent, wanted_isolations
-from interposer.config import disabled_backends, thread_budget
-from interposer.errors import (
+from interposer.core.config import disabled_backends, thread_budget
+from interposer.core.errors import (
     BindingError,
     InvalidArgumentError,
     LoadError,
@@ -28,18 +25,22 @@ from interposer.errors import (
     expect,
     memory_to,
 )
-from interposer.ir.optimized import OptimizedNetwork
+from interposer.core.types import Array, TensorInfo
+from interposer.isolation import BackendEvent, wanted_isolations
+from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+from interposer.plugins.capi.loading.records import DynamicBackendRecord
+from interposer.plugins.discovery import load_dynamic_backends
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.allocators import use_allocators
 from interposer.runtime.bindings import Bindings
+from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
 from interposer.runtime.loaded import LoadedNetwork, said
 from interposer.runtime.memory import MemoryReport
-from interposer.runtime.options import CreationOptions
 from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferReport
-from interposer.types import Array, TensorInfo
 
 __all__ = ["NetworkId", "Runtime"]
 

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from interposer.backend import ArrayHandle, TensorHandle
-from interposer.errors import DeadlineExceededError, ExecutionError, LoadError, RunCancelledError
+from interposer.core.errors import DeadlineExceededError, ExecutionError, LoadError, RunCancelledError
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.regions import region_title
 from interposer.ops.control import Constant
@@ -21,7 +22,6 @@ from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.step import Step
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Steps", "failure", "guarded_view"]
 

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from interposer.backend import MemoryManager, TensorHandle
-from interposer.errors import BindingError, ExecutionError
+from interposer.core.errors import BindingError, ExecutionError
+from interposer.core.types import Array, TensorShape
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.kernels.table import empty
 from interposer.ops.control import Input
@@ -23,7 +24,6 @@ from interposer.runtime.owned import OwnedHandles
 from interposer.runtime.program import Program
 from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.steps import Steps, failure, guarded_view
-from interposer.types import Array, TensorShape
 
 __all__ = ["WorkingMemHandle", "check_shape"]
 

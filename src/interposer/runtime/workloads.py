@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from interposer.backend import MemorySource, TensorHandle, Workload
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array
 from interposer.ops.control import Debug
-from interposer.types import Array
 
 __all__ = [
     "CopyWorkload",

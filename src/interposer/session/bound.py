@@ -7,10 +7,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from interposer.dlpack import shared_array
-from interposer.errors import ExecutionError, InvalidArgumentError, MemoryImportError, UnknownNetworkError
+from interposer.core.dlpack import shared_array
+from interposer.core.errors import ExecutionError, InvalidArgumentError, MemoryImportError, UnknownNetworkError
+from interposer.core.types import Array
 from interposer.session.imports import ImportedTensors
-from interposer.types import Array
 
 if TYPE_CHECKING:
     from interposer.session.model import Model

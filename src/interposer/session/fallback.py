@@ -11,7 +11,7 @@ from typing import Any, Final
 from interposer.backend import BackendEvent
 from interposer.backend.events import PLACED_ANEW, TAKEN_BACK
 from interposer.backend.ids import listed_ids
-from interposer.errors import (
+from interposer.core.errors import (
     BackendUnavailableError,
     DeadlineExceededError,
     InterposerError,
@@ -20,8 +20,8 @@ from interposer.errors import (
     culprit,
 )
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions, optimize
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.session.placement.plan import Plan
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from interposer.errors import InvalidArgumentError, MemoryImportError, UnknownNetworkError
+from interposer.core.errors import InvalidArgumentError, MemoryImportError, UnknownNetworkError
+from interposer.core.types import Array
 from interposer.runtime import NetworkId, Runtime
-from interposer.types import Array
 
 __all__ = ["ImportedTensors"]
 

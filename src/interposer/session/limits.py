@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interposer.errors import LimitExceededError, expect
-from interposer.ir.estimate import Estimate, estimate
+from interposer.core.errors import LimitExceededError, expect
 from interposer.ir.graph import Graph
+from interposer.report.estimate import Estimate, estimate
 
 __all__ = ["Limits"]
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from interposer.backend.dynamic.recording import recording
-from interposer.errors import expect, memory_to
+from interposer.core.errors import expect, memory_to
 from interposer.frontends.template import Values
 from interposer.optimizer import OptimizerOptions
+from interposer.plugins.capi.caching.recording import recording
 from interposer.runtime import Runtime
 from interposer.session.fallback import asks_to_measure, chosen_ids
-from interposer.session.kept import Keeper
 from interposer.session.limits import Limits
 from interposer.session.model import Model
+from interposer.session.network_cache import Keeper
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
-from interposer.collected import as_given
-from interposer.dlpack import shared_array
-from interposer.errors import (
+from interposer.core.containers import as_given
+from interposer.core.dlpack import shared_array
+from interposer.core.errors import (
     BackendContractError,
     BindingError,
     ExecutionError,
@@ -28,25 +28,25 @@ from interposer.errors import (
     UnknownNetworkError,
     expect,
 )
+from interposer.core.types import Array, TensorInfo
 from interposer.frontends.template import Template
-from interposer.ir.estimate import Estimate
-from interposer.ir.explain import Explanation, Times
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.optimizer import OptimizerOptions
-from interposer.optimizer.options import check_seconds
+from interposer.optimizer.optimizer_options import check_seconds
+from interposer.report.estimate import Estimate
+from interposer.report.explanation import Explanation, Times
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
 from interposer.runtime.bindings import Bindings
+from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
-from interposer.session.given import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.imports import ImportedTensors
 from interposer.session.limits import Limits
 from interposer.session.pickled import Origin, reduced
 from interposer.session.placement.plan import Plan
 from interposer.session.requested import requested_names
 from interposer.session.variants import Blueprint, Key, KnownBlueprint
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Model"]
 
@@ -696,7 +696,7 @@ class Model:
         self.close()
 
     def _repr_html_(self) -> str:
-        from interposer.ir.notebook import model_html  # noqa: PLC0415 - only notebooks need it
+        from interposer.report.notebook import model_html  # noqa: PLC0415 - only notebooks need it
 
         with self._lock:
             known = None if self._closed or not self._variants else self.optimized

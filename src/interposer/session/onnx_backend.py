@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
 from interposer.frontends.onnx import template
 from interposer.frontends.onnx.proto import Message, Source
 from interposer.frontends.onnx.single import model_of

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from interposer.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.core.errors import InvalidArgumentError, LoadError, ParseError
+from interposer.core.types import TensorShape
 from interposer.ir.network import Network
 from interposer.session.shapes import as_template
-from interposer.types import TensorShape
 
 if TYPE_CHECKING:
     from interposer.session.model import Model

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from interposer.errors import BindingError, did_you_mean
+from interposer.core.errors import BindingError, did_you_mean
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.regions import region_title
 from interposer.ops.control import Output
-from interposer.types import TensorInfo
 
 __all__ = ["known_values", "requested_names", "with_outputs"]
 

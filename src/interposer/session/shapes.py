@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from interposer.core.types import TensorShape
 from interposer.frontends.resizing import Resizes, resized
 from interposer.frontends.template import Template, Values
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 from interposer.ops.control import Input
 from interposer.session.values import with_values
-from interposer.types import TensorShape
 
 __all__ = ["Shapes", "as_template", "bound", "specialised"]
 

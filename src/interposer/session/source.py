@@ -8,8 +8,8 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from interposer.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
-from interposer.files import check_regular, reason_of
+from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean, expect, memory_to
+from interposer.core.files import check_regular, reason_of
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network

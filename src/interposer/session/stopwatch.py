@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from interposer.errors import InvalidArgumentError
-from interposer.ir.optimized import OptimizedNetwork
-from interposer.ir.times import Times
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
+from interposer.report.optimized import OptimizedNetwork
+from interposer.report.times import Times
 from interposer.runtime import RunControl
 from interposer.session.placement.cuts import example
-from interposer.types import Array
 
 __all__ = ["example_inputs", "measured_times"]
 

@@ -12,21 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from interposer.backend import BackendRegistry, DeviceSpec, Options, process_registry
-from interposer.backend.dynamic.backend import DynamicBackend
-from interposer.backend.dynamic.calls import watch_calls
-from interposer.backend.dynamic.child import Report
-from interposer.backend.dynamic.libraries import host_settings, step_error
-from interposer.backend.dynamic.library import Library, identify, open_library
-from interposer.backend.dynamic.paths import own_files
-from interposer.backend.dynamic.records import Step, StepError
-from interposer.config import BACKEND_PATH, ISOLATE
-from interposer.errors import InterposerError, OptionError, UnsupportedLayerError
+from interposer.backend import Options
+from interposer.core.child_process import Report
+from interposer.core.config import BACKEND_PATH, ISOLATE
+from interposer.core.errors import InterposerError, OptionError, UnsupportedLayerError
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import ActivationFunction
 from interposer.optimizer import optimize
+from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+from interposer.plugins.capi.abi.calls import watch_calls
+from interposer.plugins.capi.library.library import Library, identify, open_library
+from interposer.plugins.capi.loading.open_libraries import host_settings, step_error
+from interposer.plugins.capi.loading.paths import own_files
+from interposer.plugins.capi.loading.records import Step, StepError
+from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.runtime import CreationOptions, Runtime
-from interposer.types import DataLayout, TensorInfo
 
 __all__ = ["main"]
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, LoadError, ParseError, UnboundInputError
+from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.frontends.template import Template, Values
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
+from interposer.report.optimized import OptimizedNetwork
 from interposer.session.requested import known_values, with_outputs
 from interposer.session.shapes import specialised
-from interposer.types import Array, TensorInfo, TensorShape
 
 __all__ = ["Blueprint", "FirstVariant", "Key", "KnownBlueprint"]
 

@@ -8,23 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interposer.backend import (
-    Backend,
-    BackendRegistry,
-    DeviceSpec,
-    OptimizationViews,
-    Options,
-    SubgraphView,
-    Support,
-)
-from interposer.collected import as_given, as_stored
+from interposer.backend import Backend, OptimizationViews, Options, SubgraphView, Support
+from interposer.core.containers import as_given, as_stored
+from interposer.core.schema import Op
+from interposer.core.types import Array
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.optimizer import OptimizerOptions, optimize
+from interposer.plugins import BackendRegistry, DeviceSpec
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
-from interposer.schema import Op
 from interposer.testing.census import Census
 from interposer.testing.contents import Guarded
 from interposer.testing.oracle import Oracle
@@ -34,7 +28,6 @@ from interposer.testing.refusals import Refusals
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances
 from interposer.testing.watched import Observer, Watched
-from interposer.types import Array
 
 __all__ = ["Bench", "Loaded", "Settings", "view_of"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.testing.bench import Bench
 from interposer.testing.exact import suited
 from interposer.testing.order import order_faults
@@ -13,7 +14,6 @@ from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances, bias, same
 from interposer.testing.trial import Outputs, Trial
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["SAMPLE_CHECKS", "Check"]
 

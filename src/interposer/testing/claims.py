@@ -22,7 +22,8 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -36,7 +37,6 @@ from interposer.testing.oracle import reference_outputs
 from interposer.testing.progress import note
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
-from interposer.types import Array, DataType, TensorInfo
 
 __all__: list[str] = []
 

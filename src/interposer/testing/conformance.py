@@ -12,16 +12,16 @@ from typing import Any
 
 import interposer.ops  # noqa: F401 - declares the operators
 from interposer.backend import Backend
-from interposer.backend.dynamic.child import Report as Channel
-from interposer.errors import (
+from interposer.core.child_process import Report as Channel
+from interposer.core.errors import (
     BackendUnavailableError,
     InterposerError,
     InvalidArgumentError,
     PluginError,
     did_you_mean,
 )
+from interposer.core.schema import registered_ops
 from interposer.runtime import Runtime
-from interposer.schema import registered_ops
 from interposer.session import default_runtime
 from interposer.testing import claims, fuzz, memory_checks, stress  # noqa: F401 - add their checks
 from interposer.testing.bench import Bench, Settings

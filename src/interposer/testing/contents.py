@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from interposer.backend import ArrayHandle, TensorHandle, TensorHandleFactory, Workload
-from interposer.backend.dynamic.arrays import aligned_empty
-from interposer.errors import BackendContractError
+from interposer.core.addresses import aligned_empty
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.kernels.table import empty
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["Contents", "Guarded", "rubbish", "unlike"]
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from interposer.backend import Capabilities, MemoryManager, OptimizationViews, WorkloadFactory
-from interposer.errors import InvalidArgumentError, UnsupportedLayerError
+from interposer.core.errors import InvalidArgumentError, UnsupportedLayerError
 from interposer.ir.graph import Graph, binding_id
 from interposer.ir.subgraph import SubgraphView
 from interposer.runtime import Runtime
 from interposer.testing.bench import Bench, Loaded, view_of
 from interposer.testing.checks import Check
-from interposer.testing.compare import one_by_one
 from interposer.testing.order import context_faults, order_faults
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
 from interposer.testing.recording import Recording
+from interposer.testing.single_layers import one_by_one
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Outputs, run_recorded
 

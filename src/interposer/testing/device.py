@@ -21,12 +21,12 @@ from interposer.backend.handles import TensorHandleFactory, TensorHandleFactoryR
 from interposer.backend.memory import MemoryManager, TensorHandle
 from interposer.backend.planner import Lifetime, MemoryPlan, plan
 from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
-from interposer.errors import BackendContractError
+from interposer.core.errors import BackendContractError
+from interposer.core.schema import Op
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.kernels import reference
 from interposer.kernels.table import Kernel, KernelInfo, KernelTable
-from interposer.schema import Op
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Bus", "DeviceHandle", "DiscreteBackend"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from interposer import ops
+from interposer.core.schema import Op
+from interposer.core.types import Quantization
 from interposer.ir.graph import Layer
 from interposer.ops import Activation, ActivationFunction, Pooling2d, PoolingAlgorithm, Reduce, ReduceOperation
-from interposer.schema import Op
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Quantization
 
 __all__ = ["suited"]
 

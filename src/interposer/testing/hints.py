@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from interposer.types import Array, DataType, TensorInfo, integer_range
+from interposer.core.types import Array, DataType, TensorInfo, integer_range
 
 __all__ = ["Evidence", "hint"]
 

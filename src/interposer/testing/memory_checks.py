@@ -15,13 +15,13 @@ from interposer.backend import (
     TensorHandleFactory,
     TensorHandleFactoryRegistry,
 )
-from interposer.backend.dynamic.arrays import aligned_empty
+from interposer.core.addresses import aligned_empty
+from interposer.core.types import Array, TensorInfo
 from interposer.testing.bench import Bench
 from interposer.testing.contents import Contents, unlike
 from interposer.testing.contracts import on_backend
 from interposer.testing.progress import note
 from interposer.testing.tolerances import same
-from interposer.types import Array, TensorInfo
 
 __all__: list[str] = []
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from interposer.backend import Backend, Capabilities, KernelTable
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ir.inference import infos_for
 from interposer.kernels.reference import evaluate, reference
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Oracle", "reference_outputs", "reference_values"]
 

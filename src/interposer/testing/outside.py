@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.backend import Backend
-from interposer.backend.dynamic.abi import Cap
-from interposer.backend.dynamic.backend import DynamicBackend
-from interposer.backend.dynamic.child import Child, ForkedChild
-from interposer.backend.dynamic.child import Report as Channel
-from interposer.backend.dynamic.names import name_fault
-from interposer.backend.isolated.backend import IsolatedBackend
-from interposer.config import BACKEND_PATH, CHECK_BACKENDS
-from interposer.errors import InterposerError, PluginError
+from interposer.core.child_process import Child, ForkedChild
+from interposer.core.child_process import Report as Channel
+from interposer.core.config import BACKEND_PATH, CHECK_BACKENDS
+from interposer.core.errors import InterposerError, PluginError
+from interposer.isolation.backend import IsolatedBackend
+from interposer.plugins.capi.abi.structs import Cap
+from interposer.plugins.capi.loading.file_names import name_fault
+from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.outcome import Status
 from interposer.testing.progress import Progress, note, show_in

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.testing.outcome import Refused
 from interposer.testing.sample import Given, Sample
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["PATTERNS", "VARIANTS", "Growth", "Pool"]
 

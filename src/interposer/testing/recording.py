@@ -22,11 +22,11 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.testing.contents import Contents, rubbish, unlike
 from interposer.testing.tolerances import same
 from interposer.testing.watched import replace_method
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Event", "Recording"]
 

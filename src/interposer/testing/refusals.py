@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from interposer.backend import KernelSupport, Support
-from interposer.backend.dynamic.support import DynamicSupport, Verdict
+from interposer.core.schema import Op
 from interposer.ir.subgraph import SubgraphView, is_placed_by_a_backend
-from interposer.schema import Op
+from interposer.plugins.capi.running.support import DynamicSupport, Verdict
 from interposer.testing.sample import Sample
 
 __all__ = ["Refusals"]

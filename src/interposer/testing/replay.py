@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from interposer.backend import Backend
-from interposer.backend.dynamic.libraries import backend_of_file
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.plugins.capi.loading.open_libraries import backend_of_file
 from interposer.runtime import Runtime
 from interposer.session import default_runtime
 

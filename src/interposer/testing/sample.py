@@ -18,11 +18,11 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
-from interposer.schema import Op
-from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 
 __all__ = ["Given", "Sample", "given", "given_by", "of", "samples", "samples_of", "sources_of", "weights"]
 

@@ -15,10 +15,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import Activation, ActivationFunction, Addition, BatchMatMul, FullyConnected, Multiplication
 from interposer.runtime import Runtime
-from interposer.schema import Op
 from interposer.testing.bench import Bench, Loaded
 from interposer.testing.census import Census
 from interposer.testing.contracts import grown, on_backend
@@ -26,7 +27,6 @@ from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import VARIANTS
 from interposer.testing.tolerances import same
 from interposer.testing.trial import Outputs
-from interposer.types import TensorInfo
 
 __all__: list[str] = []
 

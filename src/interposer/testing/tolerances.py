@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.testing.hints import Evidence, hint
-from interposer.types import Array, DataType, TensorInfo, integer_range
 
 __all__ = ["FLOAT_TOLERANCES", "Tolerance", "Tolerances", "bias", "same"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from interposer.backend import Support
-from interposer.errors import InterposerError, UnsupportedLayerError
+from interposer.core.errors import InterposerError, UnsupportedLayerError
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
@@ -20,7 +21,6 @@ from interposer.testing.oracle import reference_outputs
 from interposer.testing.recording import Recording
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Outputs", "Trial", "run_recorded"]
 

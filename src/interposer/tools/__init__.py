@@ -1,1 +1,1 @@
-"""Tools for whole networks: what the command line does, for programs. Imported when first used."""
+"""Public names of `interposer.analysis` under the path that they had before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from interposer.errors import InvalidNetworkError, expect
+from interposer.core.errors import InvalidNetworkError, expect
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import interposer as ip
-from interposer.types import Array, DataType, TensorInfo
+from interposer.core.types import Array, DataType, TensorInfo
 
 
 def cast(array: Array, of: DataType, to: DataType) -> Array:

@@ -11,7 +11,6 @@ import sys
 from interposer.ops import FullyConnected
 from interposer.schema import registered_ops
 from interposer.testing import Settings, Tolerance, Tolerances, check_backend, samples_of
-from interposer.types import DataType
 
 EXACT = Tolerances({DataType.FLOAT32: Tolerance(0.0, 1e-5)}, steps=0)
 FAST = Tolerances({DataType.FLOAT32: Tolerance(0.0, 3e-2)}, steps=0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import Array, TensorInfo
 from interposer.ops import Addition, Attention, BatchMatMul, Division, Multiplication, Reshape, Softmax, Transpose
-from interposer.types import Array, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend.dynamic.blobs import Blobs
-from interposer.cache import cached_files
 from interposer.cli.main import main
+from interposer.core.cache import cached_files
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Convolution2d, DepthwiseConvolution2d, FullyConnected
-from interposer.types import DataLayout, TensorInfo
+from interposer.plugins.capi.caching.blobs import Blobs
 
 pytestmark = pytest.mark.usefixtures("cpuacc")
 

@@ -12,6 +12,7 @@ import pytest
 
 import interposer as ip
 from interposer import Quantization, TensorInfo
+from interposer.core.types import DataLayout
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -27,7 +28,6 @@ from interposer.ops import (
     Softmax,
 )
 from interposer.testing.oracle import reference_outputs
-from interposer.types import DataLayout
 from tests.models.test_tflite_models import CASES, FLOATS, MODELS, QUANTIZED
 from tests.native import install_plugin
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.cache import cached_files
+from interposer.core.cache import cached_files
+from interposer.core.types import Array
 from interposer.ops import UnaryOperation
-from interposer.types import Array
 from tests.backends.cpuacc import test_float_convolution as floats
 from tests.backends.cpuacc import test_whole_parts as whole
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Activation,
@@ -27,7 +28,6 @@ from interposer.ops import (
     FullyConnected,
     TransposeConvolution2d,
 )
-from interposer.types import Array, DataLayout, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -23,8 +25,6 @@ from interposer.ops import (
     RoundingMethod,
     UnaryOperation,
 )
-from interposer.schema import Op
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import Array, DataLayout, DataType, TensorInfo
 from interposer.ops import ActivationFunction, ArgMinMaxFunction, BinaryOperation, ComparisonOperation, UnaryOperation
-from interposer.types import Array, DataLayout, DataType, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

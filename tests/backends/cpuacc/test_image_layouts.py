@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Activation,
@@ -24,7 +25,6 @@ from interposer.ops import (
     TransposeConvolution2d,
     UnaryOperation,
 )
-from interposer.types import Array, DataLayout, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

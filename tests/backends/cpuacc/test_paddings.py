@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, Quantization, TensorInfo
 from interposer.ops import (
     Convolution2d,
     DepthwiseConvolution2d,
@@ -16,8 +18,6 @@ from interposer.ops import (
     PoolingAlgorithm,
     TransposeConvolution2d,
 )
-from interposer.schema import Op
-from interposer.types import Array, DataLayout, Quantization, TensorInfo
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import UnsupportedLayerError
+from interposer.core.errors import UnsupportedLayerError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ops import (
     BatchMatMul,
     BatchNormalization,
@@ -26,8 +28,6 @@ from interposer.ops import (
     Softmax,
     TransposeConvolution2d,
 )
-from interposer.schema import Op
-from interposer.types import Array, DataLayout, TensorInfo
 
 pytestmark = [
     pytest.mark.usefixtures("cpuacc"),

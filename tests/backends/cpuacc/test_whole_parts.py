@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend.dynamic.blobs import Blob
-from interposer.backend.dynamic.calls import CallError
+from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import (
@@ -38,7 +37,8 @@ from interposer.ops import (
     Transpose,
     UnaryOperation,
 )
-from interposer.types import Array, DataLayout, TensorInfo
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.caching.blobs import Blob
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 

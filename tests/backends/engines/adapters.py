@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from importlib import import_module
 
 import interposer as ip
-from interposer.backend import BackendRegistry
-from interposer.backend.registry import process_registry
+from interposer.plugins import BackendRegistry
+from interposer.plugins.registry import process_registry
 
 PLACES = {
     "LiteRt": "litert:LiteRt",

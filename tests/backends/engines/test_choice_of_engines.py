@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend import Backend, BackendRegistry, Capabilities, DeviceSpec, KernelTable
-from interposer.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.backend import Backend, Capabilities, KernelTable
+from interposer.core.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.core.types import DataType
 from interposer.ops import Addition
-from interposer.types import DataType
+from interposer.plugins import BackendRegistry, DeviceSpec
 from tests.backends.engines.adapters import PLACES, engine_class
 
 kernel = KernelTable()
@@ -75,7 +76,7 @@ def test_options_that_a_backend_refuses_are_an_error_and_no_reason_to_use_anothe
 def test_to_know_of_engines_nothing_of_them_is_imported():
     names = [engine_class(name).packages[0] for name in PLACES]
     code = (
-        "import sys; from interposer.backend import process_registry; process_registry().records();"
+        "import sys; from interposer.plugins import process_registry; process_registry().records();"
         f"print([name for name in {names!r} if name.partition('.')[0] in sys.modules])"
     )
     found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

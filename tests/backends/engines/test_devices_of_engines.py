@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, TensorInfo
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 from interposer.ops import Addition
 from tests.backends.engines.adapters import installed, runtime_with_engines
 

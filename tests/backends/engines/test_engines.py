@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.backend import BackendRegistry, DeviceSpec
-from interposer.errors import BackendUnavailableError, InvalidArgumentError
+from interposer.core.errors import BackendUnavailableError, InvalidArgumentError
 from interposer.frontends import tflite
 from interposer.ops import ActivationFunction
+from interposer.plugins import BackendRegistry, DeviceSpec
 from tests.backends.engines.adapters import PLACES, engine_class, installed, runtime_with_engines
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"

@@ -9,7 +9,7 @@ import pytest
 
 import interposer as ip
 from interposer import Quantization, TensorInfo
-from interposer.errors import ExecutionError, UnsupportedLayerError
+from interposer.core.errors import ExecutionError, UnsupportedLayerError
 from interposer.frontends import onnx
 from interposer.ops import Activation, ActivationFunction, Addition, Division
 from tests.backends.engines.adapters import engine_class, runtime_with_engines

@@ -6,7 +6,7 @@ import pytest
 
 import interposer as ip
 from interposer.backends.engines.memory import largest_moment
-from interposer.errors import LimitExceededError
+from interposer.core.errors import LimitExceededError
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import Addition, Constant, Input, Output
 from interposer.session.placement import Search, place

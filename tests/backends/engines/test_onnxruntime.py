@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import UnsupportedLayerError
+from interposer.core.errors import UnsupportedLayerError
 from tests.backends.engines.adapters import engine_class, runtime_with_engines
 from tests.backends.engines.test_engines import golden, needs_models, options_for, small_network
 

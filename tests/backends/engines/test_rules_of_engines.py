@@ -11,12 +11,12 @@ import pytest
 
 import interposer as ip
 from interposer.backends.engines import onnxruntime_rules, openvino_rules
+from interposer.backends.engines.engine_options import Option, chosen
 from interposer.backends.engines.memory import shareable
-from interposer.backends.engines.options import Option, chosen
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import DataType
 from interposer.ops import Cast, Floor
 from interposer.testing.conformance import all_cases
-from interposer.types import DataType
 from tests.backends.engines.adapters import PLACES
 
 EXPECTED = Path(__file__).parent / "expected"

@@ -8,7 +8,7 @@ import pytest
 import interposer as ip
 from interposer import Network, OptimizerOptions, Quantization, TensorInfo
 from interposer.backends.engines.torch import table
-from interposer.errors import ExecutionError, culprit
+from interposer.core.errors import ExecutionError, culprit
 from interposer.ops import (
     Activation,
     ActivationFunction,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from interposer import load
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends import nnapi
 
 Record = dict[str, Any]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.core.types import DataType, Quantization
 from interposer.frontends import nnapi
-from interposer.types import DataType, Quantization
 from tests.frontends.nnapi.models import compute, counting, ints, omitted, one_operation, quant8, scalar, tensor
 
 ADD = one_operation("ADD", [tensor([2, 3]), tensor([2, 3]), scalar(0)], [tensor([2, 3])])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends import nnapi
 from tests.frontends.nnapi.models import compute, counting, ints, omitted, one_operation, quant8, scalar, tensor
 

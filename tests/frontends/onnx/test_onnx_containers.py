@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import interposer
-from interposer.errors import ExecutionError, InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import ExecutionError, InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import info, model, single, theirs
 

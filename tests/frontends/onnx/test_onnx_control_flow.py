@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from interposer import Model, load
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load as load_onnx
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

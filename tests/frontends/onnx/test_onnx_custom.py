@@ -8,7 +8,7 @@ from onnx import helper
 
 import interposer as ip
 from interposer import ops
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load, operator, template
 from tests.evaluation import run_network
 from tests.frontends.onnx.models import model

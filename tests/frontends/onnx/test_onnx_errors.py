@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import model, single
 
@@ -158,7 +158,7 @@ def test_without_onnx_it_is_said_what_to_install():
 import sys
 sys.modules["onnx"] = None
 from interposer.frontends.onnx import load
-from interposer.errors import MissingDependencyError
+from interposer.core.errors import MissingDependencyError
 try:
     load("net.onnx")
 except MissingDependencyError as error:

@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 
 import interposer as ip
-from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import InterposerError, ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.damage import damaged_variants
 from tests.frontends.onnx.models import agree, model, ours

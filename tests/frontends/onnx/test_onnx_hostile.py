@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from interposer.errors import InterposerError, ParseError
+from interposer.core.errors import InterposerError, ParseError
 from interposer.frontends.onnx import load
 from tests.damage import damaged_variants
 from tests.frontends.onnx.models import model, single

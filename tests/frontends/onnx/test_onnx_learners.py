@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import model, ours, theirs
 

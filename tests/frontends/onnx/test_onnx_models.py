@@ -8,10 +8,10 @@ import pytest
 from google.protobuf import text_format
 from onnx import helper, numpy_helper
 
-from interposer.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.types import Dim, TensorInfo, TensorShape
 from interposer.frontends.onnx import load
 from interposer.ops import Convolution2d, DepthwiseConvolution2d, FullyConnected, Reshape
-from interposer.types import Dim, TensorInfo, TensorShape
 from tests.evaluation import run_network
 from tests.frontends.onnx.models import agree, info, model, ours, single, theirs
 

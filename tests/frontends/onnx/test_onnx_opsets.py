@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
-from interposer.frontends.onnx import load, registry
+from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.frontends.onnx import load
+from interposer.frontends.onnx import onnx_converters as registry
 from tests.frontends.onnx.models import model, ours, single
 
 RNG = np.random.default_rng(8)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
+from interposer.core.types import Quantization
 from interposer.frontends.onnx import load
-from interposer.types import Quantization
 from tests.frontends.onnx.models import agree, model, ours, single, theirs
 
 RNG = np.random.default_rng(10)

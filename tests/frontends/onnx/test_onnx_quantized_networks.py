@@ -5,7 +5,7 @@ import pytest
 from onnx import helper
 
 import interposer as ip
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from interposer.runtime import Runtime
 from tests.frontends.onnx.models import model, theirs

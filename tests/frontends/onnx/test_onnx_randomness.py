@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import agree, model, ours, single, theirs
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from interposer.errors import ParseError, UnsupportedOperatorError
+from interposer.core.errors import ParseError, UnsupportedOperatorError
 from interposer.frontends.onnx import load
 from tests.frontends.onnx.models import agree, single
 

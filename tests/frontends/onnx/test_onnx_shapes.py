@@ -4,10 +4,10 @@ import onnx
 import pytest
 from onnx import shape_inference
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Dim
 from interposer.frontends.onnx import load
 from interposer.frontends.onnx.tensors import data_type
-from interposer.types import Dim
 
 EVERY = 7
 """One of how many cases is looked at unless all are."""

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends import onnx as frontend
 from interposer.frontends.onnx.wire import set_apart
 

@@ -10,7 +10,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from interposer.frontends.tflite.layout import OPERATORS, SCALARS, TENSOR_TYPES, UNIONS, Field, slots
+from interposer.formats.tflite.schema import OPERATORS, SCALARS, TENSOR_TYPES, UNIONS, Field, slots
 
 _SLOTS = {
     "bool": "Bool", "i8": "Int8", "u8": "Uint8", "u16": "Uint16", "i32": "Int32", "u32": "Uint32", "i64": "Int64",

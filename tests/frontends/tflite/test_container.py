@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interposer.errors import MissingDependencyError, ParseError
+from interposer.core.errors import MissingDependencyError, ParseError
 from interposer.frontends.tflite import flatbuffer
 from interposer.frontends.tflite.container import Model, read_model
 from interposer.frontends.tflite.contents import QuantizationParameters

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interposer.frontends.tflite.layout import OPERATORS, SCALARS, TENSOR_TYPES, UNIONS, defaults, slots, table_names
+from interposer.formats.tflite.schema import OPERATORS, SCALARS, TENSOR_TYPES, UNIONS, defaults, slots, table_names
 
 tflite = pytest.importorskip("tflite", reason="the package tflite is not installed")
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.errors import (
+from interposer.core.errors import (
     BindingError,
     InvalidArgumentError,
     ParseError,
     UnboundInputError,
     UnsupportedOperatorError,
 )
+from interposer.core.types import Quantization, TensorInfo
 from interposer.frontends import tflite
 from interposer.ir.network import Network
-from interposer.types import Quantization, TensorInfo
 from tests.damage import damaged_variants
 from tests.evaluation import run_network
 

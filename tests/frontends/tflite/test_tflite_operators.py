@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends import tflite
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import (
     BatchNormalization,
@@ -12,7 +13,6 @@ from interposer.ops import (
 )
 from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.batchnorm import BATCH_NORMALIZATIONS
-from interposer.types import DataLayout, TensorInfo
 from tests.optimizer.rewriting import assert_same_results
 
 NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from interposer.core.schema import Op, op, operand, result
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.network import Network
 from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.constants import fold_constants
-from interposer.schema import Op, op, operand, result
-from interposer.types import Quantization, TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_stays
 
 

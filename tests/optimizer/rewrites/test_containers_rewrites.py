@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.types import TensorInfo
 from interposer.ir.network import Network
 from interposer.optimizer.passes import DEFAULT_PASSES, TAKE_APART, run_passes
 from interposer.optimizer.rewrites.containers import CONTAINERS
-from interposer.types import TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_stays, graph_of, lines
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from interposer import Network, OptimizerOptions, TensorInfo, load
+from interposer.core.types import DataType
 from interposer.ir.inference import infer_graph
 from interposer.ir.text import parse_graph
 from interposer.ir.verify import verify
 from interposer.ops import ComparisonOperation
 from interposer.optimizer.passes import DEFAULT_PASSES, TIDY_REGIONS, UNROLL, run_passes
-from interposer.types import DataType
 
 INT64, BOOL = DataType.INT64, DataType.BOOL
 VECTOR = TensorInfo((2,))

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import Dequantize, Quantize
 from interposer.optimizer.passes import INVERSE_CONVERSIONS, RewritePass, run_passes
 from interposer.optimizer.rewrites.conversions import INVERSES
 from interposer.optimizer.rewrites.pattern import INSERTED
-from interposer.types import Quantization, TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_stays, evaluate_graph, graph_of, lines
 
 

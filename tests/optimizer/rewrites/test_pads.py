@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import (
     Activation,
@@ -19,7 +20,6 @@ from interposer.ops import (
 )
 from interposer.optimizer.passes import RewritePass, run_passes
 from interposer.optimizer.rewrites.pads import PADS
-from interposer.types import DataLayout, Quantization, TensorInfo
 from tests.optimizer.rewriting import assert_becomes, assert_same_results, assert_stays
 
 

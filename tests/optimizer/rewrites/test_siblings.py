@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.network import Network
 from interposer.ir.text import print_graph
 from interposer.ops import Addition, Debug, Reshape, Splitter
 from interposer.optimizer.passes import SquashEqualLayers, run_passes
-from interposer.types import Quantization, TensorInfo
 from tests.optimizer.rewriting import assert_same_results, graph_of, lines
 
 

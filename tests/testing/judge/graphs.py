@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
-from interposer.schema import Op
 from interposer.testing.judge.judging import Comparison
 from interposer.testing.judge.reference import all_values
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["Built", "built", "comparison"]
 

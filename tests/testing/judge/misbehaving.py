@@ -27,7 +27,9 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.kernels.reference import evaluate, reference
 from interposer.ops import (
@@ -41,8 +43,6 @@ from interposer.ops import (
     Softmax,
     Transpose,
 )
-from interposer.schema import Op
-from interposer.types import Array
 
 
 def table(*ops: type[Op], compute: Callable[..., Any] | None = None) -> KernelTable:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interposer.errors import InterposerError, InvalidArgumentError, UnknownBackendError
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.ops import Activation, Addition, Softmax, Transpose
 from interposer.testing import campaign, judge_network
 from interposer.testing.judge import Campaign, Finding

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from interposer.backend import Backend
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -24,7 +25,6 @@ from interposer.testing.judge.judging import INTERPOSER, judge
 from interposer.testing.judge.seat import Seat
 from interposer.testing.judge.subject import Conditions, Outcome, Sort, Subject, Verdict
 from interposer.testing.random_networks import random_network
-from interposer.types import DataType, Quantization, TensorInfo
 from tests.testing.judge import misbehaving
 from tests.testing.judge.graphs import Built, built
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import DynamicBroadcastTo
 from interposer.testing.judge.routes import Route, through
-from interposer.types import DataType, TensorInfo
 
 
 def test_a_shape_that_is_an_input_makes_a_network_not_expressible():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import (
     Activation,
@@ -30,7 +31,6 @@ from interposer.testing.judge.seat import Seat
 from interposer.testing.judge.shrinking import shrunk
 from interposer.testing.judge.subject import Conditions, Outcome, Sort, Subject, Verdict
 from interposer.testing.random_networks import random_network
-from interposer.types import DataType, Quantization, TensorInfo
 from tests.testing.judge import misbehaving
 from tests.testing.judge.graphs import Built
 

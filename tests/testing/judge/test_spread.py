@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interposer.core.types import DataType, Quantization, TensorInfo, smallest_float
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -30,7 +31,6 @@ from interposer.ops import (
 )
 from interposer.testing.judge.spread import Stream
 from interposer.testing.tolerances import Tolerances
-from interposer.types import DataType, Quantization, TensorInfo, smallest_float
 from tests.testing.judge.graphs import Built, built, comparison, faults
 
 F32, F16 = np.float32, np.float16

@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 from interposer import Network, Quantization, TensorInfo
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, UnwritableError
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, UnwritableError
+from interposer.core.types import DataLayout, DataType
 from interposer.frontends.onnx import load
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops import (
@@ -29,7 +30,6 @@ from interposer.ops import (
     Transpose,
 )
 from interposer.testing.oracle import reference_outputs
-from interposer.types import DataLayout, DataType
 from interposer.writers.onnx import newest_opset, reasons, save, write
 
 RELU = Activation(ActivationFunction.RELU)

@@ -8,7 +8,8 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.errors import UnwritableError
+from interposer.core.errors import UnwritableError
+from interposer.core.types import DataType
 from interposer.frontends.onnx import load
 from interposer.ir.graph import Graph
 from interposer.ops import (
@@ -20,7 +21,6 @@ from interposer.ops import (
 )
 from interposer.ops.control import Input, Output
 from interposer.ops.control_flow import If, Loop, Scan, While
-from interposer.types import DataType
 from interposer.writers.onnx import write
 
 pytestmark = pytest.mark.needs_cpuref

@@ -9,7 +9,8 @@ import pytest
 
 import interposer as ip
 from interposer import Network, Quantization, TensorInfo
-from interposer.errors import InvalidArgumentError, InvalidNetworkError, MissingDependencyError, UnwritableError
+from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, MissingDependencyError, UnwritableError
+from interposer.core.types import DataLayout, DataType
 from interposer.frontends.tflite import load
 from interposer.frontends.tflite.container import read_model
 from interposer.ir.subgraph import SubgraphView
@@ -37,7 +38,6 @@ from interposer.ops import (
     UnaryOperation,
 )
 from interposer.testing.oracle import reference_outputs
-from interposer.types import DataLayout, DataType
 from interposer.writers.tflite import reasons, save, traced, write
 
 RELU = Activation(ActivationFunction.RELU)

@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, TensorInfo
-from interposer.errors import UnwritableError
+from interposer.core.errors import UnwritableError
 from interposer.frontends.tflite import load
 from interposer.frontends.tflite.container import read_model
 from interposer.ops import ComparisonOperation

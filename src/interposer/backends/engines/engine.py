@@ -26,12 +26,12 @@ from interposer.backend import (
     WorkloadFactory,
     WorkloadInfo,
 )
+from interposer.backends.engines.engine_options import Chosen, Option, chosen
 from interposer.backends.engines.memory import bytes_of, largest_moment
-from interposer.backends.engines.options import Chosen, Option, chosen
-from interposer.errors import BackendContractError, OptionError
+from interposer.core.errors import BackendContractError, OptionError
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import PreCompiled
-from interposer.types import Array, DataType
 
 __all__ = ["Engine", "Executable", "RefusedError", "shortened"]
 

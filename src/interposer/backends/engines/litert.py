@@ -14,11 +14,11 @@ import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError, shortened
-from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
-from interposer.errors import ExecutionError, UnwritableError
+from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
+from interposer.core.errors import ExecutionError, UnwritableError
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction
-from interposer.types import Array, DataType
 from interposer.writers import tflite as writer
 
 __all__ = ["LiteRt"]

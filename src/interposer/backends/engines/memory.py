@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from interposer.backend import SubgraphView
+from interposer.core.types import Array
 from interposer.ir.graph import Layer, Value
-from interposer.types import Array
 
 __all__ = ["bytes_of", "largest_moment", "shareable"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from interposer.backend import SubgraphView
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
-from interposer.types import Array
 
 __all__ = ["OnnxPart", "constants_as_inputs", "onnx_part", "onnx_reasons"]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from interposer.backends.engines.rules import Infos, Rules
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -37,7 +38,6 @@ from interposer.ops import (
     UnaryOperation,
     UnidirectionalSequenceLstm,
 )
-from interposer.types import DataType, TensorInfo
 
 __all__ = ["RULES"]
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
 from interposer.backends.engines.models import OnnxPart, constants_as_inputs, onnx_part, onnx_reasons
 from interposer.backends.engines.openvino_rules import RULES
-from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
-from interposer.errors import UnwritableError, did_you_mean
+from interposer.core.errors import UnwritableError, did_you_mean
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer
-from interposer.types import Array, DataType
 
 __all__ = ["OpenVino"]
 

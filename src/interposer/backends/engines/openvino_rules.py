@@ -7,6 +7,7 @@ from typing import Final
 
 from interposer.backend import Op
 from interposer.backends.engines.rules import Infos, Rules
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -31,7 +32,6 @@ from interposer.ops import (
     Svdf,
     UnidirectionalSequenceLstm,
 )
-from interposer.types import DataType, TensorInfo
 
 __all__ = ["RULES"]
 

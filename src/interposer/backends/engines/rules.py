@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from interposer.backend import Op
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer
-from interposer.types import TensorInfo
 
 __all__ = ["Rule", "Rules"]
 

@@ -2,6 +2,6 @@
 
 from interposer.frontends.nnapi.file import load
 from interposer.frontends.nnapi.importer import build
-from interposer.frontends.nnapi.registry import operators
+from interposer.frontends.nnapi.nnapi_converters import operators
 
 __all__ = ["build", "load", "operators"]

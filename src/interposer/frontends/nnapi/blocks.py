@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import positive
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import positive
 from interposer.ir.graph import Value
 from interposer.ops.blocks import BatchToSpaceNd, ChannelShuffle, DepthToSpace, SpaceToBatchNd, SpaceToDepth
 

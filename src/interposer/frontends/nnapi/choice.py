@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import RandomMultinomial, TopK
 

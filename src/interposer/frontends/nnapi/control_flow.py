@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import TensorInfo
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
-from interposer.types import TensorInfo
 
 __all__: list[str] = []
 

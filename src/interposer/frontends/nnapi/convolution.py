@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from interposer.core.types import DataLayout, Dim
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import Sizes, dilations, image_sizes, sizes_of, sliding
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import Sizes, dilations, image_sizes, sizes_of, sliding
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
-from interposer.types import DataLayout, Dim
 
 __all__: list[str] = []
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import DataType, Dim
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import positive
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import positive
 from interposer.ir.graph import Value
 from interposer.ops.detection import (
     AxisAlignedBboxTransform,
@@ -16,7 +17,6 @@ from interposer.ops.detection import (
     GenerateProposals,
     NmsKernel,
 )
-from interposer.types import DataType, Dim
 
 __all__: list[str] = []
 

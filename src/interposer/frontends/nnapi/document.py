@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
-from interposer.types import Array, DataType, Quantization, TensorInfo
+from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 
 __all__ = ["Model", "Operand", "Operation", "read_document"]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     BinaryOperation,
@@ -20,8 +22,6 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.schema import Op
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from interposer.errors import InvalidArgumentError, ParseError, memory_to
-from interposer.files import check_regular
+from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
+from interposer.core.files import check_regular
 from interposer.frontends.nnapi.importer import Shapes, build
 from interposer.ir.network import Network
 

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from interposer.constants import share
-from interposer.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.core.constants import share
+from interposer.core.errors import InterposerError, ParseError, UnsupportedOperatorError
+from interposer.core.types import UNRANKED, Array, Quantization, TensorInfo, TensorShape
 from interposer.frontends.naming import keep_names
-from interposer.frontends.nnapi import families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.nnapi import nnapi_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.nnapi.document import Model, Operation, read_document
+from interposer.frontends.nnapi.nnapi_converters import Entry, find
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import Entry, find
 from interposer.frontends.resizing import Resizes, resized
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import UNRANKED, Array, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Importer", "build"]
 

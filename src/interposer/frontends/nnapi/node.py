@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.nnapi.document import Operand, Operation
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.axes import transposed
 from interposer.ops.rearrange import Transpose
-from interposer.schema import Op
-from interposer.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape
 
 if TYPE_CHECKING:
     from interposer.frontends.nnapi.importer import Importer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.normalization import InstanceNormalization, L2Normalization, Normalization
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import image_sizes, positive, sliding
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import image_sizes, positive, sliding
 from interposer.ir.graph import Value
 from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
 

@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Maximum, Minimum
 from interposer.ops.quantization import Cast, Dequantize, Quantize
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import Dim, TensorShape
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
@@ -23,7 +24,6 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
-from interposer.types import Dim, TensorShape
 
 __all__: list[str] = []
 

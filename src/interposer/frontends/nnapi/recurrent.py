@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from interposer.core.schema import Op
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.lstm import BidirectionalSequenceLstm, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
@@ -17,7 +18,6 @@ from interposer.ops.recurrent import (
     Svdf,
     UnidirectionalSequenceRnn,
 )
-from interposer.schema import Op
 
 __all__: list[str] = []
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 from interposer.ops.reshape import Reshape
-from interposer.schema import Op
 
 __all__: list[str] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from interposer.core.types import DataLayout
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import positive
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import positive
 from interposer.ir.graph import Value
 from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiPooling
-from interposer.types import DataLayout
 
 __all__: list[str] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interposer.core.types import Dim, TensorShape
+from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.reshape import Fill, Rank, Reshape
-from interposer.types import Dim, TensorShape
 
 __all__: list[str] = []
 

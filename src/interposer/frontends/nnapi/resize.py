@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Dim
+from interposer.frontends.nnapi.nnapi_converters import operator
+from interposer.frontends.nnapi.nnapi_windows import image_sizes, positive
 from interposer.frontends.nnapi.node import Node
-from interposer.frontends.nnapi.registry import operator
-from interposer.frontends.nnapi.windows import image_sizes, positive
 from interposer.ir.graph import Value
 from interposer.ops.resize import Resize, ResizeMethod
-from interposer.types import Dim
 
 __all__: list[str] = []
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.elementwise import Maximum, Minimum, Multiplication, Prelu
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import final_reshape, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
@@ -17,7 +18,6 @@ from interposer.ops.convolution import DepthwiseConvolution2d
 from interposer.ops.linear_attention import LinearAttention
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Pad, Slice, StridedSlice, Transpose
-from interposer.schema import Op
 
 __all__: list[str] = []
 

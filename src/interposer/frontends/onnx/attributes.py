@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends.onnx.proto import Message
 
 __all__ = ["Attributes"]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Final, SupportsIndex
 
-from interposer.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, differ
 from interposer.frontends.onnx.elements import info_of_type
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.template import Shapes
-from interposer.types import MAX_RANK, UNRANKED, Dim, ShapeLike, TensorInfo, differ
 
 __all__ = ["Bindings", "declared_info"]
 

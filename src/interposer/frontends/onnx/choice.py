@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.choice import TopK
 from interposer.ops.detection import NonMaxSuppression
@@ -15,7 +16,6 @@ from interposer.ops.dynamic import DynamicTopK
 from interposer.ops.embedding import OneHot
 from interposer.ops.quantization import Cast
 from interposer.ops.regions import RoiAlign, RoiAlignMode
-from interposer.types import DataType
 
 __all__: list[str] = []
 

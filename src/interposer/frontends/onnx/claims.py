@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, Quantization
 from interposer.frontends.onnx.proto import Message
-from interposer.types import Array, Quantization
 
 __all__ = ["annotated_quantizations", "claimed_quantizations"]
 

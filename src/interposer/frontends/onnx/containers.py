@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, Dim
 from interposer.frontends.onnx.elements import element_info
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
@@ -30,7 +31,6 @@ from interposer.ops.containers import (
 )
 from interposer.ops.rearrange import Concat, Splitter, Stack
 from interposer.ops.reshape import Reshape
-from interposer.types import DataType, Dim
 
 __all__: list[str] = []
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.subgraphs import (
     Region,
     Scope,
@@ -30,7 +31,6 @@ from interposer.ops.containers import OptionalConstruct, OptionalGetElement
 from interposer.ops.control_flow import If, Loop, Scan, joined_carried
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
-from interposer.types import DataType, Dim, TensorInfo
 
 __all__: list[str] = []
 

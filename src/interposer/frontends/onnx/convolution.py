@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, Quantization, TensorShape
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows
 from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
-from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import final_reshape, reshaped
-from interposer.frontends.onnx.windows import Windows, as_image, windows
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
@@ -19,8 +21,6 @@ from interposer.ops.elementwise import Addition
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
 from interposer.ops.windowed import Col2Im
-from interposer.schema import Op
-from interposer.types import DataLayout, Quantization, TensorShape
 
 __all__: list[str] = []
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError, expect
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, expect
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, add_custom
+from interposer.frontends.onnx.onnx_converters import Converter, add_custom
 from interposer.ir.graph import Value
 
 __all__ = ["guarded", "operator", "overrides"]
@@ -34,7 +34,7 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
     ...     scaled = node.step(ops.Activation(ops.ActivationFunction.SIGMOID), node.value(0))
     ...     return node.add(ops.ElementwiseBinary(ops.BinaryOperation.MUL), node.value(0), scaled)
     """
-    import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - what is known must be known
+    import interposer.frontends.onnx.onnx_families  # noqa: F401, PLC0415 - what is known must be known
 
     expect(name, str, "an operator's name must be a text")
     expect(domain, str, "an operator's domain must be a text")

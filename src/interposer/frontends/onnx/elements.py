@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import UNKNOWN, UNRANKED, DataType, ShapeLike, TensorInfo
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.tensors import data_type
-from interposer.types import UNKNOWN, UNRANKED, DataType, ShapeLike, TensorInfo
 
 __all__ = ["element_info", "info_of_type"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.shaping import checked_axis, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
@@ -25,7 +26,6 @@ from interposer.ops.elementwise import (
     UnaryOperation,
     Where,
 )
-from interposer.schema import Op
 
 __all__ = ["binary_operands"]
 

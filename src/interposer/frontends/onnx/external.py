@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from interposer.constants import mapped
-from interposer.errors import ParseError
+from interposer.core.constants import mapped
+from interposer.core.errors import ParseError
+from interposer.core.types import Array
 from interposer.frontends.onnx.proto import Message, read_model
-from interposer.types import Array
 
 __all__ = ["ExternalFiles", "files_of_weights"]
 

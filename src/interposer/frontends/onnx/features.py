@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, DataType, integer_range
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import final_reshape, reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Comparison, ComparisonOperation
 from interposer.ops.features import LabelEncoder, TermWeighting, TfIdfVectorizer
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
-from interposer.types import Array, DataType, integer_range
 
 __all__: list[str] = []
 

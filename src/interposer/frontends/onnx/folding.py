@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.collected import refined
-from interposer.errors import InterposerError
+from interposer.core.containers import refined
+from interposer.core.errors import InterposerError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Dim, TensorInfo
 from interposer.ir.graph import Value
 from interposer.kernels import evaluate
 from interposer.ops.elementwise import BinaryOperation, ElementwiseBinary
@@ -17,8 +19,6 @@ from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Splitter, StridedSlice
 from interposer.ops.reshape import Reshape
-from interposer.schema import Op
-from interposer.types import Array, Dim, TensorInfo
 
 __all__ = ["Folder", "fold_extents"]
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.frontends.onnx.onnx_converters import Converter, find, title
 from interposer.frontends.onnx.order import graphs_in, graphs_of, in_running_order, names_in
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.registry import Converter, find, title
 
 __all__ = ["Body", "Functions", "domain_of", "opsets_of"]
 

@@ -8,8 +8,10 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.constants import share
-from interposer.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
+from interposer.core.constants import share
+from interposer.core.errors import InterposerError, InvalidArgumentError, ParseError, UnknownRankError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
@@ -17,10 +19,10 @@ from interposer.frontends.onnx.folding import Folder, fold_extents
 from interposer.frontends.onnx.functions import Functions, domain_of
 from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import Converter, UnsupportedFormError, title
 from interposer.frontends.onnx.order import graphs_of, names_in
 from interposer.frontends.onnx.proto import Message
 from interposer.frontends.onnx.refusals import Refusals
-from interposer.frontends.onnx.registry import Converter, UnsupportedFormError, title
 from interposer.frontends.onnx.schemas import has_function, standard_function
 from interposer.frontends.onnx.tensors import array_of
 from interposer.ir.graph import Graph, Layer, Value
@@ -30,8 +32,6 @@ from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
 from interposer.ops.reshape import Shape
-from interposer.schema import Op
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["Importer"]
 

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.scores import (
     features,
     integers,
@@ -41,7 +42,6 @@ from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.types import Array, DataType
 
 __all__: list[str] = []
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Quantization, differ
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
-from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.rearrange import Transpose
-from interposer.types import Quantization, differ
 
 __all__: list[str] = []
 

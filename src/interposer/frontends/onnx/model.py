@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, ParseError, memory_to
+from interposer.core.errors import InvalidArgumentError, ParseError, memory_to
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.onnx.bindings import Bindings, declared_info
 from interposer.frontends.onnx.claims import annotated_quantizations, claimed_quantizations
 from interposer.frontends.onnx.custom import overrides
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.functions import Functions, opsets_of
 from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.onnx.onnx_converters import Converter
 from interposer.frontends.onnx.order import in_running_order, names_in
 from interposer.frontends.onnx.proto import Document, Message, Source, onnx_package, read_model
-from interposer.frontends.onnx.registry import Converter
 from interposer.frontends.onnx.tensors import array_of
 from interposer.frontends.template import Shapes, Template, Values, check_names, value_of
 from interposer.ir.network import Network
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["load", "template"]
 
@@ -143,7 +143,7 @@ def _inputs(graph: Message, values: Values) -> list[Message]:
 
 
 def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[str, Converter]) -> Network:
-    import interposer.frontends.onnx.families  # noqa: F401, PLC0415 - the families fill the table of operators
+    import interposer.frontends.onnx.onnx_families  # noqa: F401, PLC0415 - the families fill the table of operators
 
     graph = model.message.graph
     network = Network(_name(graph))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.frontends.needs import Needs
-from interposer.frontends.onnx.registry import UnsupportedFormError
+from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 
 __all__ = ["UnboundFormError"]
 

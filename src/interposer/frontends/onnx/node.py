@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
 from interposer.frontends.onnx.needs import UnboundFormError
+from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.registry import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control import StandIn
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
-from interposer.schema import Op
-from interposer.types import Array, Dim, Quantization, TensorInfo, TensorShape
 
 if TYPE_CHECKING:
     from interposer.frontends.onnx.importer import Importer

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
@@ -33,8 +35,6 @@ from interposer.ops.normalization import (
 )
 from interposer.ops.quantization import Cast
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
-from interposer.schema import Op
-from interposer.types import DataType
 
 __all__: list[str] = []
 

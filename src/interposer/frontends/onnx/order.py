@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends.onnx.proto import Message
 
 __all__ = ["graphs_in", "graphs_of", "in_running_order", "names_in"]

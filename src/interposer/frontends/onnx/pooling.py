@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import TensorShape
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_windows import as_image, windows, windows_along
 from interposer.frontends.onnx.shaping import final_reshape
-from interposer.frontends.onnx.windows import as_image, windows, windows_along
 from interposer.ir.graph import Value
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.rearrange import Pad
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import TensorShape
 
 __all__: list[str] = []
 

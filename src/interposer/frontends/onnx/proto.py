@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from interposer.errors import InvalidArgumentError, MissingDependencyError, ParseError
-from interposer.files import check_regular
+from interposer.core.errors import InvalidArgumentError, MissingDependencyError, ParseError
+from interposer.core.files import check_regular
 from interposer.frontends.onnx.wire import set_apart
 
 __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]

@@ -7,9 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, differ, integer_range
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import checked_axis, final_reshape, reshaped
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
@@ -30,8 +32,6 @@ from interposer.ops.elementwise import (
 from interposer.ops.gather import Gather
 from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
 from interposer.ops.reduction import Reduce, ReduceOperation
-from interposer.schema import Op
-from interposer.types import FLOATS, MAX_RANK, QUANTIZABLE, Array, DataType, Quantization, differ, integer_range
 
 __all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
 

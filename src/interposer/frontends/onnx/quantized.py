@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
+from interposer.core.types import Quantization, TensorShape
 from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.onnx_converters import operator
+from interposer.frontends.onnx.onnx_windows import windows
 from interposer.frontends.onnx.quantization import (
     dequantize_linear,
     quantization,
@@ -17,9 +21,7 @@ from interposer.frontends.onnx.quantization import (
     real,
     requantized,
 )
-from interposer.frontends.onnx.registry import operator
 from interposer.frontends.onnx.shaping import checked_axes, checked_axis, reshaped
-from interposer.frontends.onnx.windows import windows
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, Softmax
 from interposer.ops.elementwise import Addition, Multiplication
@@ -27,8 +29,6 @@ from interposer.ops.matmul import FullyConnected
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.rearrange import Concat, Transpose
 from interposer.ops.reduction import Mean
-from interposer.schema import Op
-from interposer.types import Quantization, TensorShape
 
 __all__: list[str] = []
 

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.choice import RandomMultinomial
@@ -24,7 +25,6 @@ from interposer.ops.elementwise import (
 from interposer.ops.quantization import Cast
 from interposer.ops.randomness import Distribution, RandomFill
 from interposer.ops.reshape import BroadcastTo, Shape
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataLayout
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import checked_axes, checked_axis
 from interposer.ir.graph import Value
 from interposer.ops.blocks import DepthToSpace, DepthToSpaceMode, SpaceToDepth
 from interposer.ops.dynamic import DynamicSlice
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.ops.rearrange import Concat, Pad, PaddingMode, Slice, Splitter, StridedSlice, Transpose
-from interposer.types import DataLayout
 
 _PADDING_MODES: Final = {
     "constant": PaddingMode.CONSTANT,

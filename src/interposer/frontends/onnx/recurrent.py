@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.schema import Op
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
-from interposer.schema import Op
 
 __all__: list[str] = []
 

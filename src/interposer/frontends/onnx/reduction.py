@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import DataType
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.shaping import axes_of, checked_axes
 from interposer.ir.graph import Value
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
-from interposer.types import DataType
 
 __all__: list[str] = []
 

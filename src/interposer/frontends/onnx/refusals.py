@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from interposer.errors import UnboundInputError, UnsupportedOperatorError
+from interposer.core.errors import UnboundInputError, UnsupportedOperatorError
 from interposer.frontends.needs import Needs
 
 __all__ = ["Refusals"]

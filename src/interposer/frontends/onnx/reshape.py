@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import MAX_RANK, Array, DataType, Dim, TensorShape
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import axes_of, checked_axes, final_reshape
 from interposer.ir.graph import Value
 from interposer.ops.axes import broadcast_shapes
@@ -18,7 +19,6 @@ from interposer.ops.rearrange import Slice, Tile
 from interposer.ops.reduction import Reduce, ReduceOperation
 from interposer.ops.reshape import BroadcastTo, Fill, Shape
 from interposer.ops.sequence import Range
-from interposer.types import MAX_RANK, Array, DataType, Dim, TensorShape
 
 _LARGEST_RANGE = 1 << 24
 

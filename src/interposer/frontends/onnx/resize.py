@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Dim
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.shaping import checked_axes
 from interposer.ir.graph import Value
 from interposer.kernels.resize import nearest_places
@@ -20,7 +21,6 @@ from interposer.ops.gather import Gather
 from interposer.ops.matmul import BatchMatMul
 from interposer.ops.rearrange import Transpose
 from interposer.ops.resize import Resize, ResizeMethod
-from interposer.types import Dim
 
 __all__: list[str] = []
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.scatter import ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import DataType, Dim, TensorInfo
 from interposer.frontends.onnx.functions import domain_of
 from interposer.frontends.onnx.proto import Message, onnx_package
 from interposer.frontends.onnx.tensors import type_number
-from interposer.types import DataType, Dim, TensorInfo
 
 __all__ = ["has_function", "standard_function"]
 

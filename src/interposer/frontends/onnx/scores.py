@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, DataType
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
@@ -27,7 +28,6 @@ from interposer.ops.gather import Gather
 from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Reduce, ReduceOperation
-from interposer.types import Array, DataType
 
 __all__ = [
     "TRANSFORMS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.selection import Compress, NonZero, Unique
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.ir.graph import Value
 from interposer.ops.sequence import CumProd, CumSum, ReverseSequence
 

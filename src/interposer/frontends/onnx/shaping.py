@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Dim, TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.axes import axes_faults, normal_axis
 from interposer.ops.reshape import Reshape
-from interposer.types import Dim, TensorShape
 
 __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped"]
 

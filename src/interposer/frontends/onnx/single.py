@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 from interposer.frontends.onnx.proto import Message, onnx_package
 
 __all__ = ["model_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import Converter, operator
+from interposer.frontends.onnx.onnx_converters import Converter, operator
 from interposer.frontends.onnx.tensors import data_type
 from interposer.ir.graph import Value
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction

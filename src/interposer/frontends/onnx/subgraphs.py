@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Array, TensorInfo
 from interposer.frontends.onnx.importer import Importer
+from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 from interposer.frontends.onnx.order import graphs_of, in_running_order
 from interposer.frontends.onnx.proto import Message
-from interposer.frontends.onnx.registry import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
 from interposer.ops.quantization import Cast
-from interposer.types import Array, TensorInfo
 
 __all__ = ["Region", "Scope", "count_nodes", "in_place", "initializers", "new_input", "rebound", "region", "spent"]
 

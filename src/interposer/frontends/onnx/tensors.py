@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import MAX_RANK, Array, DataType, from_bits
 from interposer.frontends.onnx.external import ExternalFiles
 from interposer.frontends.onnx.proto import Message
-from interposer.types import MAX_RANK, Array, DataType, from_bits
 
 __all__ = ["array_of", "data_type", "type_number"]
 

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
+from interposer.core.types import Array
 from interposer.frontends.onnx.node import Node
-from interposer.frontends.onnx.registry import operator
+from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.scores import (
     TRANSFORMS,
     features,
@@ -25,7 +26,6 @@ from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Subtraction
 from interposer.ops.rearrange import Concat
 from interposer.ops.trees import TreeAggregation, TreeComparison, TreeEnsemble
-from interposer.types import Array
 
 __all__: list[str] = []
 

@@ -1,6 +1,6 @@
 """The TFLite front end: ``load(source)`` gives the network that a file holds."""
 
 from interposer.frontends.tflite.importer import load, template
-from interposer.frontends.tflite.registry import operators
+from interposer.frontends.tflite.tflite_converters import operators
 
 __all__ = ["load", "operators", "template"]

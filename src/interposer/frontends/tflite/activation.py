@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.activation import Activation, ActivationFunction, LogSoftmax, Softmax
 from interposer.ops.elementwise import Prelu

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataLayout
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.blocks import BatchToSpaceNd, DepthToSpace, SpaceToBatchNd, SpaceToDepth
-from interposer.types import DataLayout
 
 __all__: list[str] = []
 

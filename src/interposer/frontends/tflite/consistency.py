@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import ParseError
+from interposer.core.errors import ParseError
 from interposer.frontends.tflite.contents import (
     Model,
     Operator,

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import DamagedFileError, ParseError
+from interposer.core.errors import DamagedFileError, ParseError
+from interposer.formats.tflite.schema import OPERATORS, TENSOR_TYPES
 from interposer.frontends.tflite.consistency import check_model
 from interposer.frontends.tflite.contents import (
     Metadata,
@@ -25,7 +26,6 @@ from interposer.frontends.tflite.contents import (
     Tensor,
 )
 from interposer.frontends.tflite.flatbuffer import Reader, Record
-from interposer.frontends.tflite.layout import OPERATORS, TENSOR_TYPES
 
 __all__ = [
     "Metadata",

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.errors import ParseError
-from interposer.frontends.tflite.layout import defaults
-from interposer.frontends.tflite.options import GuardedOptions, options_accessors
+from interposer.core.errors import ParseError
+from interposer.formats.tflite.schema import defaults
+from interposer.frontends.tflite.builtin_options import GuardedOptions, options_accessors
 
 __all__ = [
     "Metadata",

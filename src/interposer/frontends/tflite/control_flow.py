@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interposer.core.types import TensorInfo
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
-from interposer.types import TensorInfo
 
 __all__: list[str] = []
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from interposer.core.types import Dim
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
-from interposer.frontends.tflite.windows import sliding
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.frontends.tflite.tflite_windows import sliding
 from interposer.ir.graph import Value
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
-from interposer.types import Dim
 
 __all__: list[str] = []
 

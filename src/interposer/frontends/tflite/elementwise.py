@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import (
     Addition,
@@ -21,7 +22,6 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.reshape import Reshape
-from interposer.schema import Op
 
 __all__: list[str] = []
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from interposer.errors import DamagedFileError, ParseError
-from interposer.frontends.tflite.layout import SCALARS, UNIONS, Field, Kind, defaults, slots
+from interposer.core.errors import DamagedFileError, ParseError
+from interposer.formats.tflite.schema import SCALARS, UNIONS, Field, Kind, defaults, slots
 
 __all__ = ["Reader", "Record"]
 

@@ -10,25 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from interposer.constants import LEAST_MAPPED, mapped, share
-from interposer.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, memory_to
-from interposer.files import check_regular
+from interposer.core.constants import LEAST_MAPPED, mapped, share
+from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError, memory_to
+from interposer.core.files import check_regular
+from interposer.core.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.resizing import resized
 from interposer.frontends.template import Template, Values, check_names, value_of
-from interposer.frontends.tflite import families  # noqa: F401 - they fill the table of operators
+from interposer.frontends.tflite import tflite_families  # noqa: F401 - they fill the table of operators
 from interposer.frontends.tflite.consistency import called
 from interposer.frontends.tflite.container import read_model
 from interposer.frontends.tflite.contents import Model, Operator
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import Entry, find
 from interposer.frontends.tflite.tensors import constant_array, tensor_info
+from interposer.frontends.tflite.tflite_converters import Entry, find
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import UNRANKED, Array, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Importer", "load", "template"]
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from interposer.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.tflite.contents import Operator
 from interposer.ir.graph import Value
@@ -14,8 +16,6 @@ from interposer.ir.inference import infer_layer
 from interposer.kernels import evaluate
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.quantization import Dequantize
-from interposer.schema import Op
-from interposer.types import Array, DataType, Dim, TensorInfo, TensorShape
 
 if TYPE_CHECKING:
     from interposer.frontends.tflite.importer import Importer

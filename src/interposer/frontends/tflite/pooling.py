@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
-from interposer.frontends.tflite.windows import sliding
+from interposer.frontends.tflite.tflite_converters import operator
+from interposer.frontends.tflite.tflite_windows import sliding
 from interposer.ir.graph import Value
 from interposer.ops.pooling import Pooling2d, PoolingAlgorithm
 

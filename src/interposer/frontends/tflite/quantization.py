@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.quantization import Bitcast, Cast, ConvertFp16ToFp32, Dequantize, FakeQuantization, Quantize
-from interposer.types import DataType
 
 __all__: list[str] = []
 

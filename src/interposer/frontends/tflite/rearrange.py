@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from interposer.core.types import Dim
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
 from interposer.frontends.tflite.reshape import reshape_to
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops.axes import normal_axis
@@ -20,7 +21,6 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
-from interposer.types import Dim
 
 __all__: list[str] = []
 

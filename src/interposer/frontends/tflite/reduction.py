@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
-from interposer.schema import Op
 
 __all__: list[str] = []
 

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Dim
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.axes import normal_axis
 from interposer.ops.elementwise import Comparison, Where
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
-from interposer.types import Dim
 
 __all__ = ["reshape_to"]
 

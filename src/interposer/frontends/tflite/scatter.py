@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.frontends.tflite.node import Node
-from interposer.frontends.tflite.registry import operator
+from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Value
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterFunction, ScatterNd
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, ParseError
+from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.frontends.tflite.contents import Tensor
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__ = ["constant_array", "data_type", "tensor_info"]
 

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import BatchNormalization, Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.optimizer.rewrites.pattern import New, Producer, Replacement, above, constant, rewrite
-from interposer.types import Array, DataType
 
 __all__ = ["BATCH_NORMALIZATIONS"]
 

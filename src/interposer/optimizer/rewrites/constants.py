@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.core.types import Array
 from interposer.ir.graph import Layer
 from interposer.kernels import evaluate
 from interposer.ops import Cast, Constant, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize
 from interposer.optimizer.rewrites.pattern import Replacement, constant, rewrite
-from interposer.schema import Op
-from interposer.types import Array
 
 __all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.errors import InvalidNetworkError
+from interposer.core.errors import InvalidNetworkError
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ops import (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.ir.continuity import is_discontinuous
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -16,8 +18,6 @@ from interposer.ops import (
     Quantize,
 )
 from interposer.optimizer.rewrites.pattern import INSERTED, Replacement, above, rewrite
-from interposer.schema import Op
-from interposer.types import DataType
 
 __all__ = ["INVERSES", "drop_inserted_conversions"]
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from interposer.errors import VerificationError
+from interposer.core.errors import VerificationError
+from interposer.core.schema import Op
+from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops import Constant
 from interposer.optimizer.rewrites.pattern import INSERTED, New, Replacement, Rewrite
-from interposer.schema import Op
-from interposer.types import Dim, TensorInfo
 
 __all__ = ["Rewritten", "apply_rewrites", "replace"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interposer.core.types import UNKNOWN
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Activation,
@@ -24,7 +25,6 @@ from interposer.ops import (
     Transpose,
 )
 from interposer.optimizer.rewrites.pattern import Replacement, keeps_codes, rewrite
-from interposer.types import UNKNOWN
 
 __all__ = ["IDENTITIES"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from interposer.core.types import DataLayout, Dim, TensorShape
 from interposer.ir.graph import Layer, Value
 from interposer.ops import (
     Activation,
@@ -26,7 +27,6 @@ from interposer.ops import (
     Where,
 )
 from interposer.optimizer.rewrites.pattern import New, Replacement, above, keeps_codes, rewrite
-from interposer.types import DataLayout, Dim, TensorShape
 
 __all__ = ["POINTWISE", "RESHAPES", "TRANSPOSES", "transpose_as_reshape"]
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.types import DataLayout
 from interposer.ir.graph import Layer, Value
 from interposer.ops import (
     Activation,
@@ -20,7 +21,6 @@ from interposer.ops import (
     PoolingAlgorithm,
 )
 from interposer.optimizer.rewrites.pattern import New, Replacement, above, gives, keeps_codes, rewrite
-from interposer.types import DataLayout
 
 __all__ = ["PADS"]
 

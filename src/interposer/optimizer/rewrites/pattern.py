@@ -17,12 +17,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from interposer.constants import share
-from interposer.errors import UnknownRankError
+from interposer.core.constants import share
+from interposer.core.errors import UnknownRankError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant
-from interposer.schema import Op
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = [
     "INSERTED",

@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.kernels.fixedpoint import dequantize
 from interposer.ops import (
@@ -59,8 +61,6 @@ from interposer.ops.reduction import ReduceOperation
 from interposer.ops.resize import ResizeMethod
 from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.optimizer.rewrites.pattern import New, Replacement, above, constant, gives, rewrite
-from interposer.schema import Op
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__ = ["INTEGERS", "computing_layer"]
 

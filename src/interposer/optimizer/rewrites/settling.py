@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from interposer.errors import InvalidNetworkError
+from interposer.core.errors import InvalidNetworkError
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.inference import infer_layer
 from interposer.ops import DynamicOp

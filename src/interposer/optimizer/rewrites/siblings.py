@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Final
 
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import Constant, Input, Output, PreCompiled, StandIn
-from interposer.types import Array, TensorInfo
 
 __all__ = ["equal_layers"]
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InvalidNetworkError
+from interposer.core.errors import InvalidNetworkError
+from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.regions import region_title
@@ -16,7 +17,6 @@ from interposer.ops import Gather, If, Input, Loop, Output, Scan, Stack
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.rewrites.driver import Rewritten
 from interposer.optimizer.rewrites.pattern import INSERTED
-from interposer.schema import Op
 
 __all__ = ["MOST_LAYERS", "unroll"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["Block", "blocks_of", "example", "part_network"]
 

@@ -6,8 +6,8 @@ import math
 import time
 from typing import Final
 
-from interposer.config import thread_budget
-from interposer.ir.optimized import OptimizedNetwork
+from interposer.core.config import thread_budget
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, NetworkId, RunControl, Runtime
 from interposer.session.placement.cuts import example
 

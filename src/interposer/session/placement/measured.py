@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.backend.ids import listed_ids
-from interposer.cache import read_cached, write_cached
-from interposer.config import thread_budget
-from interposer.errors import (
+from interposer.core.cache import read_cached, write_cached
+from interposer.core.config import thread_budget
+from interposer.core.errors import (
     DeadlineExceededError,
     InterposerError,
     InvalidArgumentError,
@@ -25,17 +25,17 @@ from interposer.errors import (
     expect,
 )
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
 from interposer.optimizer.offers import Offers
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, Runtime
 from interposer.session.placement.cuts import Block, blocks_of, part_network
 from interposer.session.placement.loaded import Loaded
+from interposer.session.placement.objective import Search
 from interposer.session.placement.origin import made_with
 from interposer.session.placement.plan import Plan
 from interposer.session.placement.search import Candidate, Part, best_plans, with_bounds
-from interposer.session.placement.wanted import Search
 from interposer.session.timing import REST, Timing, take_turns, undecided
 
 __all__ = ["place", "planned"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interposer._version import __version__
-from interposer.config import thread_budget
+from interposer.core.config import thread_budget
 from interposer.runtime import Runtime
 
 __all__ = ["made_with"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from interposer.backend.ids import listed_ids
-from interposer.errors import InvalidArgumentError
-from interposer.files import check_regular, reason_of, write_file
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.files import check_regular, reason_of, write_file
 from interposer.ir.graph import Graph, Layer
 
 __all__ = ["TYPE", "Plan"]

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final
 
 from interposer.backend import Options
-from interposer.errors import InvalidArgumentError, expect
-from interposer.schema import Op
+from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.schema import Op
 from interposer.testing.judge.crew import Crew
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.inspecting import Inspection, inspect

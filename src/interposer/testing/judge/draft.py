@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.schema import Op
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["Draft", "Place", "Step"]
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ops.control import Input
-from interposer.schema import Op
 from interposer.testing.judge.draft import Draft, Place, Step
-from interposer.types import Array, Quantization, TensorInfo
 
 __all__ = ["EDITS", "Edit", "Recorded"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from interposer.errors import FileWriteError, InterposerError
+from interposer.core.errors import FileWriteError, InterposerError
 from interposer.ir.text import print_graph
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.locating import located

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array
 from interposer.ir.graph import Graph, Value, binding_id
 from interposer.ir.network import Network
-from interposer.testing.compare import layer_alone
 from interposer.testing.judge.reference import Known, all_values, computing_layers
 from interposer.testing.judge.routes import Route, bound_again, through
 from interposer.testing.judge.seat import Ran, Seat
 from interposer.testing.judge.spread import Spread, inexact_values, spreads
 from interposer.testing.judge.subject import AS_BUILT, Conditions, Outcome, Sort, Subject, Verdict
+from interposer.testing.single_layers import layer_alone
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Array
 
 __all__ = ["INTERPOSER", "Comparison", "culprit", "judge", "judged_without_culprit"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 from interposer.ir.graph import Layer
-from interposer.testing.compare import layer_alone
 from interposer.testing.judge.draft import Draft, Place
 from interposer.testing.judge.reference import Known, all_values
 from interposer.testing.judge.subject import AS_BUILT, Subject, Verdict
+from interposer.testing.single_layers import layer_alone
 
 __all__ = ["located"]
 

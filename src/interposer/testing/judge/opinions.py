@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array
 from interposer.ir.graph import binding_id
 from interposer.session import default_runtime
 from interposer.testing.judge.reference import all_values, computing_layers
@@ -16,7 +17,6 @@ from interposer.testing.judge.seat import Seat
 from interposer.testing.judge.serving import Task, Workplace
 from interposer.testing.judge.subject import AS_BUILT, Conditions, Sort, Subject, Verdict
 from interposer.testing.judge.workers import Lost
-from interposer.types import Array
 
 __all__ = ["REFERENCE", "installed_engines", "opinions"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.backend import Options
-from interposer.codec import array_to_plain
-from interposer.errors import FileWriteError, InterposerError
-from interposer.files import write_file
+from interposer.core.codec import array_to_plain
+from interposer.core.errors import FileWriteError, InterposerError
+from interposer.core.files import write_file
 from interposer.ir.text import print_graph
 from interposer.testing.judge.subject import Conditions, Subject
 from interposer.testing.replay import Factory, is_library

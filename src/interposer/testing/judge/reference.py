@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interposer.backend import BackendRegistry, DeviceSpec
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.kernels.reference import evaluate
 from interposer.ops.control import Constant, Input, Output
 from interposer.optimizer import OptimizerOptions, optimize
+from interposer.plugins import BackendRegistry, DeviceSpec
 from interposer.runtime import Runtime
-from interposer.testing.compare import layer_alone
 from interposer.testing.oracle import Oracle, layer_values
-from interposer.types import Array, DataType, TensorInfo
+from interposer.testing.single_layers import layer_alone
 
 __all__ = ["Known", "all_values", "computing_layers", "evaluate_layer", "evaluate_widely"]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from interposer.backend import Options
-from interposer.codec import array_from_plain
-from interposer.errors import InvalidArgumentError
+from interposer.core.codec import array_from_plain
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
 from interposer.ir.network import Network
 from interposer.ir.text import parse_graph
 from interposer.testing.judge.serving import Setup, check_limits, named_backends
@@ -16,7 +17,6 @@ from interposer.testing.judge.subject import Conditions, Subject, Verdict
 from interposer.testing.judge.workers import nursery_for
 from interposer.testing.replay import Factory
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Array
 
 __all__ = ["judge_network", "replay"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from interposer.errors import MissingDependencyError, UnboundInputError, UnwritableError
+from interposer.core.errors import MissingDependencyError, UnboundInputError, UnwritableError
+from interposer.core.types import Array
 from interposer.frontends import onnx as onnx_frontend
 from interposer.frontends import tflite as tflite_frontend
 from interposer.ir.network import Network
-from interposer.types import Array
 from interposer.writers import onnx as onnx_writer
 from interposer.writers import tflite as tflite_writer
 

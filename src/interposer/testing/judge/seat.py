@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from interposer.backend import Backend, BackendRegistry, DeviceSpec, Options
-from interposer.errors import InterposerError
+from interposer.backend import Backend, Options
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array
 from interposer.ir.network import Network
-from interposer.ir.optimized import OptimizedNetwork
 from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions, optimize, simplified
+from interposer.plugins import BackendRegistry, DeviceSpec
+from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import Runtime
 from interposer.testing.bench import Loaded
 from interposer.testing.census import Census
@@ -24,7 +26,6 @@ from interposer.testing.judge.subject import Conditions
 from interposer.testing.oracle import Oracle
 from interposer.testing.tolerances import Tolerances, same
 from interposer.testing.watched import Watched
-from interposer.types import Array
 
 __all__ = ["Ran", "Seat"]
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from interposer.backend import Backend, Options
-from interposer.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
-from interposer.optimizer.options import check_seconds
+from interposer.core.errors import InterposerError, InvalidArgumentError, did_you_mean, expect
+from interposer.optimizer.optimizer_options import check_seconds
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.seat import Seat
 from interposer.testing.replay import Factory, backend_of

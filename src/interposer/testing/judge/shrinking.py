@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
 from interposer.testing.judge.draft import Draft, Place
 from interposer.testing.judge.edits import EDITS, Edit, Recorded
 from interposer.testing.judge.reference import all_values

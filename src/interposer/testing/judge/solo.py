@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from interposer.errors import BackendCrashedError
+from interposer.core.errors import BackendCrashedError
 from interposer.testing.judge.judging import culprit
 from interposer.testing.judge.serving import DONE, Task
 from interposer.testing.judge.subject import Outcome, Subject, Verdict

@@ -22,7 +22,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.errors import InterposerError
+from interposer.core.errors import InterposerError
+from interposer.core.types import Array, DataType, TensorInfo, smallest_float
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import BinaryOperation, Cast, Comparison, ElementwiseBinary, LshProjection, LshProjectionType
 from interposer.testing.exact import suited
@@ -36,7 +37,6 @@ from interposer.testing.judge.reference import (
     widened,
 )
 from interposer.testing.tolerances import Tolerances
-from interposer.types import Array, DataType, TensorInfo, smallest_float
 
 __all__ = ["Spread", "inexact_values", "spreads"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from interposer.core.types import Array
 from interposer.ir.network import Network
-from interposer.types import Array
 
 __all__ = ["AS_BUILT", "Conditions", "Outcome", "Sort", "Subject", "Verdict"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from interposer.core.schema import registered_ops
 from interposer.ir.network import Network
 from interposer.ops import Dequantize, Quantize
-from interposer.schema import registered_ops
 from interposer.testing.judge.judging import judge, judged_without_culprit
 from interposer.testing.judge.routes import Route
 from interposer.testing.judge.seat import Seat

@@ -26,7 +26,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Final, Protocol
 
-from interposer.errors import BackendCrashedError
+from interposer.core.errors import BackendCrashedError
 from interposer.testing.judge.channel import Channel, Nothing
 from interposer.testing.judge.serving import Broken, Setup, Task, restrict, serve
 from interposer.testing.judge.subject import Sort

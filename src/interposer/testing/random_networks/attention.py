@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import (
     Addition,
@@ -21,10 +22,9 @@ from interposer.ops import (
     Where,
 )
 from interposer.testing.random_networks.arrays import as_type
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank
-from interposer.types import Array, DataType, TensorInfo
+from interposer.testing.random_networks.random_windows import as_rank
 
 __all__: list[str] = []
 

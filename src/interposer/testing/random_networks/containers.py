@@ -19,8 +19,8 @@ from interposer.ops import (
     SequenceLength,
     SplitToSequence,
 )
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
 
 __all__: list[str] = []
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.types import DataLayout
 from interposer.ir.graph import Value
 from interposer.ops import (
     Addition,
@@ -19,10 +20,9 @@ from interposer.ops import (
 from interposer.ops.window import Window
 from interposer.testing.random_networks.arrays import as_type
 from interposer.testing.random_networks.elementwise import activated
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank, image, layout_for, slid, spread
-from interposer.types import DataLayout
+from interposer.testing.random_networks.random_windows import as_rank, image, layout_for, slid, spread
 
 __all__ = [
     "Filter",

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.types import Array
+from interposer.core.types import Array
 
 __all__ = ["SIZES", "Draw", "mixed"]
 

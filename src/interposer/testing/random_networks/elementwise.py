@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import (
     Activation,
@@ -29,11 +31,9 @@ from interposer.ops import (
     Where,
 )
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op
 from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.types import DataType, TensorInfo
 
 __all__ = ["POSITIVE_FUNCTIONS", "activated", "activation", "broadcastable", "partner"]
 

@@ -19,6 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.schema import Op, op_class
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import (
     Activation,
@@ -32,12 +34,10 @@ from interposer.ops import (
     Slice,
     Tile,
 )
-from interposer.schema import Op, op_class
 from interposer.testing.random_networks.arrays import drawn, stored
+from interposer.testing.random_networks.growers import GROWERS, grower
 from interposer.testing.random_networks.growth import MAX_ELEMENTS, Growth, Skipped
-from interposer.testing.random_networks.registry import GROWERS, grower
 from interposer.testing.sample import Given, Sample, sampled_ops, samples_of
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["attachable_ops", "fitted"]
 

@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.kernels import KernelInfo, reference
@@ -22,10 +24,8 @@ from interposer.ops import (
     Reshape,
     Transpose,
 )
-from interposer.schema import Op
 from interposer.testing.random_networks.arrays import drawn, spoiled, stored
 from interposer.testing.random_networks.drawing import Draw
-from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 
 __all__ = [
     "EIGHT_BITS",

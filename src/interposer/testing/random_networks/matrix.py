@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import Activation, Addition, BatchMatMul, Einsum, FullyConnected, Reshape
 from interposer.testing.random_networks.elementwise import activated
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank
-from interposer.types import TensorInfo
+from interposer.testing.random_networks.random_windows import as_rank
 
 __all__ = ["columns", "matrices"]
 

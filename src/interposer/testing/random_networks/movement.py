@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from interposer.core.types import Array, DataLayout, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import (
     BatchToSpaceNd,
@@ -31,10 +32,9 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank, layout_for
-from interposer.types import Array, DataLayout, DataType, TensorInfo
+from interposer.testing.random_networks.random_windows import as_rank, layout_for
 
 __all__: list[str] = []
 

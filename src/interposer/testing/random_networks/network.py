@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from interposer.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops import Constant, Input, Reshape
-from interposer.schema import Op
 from interposer.testing.random_networks import (  # noqa: F401 - the growers register themselves
     attention,
     containers,
@@ -29,9 +30,8 @@ from interposer.testing.random_networks import (  # noqa: F401 - the growers reg
     reduction,
 )
 from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growers import GROWERS, Grower
 from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped
-from interposer.testing.random_networks.registry import GROWERS, Grower
-from interposer.types import Array, DataType, TensorInfo
 
 __all__ = ["KINDS", "RandomNetwork", "check_favoured", "check_kind", "random_network"]
 

@@ -19,9 +19,9 @@ from interposer.ops import (
     Softmax,
 )
 from interposer.testing.random_networks.arrays import as_type
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank, image, layout_for
+from interposer.testing.random_networks.random_windows import as_rank, image, layout_for
 
 __all__: list[str] = []
 

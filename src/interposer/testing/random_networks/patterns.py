@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import (
     Activation,
@@ -41,7 +43,6 @@ from interposer.ops import (
     Transpose,
     UnaryOperation,
 )
-from interposer.schema import Op
 from interposer.testing.random_networks.arrays import as_type
 from interposer.testing.random_networks.convolution import (
     convolution_filter,
@@ -50,11 +51,10 @@ from interposer.testing.random_networks.convolution import (
     pointwise_filter,
 )
 from interposer.testing.random_networks.elementwise import activated, activation
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
 from interposer.testing.random_networks.pooling import pooling_op
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import image
-from interposer.types import DataLayout, DataType, TensorInfo
+from interposer.testing.random_networks.random_windows import image
 
 __all__: list[str] = []
 

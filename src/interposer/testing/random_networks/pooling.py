@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interposer.core.types import DataLayout
 from interposer.ir.graph import Value
 from interposer.ops import (
     LpPooling,
@@ -19,10 +20,9 @@ from interposer.ops import (
 )
 from interposer.ops.window import Window
 from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import image, layout_for, slid
-from interposer.types import DataLayout
+from interposer.testing.random_networks.random_windows import image, layout_for, slid
 
 __all__ = ["pooling_op", "resize_op"]
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Value
 from interposer.ops import (
     Activation,
@@ -47,7 +49,6 @@ from interposer.ops import (
     Where,
 )
 from interposer.ops.axes import broadcast_shapes
-from interposer.schema import Op
 from interposer.testing.random_networks.convolution import (
     Filter,
     convolution_filter,
@@ -56,13 +57,12 @@ from interposer.testing.random_networks.convolution import (
     volume_filter,
 )
 from interposer.testing.random_networks.elementwise import POSITIVE_FUNCTIONS, activation, broadcastable
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped
 from interposer.testing.random_networks.matrix import columns, matrices
 from interposer.testing.random_networks.pooling import pooling_op, resize_op
+from interposer.testing.random_networks.random_windows import image
 from interposer.testing.random_networks.reduction import axes
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import image
-from interposer.types import DataType, Quantization, TensorInfo, integer_range
 
 __all__: list[str] = []
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.ir.graph import Value
 from interposer.ops import (
     ActivationFunction,
@@ -20,11 +22,9 @@ from interposer.ops import (
     UnidirectionalSequenceLstm,
     UnidirectionalSequenceRnn,
 )
-from interposer.schema import Op
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.testing.random_networks.windows import as_rank
-from interposer.types import DataType
+from interposer.testing.random_networks.random_windows import as_rank
 
 __all__: list[str] = []
 

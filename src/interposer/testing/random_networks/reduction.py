@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.ir.graph import Value
 from interposer.ops import (
     Activation,
@@ -15,9 +16,8 @@ from interposer.ops import (
     ReduceOperation,
     TopK,
 )
+from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
-from interposer.testing.random_networks.registry import grower
-from interposer.types import DataType
 
 __all__ = ["axes"]
 

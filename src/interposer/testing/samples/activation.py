@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, f32, plain
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops import Attention, AttentionScores, RotaryEmbedding
 from interposer.testing.sample import Given, Sample, given, of, samples
-from interposer.types import DataType
 
 __all__: list[str] = []
 

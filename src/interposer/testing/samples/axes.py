@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from interposer import ops
-from interposer.schema import Op
+from interposer.core.schema import Op
+from interposer.core.types import DataType
 from interposer.testing.sample import Sample, given_by, samples, sources_of
-from interposer.types import DataType
 
 __all__: list[str] = []
 

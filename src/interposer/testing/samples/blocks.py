@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType
 from interposer.ops import (
     BatchToSpaceNd,
     ChannelShuffle,
@@ -17,7 +18,6 @@ from interposer.ops import (
 )
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import f32, quantized, typed
-from interposer.types import DataLayout, DataType
 
 __all__: list[str] = []
 

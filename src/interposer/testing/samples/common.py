@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.schema import Op
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.testing.sample import Given
-from interposer.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 
 __all__ = [
     "BYTES",

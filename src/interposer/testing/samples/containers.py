@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from interposer.collected import collected
+from interposer.core.containers import collected
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops import (
     ConcatFromSequence,
     OptionalConstruct,
@@ -25,7 +26,6 @@ from interposer.ops import (
 )
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import PLAIN, f32, plain, retyped, typed
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

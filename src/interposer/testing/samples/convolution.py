@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import (
@@ -21,7 +22,6 @@ from interposer.testing.samples.common import (
     i32,
     plain,
 )
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import Convolution3d
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import FLOATS
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

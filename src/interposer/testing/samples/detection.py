@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import (
     AxisAlignedBboxTransform,
     BoxWithNmsLimit,
@@ -18,7 +19,6 @@ from interposer.ops import (
 )
 from interposer.testing.sample import Given, Sample, of, samples
 from interposer.testing.samples.common import FLOATS
-from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo
 
 __all__ = ["EIGHTHS", "boxes_in", "coded"]
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import STORED_FLOATS, DataType
 from interposer.ops import DynamicBroadcastTo, DynamicPad, DynamicReshape, DynamicSlice, DynamicTile, DynamicTopK
 from interposer.ops.rearrange import PaddingMode
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import f32, i32, typed
-from interposer.types import STORED_FLOATS, DataType
 
 __all__: list[str] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.types import Quantization
 from interposer.ops import Einsum
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, declared, f32, plain
-from interposer.types import Quantization
 
 __all__: list[str] = []
 

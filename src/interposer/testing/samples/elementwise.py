@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops import (
     Addition,
     BinaryOperation,
@@ -42,7 +43,6 @@ from interposer.testing.samples.common import (
     retyped,
     typed,
 )
-from interposer.types import Array, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

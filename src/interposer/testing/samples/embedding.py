@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops import EmbeddingLookup, HashtableLookup, LshProjection, LshProjectionType, OneHot
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import QUANTIZED, f32, i32, plain, typed, u8
-from interposer.types import DataType, TensorInfo
 
 __all__: list[str] = []
 

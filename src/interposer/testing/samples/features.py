@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType
 from interposer.ops import LabelEncoder, TermWeighting, TfIdfVectorizer
 from interposer.testing.sample import Sample, of, samples
 from interposer.testing.samples.common import f32
-from interposer.types import Array, DataType
 
 __all__: list[str] = []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import Fused
 from interposer.testing.sample import Sample, given, of, samples, weights
 from interposer.testing.samples.common import BYTES, FLOATS, f32
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import Gather, GatherElements, GatherNd
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import f32, quantized, typed
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from interposer.core.types import DataType, Quantization
 from interposer.ops import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, QUANTIZED, SMALL_FLOATS, declared, f32, typed
-from interposer.types import DataType, Quantization
 
 __all__: list[str] = []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from interposer.core.types import DataType
 from interposer.ops import LinearAttention
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, f32
-from interposer.types import DataType
 
 __all__: list[str] = []
 

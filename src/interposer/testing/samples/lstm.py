@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final, NamedTuple
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType, Quantization
 from interposer.ops import BidirectionalSequenceLstm, FusedActivation, Lstm, UnidirectionalSequenceLstm
 from interposer.ops.lstm import LstmOperands
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, samples, weights
 from interposer.testing.samples.common import FLOATS
-from interposer.types import DataType, Quantization
 
 __all__ = ["FEATURES", "Cell", "Features", "operands"]
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from interposer import ops
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import Activation, ActivationFunction, PoolingAlgorithm, ReduceOperation
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import declared
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import BatchMatMul, FullyConnected
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import (
     BatchNormalization,
     GroupNormalization,
@@ -16,10 +18,8 @@ from interposer.ops import (
     NormalizationAlgorithmChannel,
     RmsNormalization,
 )
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import BYTES, FLOATS, QUANTIZED, SMALL_FLOATS, f32
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

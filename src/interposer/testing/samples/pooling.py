@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
-from interposer.types import DataLayout, DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

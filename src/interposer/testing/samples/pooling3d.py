@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType, Quantization
 from interposer.ops import OutputShapeRounding, PaddingMethod, Pooling3d, PoolingAlgorithm
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS
-from interposer.types import DataLayout, DataType, Quantization
 
 __all__: list[str] = []
 

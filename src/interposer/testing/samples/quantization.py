@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import (
     Bitcast,
     Cast,
@@ -33,7 +34,6 @@ from interposer.testing.samples.common import (
     plain,
     u8,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

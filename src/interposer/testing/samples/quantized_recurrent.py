@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from interposer.core.types import DataType, Quantization
 from interposer.ops import FusedActivation, QLstm, QuantizedLstm, UnidirectionalSequenceLstm
 from interposer.testing.sample import Given, Sample, given, samples, weights
 from interposer.testing.samples.lstm import BATCH, FEATURES, GATES, INPUTS, STEPS, UNITS, Cell, Features, operands
-from interposer.types import DataType, Quantization
 
 __all__: list[str] = []
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops import Distribution, RandomFill
 from interposer.testing.sample import Sample, of, samples
 from interposer.testing.samples.common import FLOATS, f32
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.schema import Op
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import (
     Concat,
     Pad,
@@ -21,10 +23,8 @@ from interposer.ops import (
     Tile,
     Transpose,
 )
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import QUANTIZED, TINY_QUANTIZED, f32, quantized, retyped, typed
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import BidirectionalSequenceRnn, FusedActivation, Rnn, Svdf, UnidirectionalSequenceRnn
 from interposer.testing.sample import Given, Sample, given, samples, weights
 from interposer.testing.samples.common import FLOATS
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.types import DataType
 from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import FLOATS
-from interposer.types import DataType
 
 __all__: list[str] = []
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization
 from interposer.ops import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import (
@@ -20,7 +21,6 @@ from interposer.testing.samples.common import (
     i32,
     plain,
 )
-from interposer.types import DataType, Quantization
 
 __all__: list[str] = []
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataLayout, DataType
 from interposer.ops import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import BYTES, FLOATS
 from interposer.testing.samples.detection import EIGHTHS, boxes_in, coded
-from interposer.types import DataLayout, DataType
 
 __all__: list[str] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from interposer.core.types import DataLayout, DataType
 from interposer.ops import Resize, ResizeMethod
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import f32, quantized, typed
-from interposer.types import DataLayout, DataType
 
 __all__: list[str] = []
 

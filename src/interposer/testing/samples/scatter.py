@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import (
@@ -18,7 +19,6 @@ from interposer.testing.samples.common import (
     retyped,
     typed,
 )
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

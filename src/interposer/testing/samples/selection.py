@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops import Compress, NonZero, Unique
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import PLAIN, QUANTIZED, f32, plain, quantized, typed
-from interposer.types import DataType
 
 __all__: list[str] = []
 

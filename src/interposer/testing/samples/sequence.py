@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import CumProd, CumSum, Range, ReverseSequence
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, f32, i32, plain, typed
-from interposer.types import DataType, Quantization, TensorInfo
 
 __all__: list[str] = []
 

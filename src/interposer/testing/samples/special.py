@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from interposer import ops
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -22,10 +24,8 @@ from interposer.ops import (
     ReduceOperation,
     UnaryOperation,
 )
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, of, samples
 from interposer.testing.samples.activation import PARAMETERS
-from interposer.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 
 __all__: list[str] = []
 

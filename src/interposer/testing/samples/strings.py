@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType
 from interposer.ops import CaseChange, RegexFullMatch, StringConcat, StringNormalizer, StringSplit
 from interposer.testing.sample import Given, Sample, of, samples
-from interposer.types import Array, DataType
 
 __all__: list[str] = []
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from interposer import ops
+from interposer.core.schema import Op
+from interposer.core.types import DataLayout, DataType
 from interposer.ops import (
     Activation,
     ActivationFunction,
@@ -23,9 +25,7 @@ from interposer.ops import (
     ReduceOperation,
     UnaryOperation,
 )
-from interposer.schema import Op
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
-from interposer.types import DataLayout, DataType
 
 __all__: list[str] = []
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import DataType, Quantization
 from interposer.ops import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling, OutputShapeRounding
 from interposer.testing.sample import Sample, given, of, samples
 from interposer.testing.samples.common import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, declared, f32, plain, typed
-from interposer.types import DataType, Quantization
 
 __all__: list[str] = []
 

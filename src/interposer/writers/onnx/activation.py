@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from interposer.core.types import integer_range
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
-from interposer.types import integer_range
 from interposer.writers.onnx.draft import Draft, fits
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

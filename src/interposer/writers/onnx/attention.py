@@ -7,7 +7,7 @@ from typing import Any, Final
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
 from interposer.ops.linear_attention import LinearAttention
 from interposer.writers.onnx.draft import Draft, fits
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interposer.core.types import DataType
 from interposer.ops.containers import (
     ConcatFromSequence,
     OptionalConstruct,
@@ -21,11 +22,10 @@ from interposer.ops.containers import (
 )
 from interposer.ops.features import LabelEncoder, TfIdfVectorizer
 from interposer.ops.strings import RegexFullMatch, StringConcat, StringNormalizer, StringSplit
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import form
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.protos import full_type_name
-from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

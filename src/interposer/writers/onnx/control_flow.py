@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Graph
 from interposer.ops.control_flow import If, Loop, Scan, While
-from interposer.types import DataType, TensorInfo
 from interposer.writers.borders import Border
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.graphs import fill, name_outputs, write_layers
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.protos import Message, onnx, value_info
-from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.sheet import Sheet, Step
 from interposer.writers.onnx.tensor import Tensor
 

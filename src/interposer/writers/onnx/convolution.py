@@ -8,9 +8,9 @@ from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, Tr
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.window import Window
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
+from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.onnx.windows import kernel_attributes
 
 __all__ = ["convolved", "prepared"]
 

@@ -8,7 +8,7 @@ from interposer.ops.detection import AxisAlignedBboxTransform, BoxWithNmsLimit, 
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
 from interposer.ops.regions import HeatmapMaxKeypoint, RoiPooling
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.dynamic import (
@@ -19,12 +20,11 @@ from interposer.ops.randomness import Distribution, RandomFill
 from interposer.ops.rearrange import PaddingMode
 from interposer.ops.trees import TreeEnsemble
 from interposer.ops.window import Window
-from interposer.types import DataType, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded, filled
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.onnx.windows import kernel_attributes
 
 __all__: list[str] = []
 

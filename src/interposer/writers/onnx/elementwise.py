@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from interposer.core.types import UNSIGNED_INTEGERS, DataType
 from interposer.ops.elementwise import (
     Addition,
     BinaryOperation,
@@ -26,9 +27,8 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.fused import Fused
-from interposer.types import UNSIGNED_INTEGERS, DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from interposer.types import Array, DataType, TensorInfo, integer_range
+from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.tensor import Tensor
 

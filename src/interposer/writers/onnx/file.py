@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from interposer.errors import InvalidArgumentError, expect
-from interposer.files import replacing, synchronize, write_file
+from interposer.core.errors import InvalidArgumentError, expect
+from interposer.core.files import replacing, synchronize, write_file
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from interposer.types import Array, DataType, Quantization, TensorInfo, integer_range
+from interposer.core.types import Array, DataType, Quantization, TensorInfo, integer_range
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse
+from interposer.writers.onnx.onnx_layer_writers import refuse
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from interposer.types import COLLECTIONS, DataType
+from interposer.core.types import COLLECTIONS, DataType
 from interposer.writers.onnx.protos import schema, type_name
 
 __all__ = ["Form", "form", "has_type", "widened"]

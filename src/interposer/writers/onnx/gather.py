@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops.axes import normal_axis
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjection, OneHot
 from interposer.ops.gather import Gather, GatherElements, GatherNd
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

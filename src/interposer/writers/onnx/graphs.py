@@ -7,15 +7,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import Array, DataType
 from interposer.writers.borders import Border
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
+from interposer.writers.onnx.onnx_layer_writers import RefusedError
 from interposer.writers.onnx.protos import Message, external_tensor_proto, node_proto, tensor_proto, value_info
-from interposer.writers.onnx.registry import RefusedError
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
 

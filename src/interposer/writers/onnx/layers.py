@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.types import DataType, Quantization, TensorInfo
+from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
-from interposer.writers.onnx.registry import Entry, RefusedError, Writer, find, refuse
+from interposer.writers.onnx.onnx_layer_writers import Entry, RefusedError, Writer, find, refuse
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["written"]

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from interposer.types import TensorShape
+from interposer.core.types import TensorShape
 from interposer.writers.onnx.sheet import Sheet, Step
 
 __all__ = ["without_needless_transposes"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.ops.matmul import BatchMatMul, FullyConnected
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["rows_of", "turned"]

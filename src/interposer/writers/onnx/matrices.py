@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops.matrices import Det, EyeLike, MatrixDiag, MatrixSetDiag, Trilu
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

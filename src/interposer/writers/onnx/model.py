@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.errors import ExecutionError, InvalidArgumentError, UnwritableError, expect, memory_to
+from interposer.core.errors import ExecutionError, InvalidArgumentError, UnwritableError, expect, memory_to
+from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
-from interposer.types import Array, TensorInfo
 from interposer.writers.borders import Border, border_of
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.graphs import bind_inputs, fill, name_outputs, tensor_of, write_layer, write_layers

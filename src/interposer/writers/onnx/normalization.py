@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import (
     BatchNormalization,
@@ -20,9 +21,8 @@ from interposer.ops.normalization import (
     RmsNormalization,
     channel_axis,
 )
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

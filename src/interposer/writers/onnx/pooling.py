@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, Dim
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.window import Window
-from interposer.types import Array, DataType, Dim
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import offset, rescaled, scale32, single
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.onnx.windows import kernel_attributes
 
 __all__ = ["comparable"]
 

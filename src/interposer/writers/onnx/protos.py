@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.errors import MissingDependencyError
-from interposer.types import Array, DataType, Dim, TensorInfo
+from interposer.core.errors import MissingDependencyError
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 
 __all__ = [
     "CODES",

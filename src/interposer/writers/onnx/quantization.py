@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, Quantization, integer_range
 from interposer.ops.quantization import (
     Bitcast,
     Cast,
@@ -18,10 +19,9 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import Array, DataType, Quantization, integer_range
 from interposer.writers.onnx.draft import NARROW, Draft
 from interposer.writers.onnx.fixedpoint import factor_of, rounded_away, times
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d
 from interposer.ops.elementwise import (
@@ -25,7 +26,6 @@ from interposer.ops.elementwise import (
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.ops.rearrange import Concat, Stack
 from interposer.ops.reduction import Mean, Reduce, ReduceOperation, reduced_axes
-from interposer.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.writers.onnx.convolution import convolved
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import (
@@ -41,8 +41,8 @@ from interposer.writers.onnx.fixedpoint import (
     times,
 )
 from interposer.writers.onnx.matmul import rows_of, turned
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.reduction import reduction
-from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

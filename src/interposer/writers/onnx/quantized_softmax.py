@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.types import DataType, TensorInfo, integer_range
 from interposer.ops.activation import Softmax
-from interposer.types import DataType, TensorInfo, integer_range
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import Factor, factor_of, single
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -23,7 +23,7 @@ from interposer.ops.rearrange import (
 )
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["LARGEST", "LEAST"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import filled
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import Dim
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
-from interposer.types import Dim
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

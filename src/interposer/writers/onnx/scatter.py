@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
-from interposer.types import DataType, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import filled
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops.choice import RandomMultinomial, TopK
 from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.regions import RoiAlign, RoiAlignMode
 from interposer.ops.selection import Compress, NonZero, Unique
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from interposer.core.types import DataType
 from interposer.ops.axes import normal_axis
 from interposer.ops.einsum import Einsum
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
-from interposer.types import DataType
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

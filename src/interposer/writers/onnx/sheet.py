@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
-from interposer.types import Array, DataType
 from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["Sheet", "Step"]

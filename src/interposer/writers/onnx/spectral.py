@@ -7,7 +7,7 @@ from typing import Any, Final
 from interposer.ops.axes import normal_axis
 from interposer.ops.spectral import Dft, MelWeightMatrix, SignalWindow, Stft, WindowFunction
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.registry import writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 
 __all__: list[str] = []

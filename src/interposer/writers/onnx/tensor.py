@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from interposer.types import Array, DataType, Quantization
+from interposer.core.types import Array, DataType, Quantization
 
 __all__ = ["Tensor", "turned"]
 

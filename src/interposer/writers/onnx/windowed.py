@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interposer.core.types import Dim
 from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
-from interposer.types import Dim
 from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.pooling import comparable
-from interposer.writers.onnx.registry import refuse, writer
 from interposer.writers.onnx.tensor import Tensor
-from interposer.writers.onnx.windows import kernel_attributes
 
 __all__: list[str] = []
 

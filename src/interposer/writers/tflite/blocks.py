@@ -12,8 +12,8 @@ from interposer.ops.blocks import (
     SpaceToDepth,
 )
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

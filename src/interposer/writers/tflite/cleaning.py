@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.types import DataType
+from interposer.core.types import DataType
 from interposer.writers.tflite.layouts import without_needless_transposes
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor
 

@@ -8,8 +8,8 @@ from interposer.writers.borders import Border
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Sheet, Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

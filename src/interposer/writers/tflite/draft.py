@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer, Value
-from interposer.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
-from interposer.writers.tflite.registry import refuse
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
+from interposer.writers.tflite.tflite_layer_writers import refuse
 
 __all__ = ["Draft"]
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.elementwise import (
     Addition,
     BinaryOperation,
@@ -27,11 +28,10 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.fused import Fused
-from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.patterns import gelu_input
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from interposer.errors import expect
-from interposer.files import write_file
+from interposer.core.errors import expect
+from interposer.core.files import write_file
 from interposer.ir.graph import Graph
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView

@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from interposer.errors import UnknownRankError
+from interposer.core.errors import UnknownRankError
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import Constant, Input, Output
-from interposer.types import DataType, TensorInfo
 from interposer.writers.borders import Border
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import Entry, RefusedError, find, refuse
 from interposer.writers.tflite.schema import type_code
 from interposer.writers.tflite.sheet import Sheet, Tensor
+from interposer.writers.tflite.tflite_layer_writers import Entry, RefusedError, find, refuse
 
 __all__ = ["bind_inputs", "name_outputs", "tensor_of", "write_layer", "write_layers"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.types import Array, Dim, TensorInfo
+from interposer.core.types import Array, Dim, TensorInfo
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 
 __all__ = ["without_needless_transposes"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from interposer.errors import ExecutionError, UnwritableError, memory_to
+from interposer.core.errors import ExecutionError, UnwritableError, memory_to
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.writers.borders import border_of
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, tensor_of, write_layer, write_layers
-from interposer.writers.tflite.registry import RefusedError
 from interposer.writers.tflite.serial import serialized
 from interposer.writers.tflite.sheet import Sheet
+from interposer.writers.tflite.tflite_layer_writers import RefusedError
 
 __all__ = ["Traced", "reasons", "traced", "write"]
 

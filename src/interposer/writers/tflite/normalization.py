@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from interposer.core.types import TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.normalization import (
     BatchNormalization,
@@ -21,11 +22,10 @@ from interposer.ops.normalization import (
     RmsNormalization,
     channel_axis,
 )
-from interposer.types import TensorInfo
 from interposer.writers.tflite.activation import check_scale, last_axis
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.quantization import (
     Bitcast,
     Cast,
@@ -18,11 +19,10 @@ from interposer.ops.quantization import (
     Quantize,
     RoundingMethod,
 )
-from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.takes import taken
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

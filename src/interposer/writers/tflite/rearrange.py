@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import DataType
 from interposer.ops.axes import normal_axis
 from interposer.ops.rearrange import (
     Concat,
@@ -18,10 +19,9 @@ from interposer.ops.rearrange import (
     Tile,
     Transpose,
 )
-from interposer.types import DataType
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from interposer.core.types import TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.reduction import ArgMinMax, ArgMinMaxFunction, Mean, Reduce, ReduceOperation, reduced_axes
-from interposer.types import TensorInfo
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

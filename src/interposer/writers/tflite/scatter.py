@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterFunction, ScatterNd
-from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.errors import InvalidArgumentError, MissingDependencyError
-from interposer.types import Array, DataType
+from interposer.core.errors import InvalidArgumentError, MissingDependencyError
+from interposer.core.types import Array, DataType
 
 __all__ = ["LARGEST", "Tables", "code_of", "operator_code", "options_of", "type_code"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.choice import TopK
 from interposer.ops.selection import NonZero, Unique
-from interposer.types import DataType, TensorInfo
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.registry import refuse, writer
 from interposer.writers.tflite.sheet import Tensor, turned
+from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 
 __all__: list[str] = []
 

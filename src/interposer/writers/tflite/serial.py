@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from interposer._version import __version__
-from interposer.errors import InvalidArgumentError
-from interposer.types import Array, DataType, Dim, TensorInfo
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.writers.tflite.schema import LARGEST, Tables, code_of, operator_code, options_of, type_code
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor
 from interposer.writers.tflite.versions import version_of

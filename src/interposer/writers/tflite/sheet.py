@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.types import Array, DataType, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Value
-from interposer.types import Array, DataType, Quantization, TensorInfo, TensorShape
 
 __all__ = ["Sheet", "Step", "Tensor", "turned"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from interposer.types import DataType, TensorInfo
+from interposer.core.types import DataType, TensorInfo
 
 __all__ = ["data_operands", "gives_others", "taken", "wider"]
 

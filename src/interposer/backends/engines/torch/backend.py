@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Final
 
 from interposer.backend import BackendId, SubgraphView, thread_budget
 from interposer.backends.engines.engine import Engine, Executable, RefusedError
+from interposer.backends.engines.engine_options import MOST_THREADS, Option, capabilities
 from interposer.backends.engines.memory import shareable
-from interposer.backends.engines.options import MOST_THREADS, Option, capabilities
-from interposer.backends.engines.torch import elements, moves, sums, windows  # noqa: F401 - they fill the table
+from interposer.backends.engines.torch import convolutions, elements, moves, sums  # noqa: F401 - they fill the table
 from interposer.backends.engines.torch.package import fx, torch
 from interposer.backends.engines.torch.table import ANY, refusals
 from interposer.backends.engines.torch.traced import LAYER, traced
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
-from interposer.types import Array, DataType
 
 __all__ = ["Torch"]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
 from interposer.backends.engines.torch.table import ANY, FLOATS, NUMBERS, Function, kind_of, makes
+from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import (
     Activation,
@@ -37,7 +38,6 @@ from interposer.ops import (
     UnaryOperation,
     Where,
 )
-from interposer.types import DataType, TensorInfo
 
 __all__: list[str] = []
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from interposer.backends.engines.torch.package import torch
 from interposer.backends.engines.torch.table import Function, makes
+from interposer.core.types import TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import Dequantize, Quantize
-from interposer.types import TensorInfo
 
 __all__ = ["as_codes", "as_reals", "rounded"]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from interposer.backends.engines.engine import RefusedError
 from interposer.backends.engines.torch.package import functional, torch
 from interposer.backends.engines.torch.table import FLOATS, NUMBERS, Function, kind_of, makes
+from interposer.core.types import DataLayout
 from interposer.ir.graph import Layer
 from interposer.ops import (
     ArgMinMax,
@@ -23,7 +24,6 @@ from interposer.ops import (
     ReduceOperation,
     RmsNormalization,
 )
-from interposer.types import DataLayout
 
 __all__: list[str] = []
 

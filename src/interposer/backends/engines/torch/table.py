@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from interposer.backend import Op
 from interposer.backends.engines.engine import RefusedError
+from interposer.core.types import DataType
 from interposer.ir.graph import Layer, Value
-from interposer.types import DataType
 
 __all__ = [
     "ANY",

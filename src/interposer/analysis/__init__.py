@@ -1,0 +1,1 @@
+"""Tools for whole networks: what the command line does, for programs. Imported when first used."""

@@ -1,0 +1,291 @@
+"""`bench`: one network on several choices of backends, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.network import Network
+from interposer.optimizer import OptimizerOptions
+from interposer.runtime import Runtime
+from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.fallback import AUTO
+from interposer.session.placement import Plan
+from interposer.session.timing import Timing, take_turns, undecided
+
+__all__ = ["BenchReport", "Candidate", "bench", "candidates", "random_array", "random_inputs"]
+
+REFERENCE: Final = "CpuRef"
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass
+class Candidate:
+    """What became of one choice of backends.
+
+    `layers` counts the layers by backend, `copies` where tensors cross between backends; `deviation` is the largest
+    difference from the results of the last candidate that ran: of integers in steps, of other numbers as a part of the
+    largest. `reason` says why it did not run, or stopped to; the other fields are then as far as it came.
+    """
+
+    backends: tuple[str, ...]
+    layers: dict[str, int] = field(default_factory=dict)
+    copies: int = 0
+    load_ms: float | None = None
+    timing: Timing | None = None
+    deviation: float | None = None
+    reason: str = ""
+    title: str = ""
+    same_as: str = ""
+    """The candidate with the same placement, whose timing this one shares; empty if it was timed itself."""
+
+    @property
+    def name(self) -> str:
+        """Its title, or the backends in order of preference, without the reference that only completes them."""
+        if self.title:
+            return self.title
+        main = self.backends[:-1] if self.backends[-1] == REFERENCE and len(self.backends) > 1 else self.backends
+        return ",".join(main)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        timing = self.timing
+        return {
+            "name": self.name,
+            "backends": list(self.backends),
+            "layers": self.layers,
+            "copies": self.copies,
+            "load_ms": self.load_ms,
+            "median_ms": None if timing is None else timing.median,
+            "least_ms": None if timing is None else timing.least,
+            "spread": None if timing is None else timing.spread,
+            "turns_ms": [] if timing is None else list(timing.turns),
+            "same_as": self.same_as,
+            "deviation": self.deviation,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The candidates in the order in which they were given."""
+
+    network: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def quickest(self) -> Candidate | None:
+        """The one with the least median; None if none ran."""
+        ran = [one for one in self.candidates if one.timing is not None and not one.same_as]
+        return min(ran, key=lambda one: one.timing.median if one.timing else 0.0, default=None)
+
+    @property
+    def undecided(self) -> tuple[Candidate, ...]:
+        """The candidates that the noise of the measurement cannot tell from the quickest one, itself included."""
+        timed = {str(number): one for number, one in enumerate(self.candidates) if one.timing and not one.same_as}
+        close = undecided({name: one.timing for name, one in timed.items() if one.timing is not None})
+        return tuple(timed[name] for name in close)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        best = self.quickest
+        return {
+            "network": self.network,
+            "quickest": None if best is None else best.name,
+            "undecided": [one.name for one in self.undecided],
+            "candidates": [one.to_dict() for one in self.candidates],
+        }
+
+
+def _silent(what: str, over: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
+    """Every backend that is available, each completed by CpuRef, which comes last by itself."""
+    ids = [one for one in runtime.registry.available() if one != REFERENCE]
+    ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
+    return [*((one, *ends) for one in ids), *((end,) for end in ends)]
+
+
+def bench(
+    network: Network,
+    choices: Iterable[Sequence[str]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    runtime: Runtime | None = None,
+    limits: Limits | None = None,
+    rounds: int = 7,
+    seconds: float = 0.2,
+    progress: Progress = _silent,
+    budget_seconds: float = 10.0,
+    plan: Plan | None = None,
+) -> BenchReport:
+    """Load a network on each choice of backends, compare what they give, and time them in turn, in this process.
+
+    Args:
+        network: any, with inputs of known shapes unless arrays are given.
+        choices: for each candidate its backends, in order of preference; None means those of `candidates`. ("auto",)
+            stands for the fastest mix of all.
+        inputs: arrays by the names of inputs; None means those of `random_inputs`.
+        runtime: where they are loaded; None means the default runtime.
+        limits: the most memory and arithmetic that the network may need.
+        rounds: how often each has its turn; the more, the less a busy machine disturbs.
+        seconds: how long a turn is.
+        progress: told what is done, and how much of how much is over.
+        budget_seconds: how long the fastest mix is looked for, where it is not known from before.
+        plan: one more candidate, which is placed as this says.
+
+    A candidate that is named twice is measured once, and so are candidates with the same placement of every layer. A
+    candidate whose backends are not available, or that cannot be loaded or run, has the reason instead of times.
+
+    Raises:
+        UnknownBackendError: an id that no backend has, in `choices` or in the plan.
+        InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
+    """
+    runtime = default_runtime() if runtime is None else runtime
+    chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(one) for one in choices))
+    if not chosen or not all(chosen):
+        raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
+    if rounds < 1 or not seconds >= 0:
+        raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
+    _check_ids([one for ids in (*chosen, () if plan is None else plan.backends) for one in ids], runtime)
+    feeds = random_inputs(network) if inputs is None else inputs
+    ran: dict[str, _Ran] = {}
+    found: dict[int, Candidate] = {}
+
+    def loaded(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
+        options = OptimizerOptions(budget_seconds=budget_seconds)
+        return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
+
+    try:
+        for number, backends in reversed(list(enumerate(chosen))):
+            found[number] = Candidate(backends)
+            progress(f"loading on {found[number].name}", len(found) - 1, len(chosen))
+            _load(str(number), found[number], ran, loaded, feeds)
+        if plan is not None:
+            found[len(chosen)] = Candidate(plan.backends, title="plan")
+            _load(str(len(chosen)), found[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
+        _time(found, ran, rounds, seconds, progress)
+    finally:
+        for one in ran.values():
+            one.model.close()
+    return BenchReport(network.name, tuple(found[number] for number in sorted(found)))
+
+
+def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:
+    """Raise `UnknownBackendError` for an id that no backend has; "auto" is none."""
+    known = runtime.registry
+    for one in ids:
+        if isinstance(one, str) and one.lower() != AUTO and one not in known:
+            raise UnknownBackendError(one, known.ids)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    model: Model
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+def _load(
+    key: str,
+    one: Candidate,
+    ran: dict[str, _Ran],
+    loaded: Callable[[Sequence[str]], Model],
+    inputs: Mapping[str, Any],
+) -> None:
+    """Load it and run it once, and compare it with what ran first."""
+    model = None
+    try:
+        start = time.perf_counter()
+        model = loaded(one.backends)
+        outputs = model.run(inputs)
+        one.load_ms = (time.perf_counter() - start) * 1e3
+    except InterposerError as error:
+        one.reason = str(error).partition("\n")[0]
+        if model is not None:
+            model.close()
+        return
+    one.layers = dict(Counter(each.backend for each in model.optimized.placements))
+    one.copies = len(model.optimized.copies)
+    one.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
+    ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
+
+
+def _time(found: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, seconds: float, progress: Progress) -> None:
+    def failed(key: str, error: Exception) -> None:
+        if not isinstance(error, InterposerError):
+            raise error
+        found[int(key)].reason = str(error).partition("\n")[0]
+
+    def told(over: int) -> None:
+        progress("taking turns", over, rounds * len(calls))
+
+    first = {
+        _placement(one.model): key for key, one in sorted(ran.items(), key=lambda item: -int(item[0]))
+    }  # of equal ones, the first that is shown
+    calls = {key: _call(one) for key, one in ran.items() if first[_placement(one.model)] == key}
+    for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
+        found[int(key)].timing = timing
+    for key, one in ran.items():
+        measured = found[int(first[_placement(one.model)])]
+        if measured is not found[int(key)]:
+            found[int(key)].timing, found[int(key)].same_as = measured.timing, measured.name
+            found[int(key)].reason = measured.reason
+
+
+def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
+    """Which backend runs each layer, and in what; equal for models that run in the same way."""
+    return tuple((one.layer, one.backend, one.runs_in) for one in model.optimized.placements)
+
+
+def _call(one: _Ran) -> Callable[[], Any]:
+    return lambda: one.model.run(one.inputs)
+
+
+# --- inputs and results -----------------------------------------------------------------------------------------------
+
+
+def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
+    """Arrays for all inputs by name, the same for a seed: normal numbers, codes of eight bits, zeros of other integers.
+
+    Raises:
+        InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
+    """
+    generator = np.random.default_rng(seed)
+    return {one.name: random_array(generator, one.name, one.output.known) for one in network.graph.inputs}
+
+
+def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
+    """Random numbers for one input: as of `random_inputs`."""
+    if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
+        raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
+    shape, dtype = tuple(info.shape), info.dtype.numpy
+    if info.dtype.is_float:
+        return generator.standard_normal(shape).astype(dtype)
+    if dtype in {np.dtype(np.uint8), np.dtype(np.int8)}:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return np.zeros(shape, dtype)
+
+
+def _deviation(found: Sequence[Any], expected: Sequence[Any]) -> float | None:
+    """The largest difference of tensors of numbers; None where there are none."""
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)]
+    worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
+    return max(worst, default=None)
+
+
+def _difference(found: Array, expected: Array) -> float:
+    with np.errstate(all="ignore"):
+        worst = float(np.max(np.abs(found.astype(np.float64) - expected.astype(np.float64))))
+        largest = float(np.max(np.abs(expected.astype(np.float64)))) if expected.dtype.kind == "f" else 1.0
+    return worst / (largest or 1.0)

@@ -1,0 +1,374 @@
+"""`compare`: two backends, layer by layer, on the same inputs; where they differ first and most, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from interposer.analysis.bench import random_inputs
+from interposer.analysis.divergence import Divergence, Tolerance
+from interposer.backend.ids import listed_ids
+from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
+from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.control import Constant, Input, Output
+from interposer.optimizer import OptimizerOptions, simplified
+from interposer.runtime import Runtime
+from interposer.session import Limits, Model, default_runtime, load
+from interposer.session.placement.cuts import part_network
+
+__all__ = ["Comparison", "Culprit", "Cut", "LayerComparison", "compare"]
+
+REFERENCE: Final = "CpuRef"
+Progress: TypeAlias = Callable[[str, int, int], None]
+Arrays: TypeAlias = "dict[Value, Any]"
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """What the second backend makes of one layer, compared with the first.
+
+    `local` is its result on the inputs that the first one had, `accumulated` that on what it had computed itself
+    before; `refused` says by backend why it does not run the layer, which has no `local` then. `depth` is how many
+    layers are on the longest way to it, itself included: so many tolerances an accumulated difference may have.
+    """
+
+    name: str
+    kind: str
+    info: str
+    depth: int
+    local: Divergence | None = None
+    accumulated: Divergence | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What a divergence comes from.
+
+    `kind` is "layer" (one layer, on the same inputs), "fusion" (layers that are right one by one, and wrong when
+    `backend` compiles them together) or "accumulation" (no part of the network alone, but all of it).
+    """
+
+    kind: str
+    backend: str
+    layers: tuple[str, ...]
+    divergence: Divergence
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.kind == "layer":
+            return f"layer {self.layers[0]!r} by itself: {self.divergence}"
+        if self.kind == "fusion":
+            names = f"{len(self.layers)} layers from {self.layers[0]!r} to {self.layers[-1]!r}"
+            return f"{names}, right one by one, when {self.backend} compiles them together: {self.divergence}"
+        return f"no part alone; small differences that add up over {len(self.layers)} layers: {self.divergence}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A part of a network as a network of its own, with the arrays that go into it there, by its inputs."""
+
+    network: Network
+    inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that `compare` found: layers in running order, and outputs of the whole network as it is compiled.
+
+    `culprit` is what differs beyond the tolerance, None where nothing does, and `cut` that part of the network.
+    """
+
+    network: str
+    backends: tuple[str, str]
+    layers: tuple[LayerComparison, ...]
+    outputs: Mapping[str, Divergence]
+    culprit: Culprit | None
+    tolerance: Tolerance
+    cut: Cut | None = field(default=None, repr=False)
+
+    @property
+    def agrees(self) -> bool:
+        """True where nothing differs by more than the tolerance."""
+        return self.culprit is None
+
+    @property
+    def first(self) -> LayerComparison | None:
+        """The first layer that differs beyond the tolerance, on the same inputs; or else on its own."""
+        for one in self.layers:
+            if one.local is not None and self.tolerance.exceeded(one.local):
+                return one
+        found = (one for one in self.layers if one.accumulated is not None)
+        return next((one for one in found if self.tolerance.exceeded(one.accumulated, one.depth)), None)
+
+    @property
+    def largest(self) -> LayerComparison | None:
+        """The layer whose own difference, on the same inputs, is the largest; None where none differs."""
+        found = [one for one in self.layers if one.local is not None and one.local.differs]
+        return max(found, key=lambda one: self.tolerance.share(one.local), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible data."""
+        first, largest = self.first, self.largest
+        return {
+            "network": self.network,
+            "backends": list(self.backends),
+            "agrees": self.agrees,
+            "tolerance": asdict(self.tolerance),
+            "first": None if first is None else first.name,
+            "largest": None if largest is None else largest.name,
+            "culprit": None if self.culprit is None else self.culprit.to_dict(),
+            "outputs": {name: asdict(one) for name, one in self.outputs.items()},
+            "layers": [one.to_dict() for one in self.layers],
+        }
+
+
+def _silent(what: str, over: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def compare(
+    network: Network,
+    backends: Sequence[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    tolerance: Tolerance | None = None,
+    runtime: Runtime | None = None,
+    limits: Limits | None = None,
+    seed: int = 0,
+    progress: Progress = _silent,
+) -> Comparison:
+    """Run two backends layer by layer, the second one also as it compiles the whole, and find where they part.
+
+    Every layer is run as a network of its own: by the first backend on what it had computed before, by the second on
+    the same inputs (its own error) and on what it had computed itself (what adds up). Then both run the whole network.
+    Where that is wrong and no layer is, cut points are bisected for the shortest run of layers that is wrong when it is
+    compiled together. Layers that a backend refuses are taken from the reference.
+
+    Args:
+        network: any, with inputs of known shapes unless arrays are given.
+        backends: two ids, the one that is believed first.
+        inputs: arrays by the names of inputs; None means random ones, made from `seed`.
+        tolerance: how much may differ; None means `Tolerance()`.
+        progress: told what is done, and how much of how much is over.
+
+    Raises:
+        InvalidArgumentError: not two backends, or no inputs and shapes that are not known.
+        InterposerError: whatever `optimize` raises of backends that are not there, or a run of the first backend.
+    """
+    ids = listed_ids(backends)
+    if len(ids) != 2 or ids[0] == ids[1]:
+        raise InvalidArgumentError(f"compare takes two different backends, not {', '.join(ids) or 'none'}")
+    runtime = default_runtime() if runtime is None else runtime
+    for one in ids:
+        runtime.registry.get(one)
+    (limits or Limits()).check(network.graph)
+    feeds = random_inputs(network, seed) if inputs is None else inputs
+    simple = simplified(network, ids, runtime.device_spec)
+    comparer = _Comparer(simple, (ids[0], ids[1]), runtime, tolerance or Tolerance(), progress)
+    return comparer.compare(_checked(network, feeds, runtime))
+
+
+def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
+    """Arrays of the types and shapes that the inputs have; `BindingError` where they do not fit."""
+    infos = {one.name: one.output.known for one in network.graph.inputs}
+    passing = Network("inputs")
+    inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
+    for number, one in enumerate(inputs):
+        passing.add_output_layer(number, one)
+    with load(passing, [REFERENCE], runtime=runtime) as model:
+        return dict(zip(infos, model.run(feeds), strict=True))
+
+
+class _Comparer:
+    def __init__(
+        self, network: Network, backends: tuple[str, str], runtime: Runtime, tolerance: Tolerance, progress: Progress
+    ) -> None:
+        self.network, self.backends, self.runtime = network, backends, runtime
+        self.tolerance, self.progress = tolerance, progress
+        self.graph = network.graph
+        self.running = [one for one in self.graph.topological() if not isinstance(one.op, Input | Output | Constant)]
+        self.depths = _depths(self.running)
+        self.refused: dict[tuple[str, str], str] = {}
+        self.known: Arrays = {}
+        self.own: Arrays = {}
+
+    def compare(self, feeds: Mapping[str, Any]) -> Comparison:
+        """Everything."""
+        for layer in self.graph.inputs:
+            self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
+        layers = []
+        for number, layer in enumerate(self.running):
+            self.progress("layer by layer", number, len(self.running))
+            layers.append(self._layer(layer))
+        self.progress("as a whole", len(self.running), len(self.running))
+        outputs = self._outputs()
+        culprit = self._culprit(layers, outputs)
+        cut = None if culprit is None else self._cut(culprit)
+        return Comparison(self.network.name, self.backends, tuple(layers), outputs, culprit, self.tolerance, cut)
+
+    # --- layer by layer -----------------------------------------------------------------------------------------------
+
+    def _layer(self, layer: Layer) -> LayerComparison:
+        first, second = self.backends
+        part = part_network(self.graph, [layer], layer.name)
+        made = LayerComparison(
+            layer.name, layer.kind, str(layer.outputs[0].known) if layer.outputs else "", self.depths[layer]
+        )
+        expected = self._run(first, part, layer, self.known) or self._reference(part, layer, self.known)
+        self.known.update(expected)
+        local = self._run(second, part, layer, self.known)
+        if local is None:
+            self.own.update(self._reference(part, layer, self.own))
+        else:
+            self.own.update(local if self._same_inputs(layer) else self._run(second, part, layer, self.own) or local)
+        refused = {one: self.refused[one, layer.name] for one in self.backends if (one, layer.name) in self.refused}
+        return replace(
+            made,
+            local=None if refused else self._difference(layer, local or {}),
+            accumulated=self._difference(layer, self.own),
+            refused=refused,
+        )
+
+    def _same_inputs(self, layer: Layer) -> bool:
+        return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
+
+    def _run(self, backend: str, part: Network, layer: Layer, given: Arrays) -> Arrays | None:
+        """What a backend gives for one layer; None where it does not run it, with the reason in `refused`."""
+        try:
+            with self._loaded(part, backend) as model:
+                found = model.run(self._feeds([layer], given))
+        except UnsupportedLayerError as error:
+            reasons = [reason for one in error.refusals for reason in one.reasons]
+            self.refused[backend, layer.name] = "; ".join(reasons) or _first_line(error)
+            return None
+        except InterposerError as error:
+            self.refused[backend, layer.name] = f"it failed: {_first_line(error)}"
+            return None
+        return dict(zip(_leaving(self.graph, [layer]), found, strict=True))
+
+    def _reference(self, part: Network, layer: Layer, given: Arrays) -> Arrays:
+        with self._loaded(part, REFERENCE) as model:
+            found = model.run(self._feeds([layer], given))
+        return dict(zip(_leaving(self.graph, [layer]), found, strict=True))
+
+    def _loaded(self, part: Network, *backends: str) -> Model:
+        options = OptimizerOptions(rewrite=False)
+        return load(part, backends, runtime=self.runtime, options=options, fallback=False)
+
+    def _feeds(self, layers: Sequence[Layer], given: Arrays) -> list[Any]:
+        return [given[value] for value in _entering(self.graph, layers)]
+
+    def _difference(self, layer: Layer, found: Arrays) -> Divergence | None:
+        pairs = [(found[one], self.known[one], one.known) for one in _leaving(self.graph, [layer]) if one in found]
+        return self.tolerance.worst(Divergence.between(*pair) for pair in pairs)
+
+    # --- as a whole ---------------------------------------------------------------------------------------------------
+
+    def _outputs(self) -> dict[str, Divergence]:
+        """How the outputs of the whole network differ, as the second backend compiles it."""
+        found = self._together(self.backends[1], self.running) if self.running else {}
+        outputs = {}
+        for layer in self.graph.outputs:
+            [value] = layer.values
+            if value in found:
+                outputs[layer.name] = Divergence.between(found[value], self.known[value], value.known)
+        return outputs
+
+    def _together(self, backend: str, layers: Sequence[Layer]) -> Arrays:
+        """What layers give that are compiled together, on the first backend's values; completed by the reference."""
+        part = part_network(self.graph, layers, "part")
+        ids = [backend] if backend == REFERENCE else [backend, REFERENCE]
+        try:
+            with self._loaded(part, *ids) as model:
+                found = model.run(self._feeds(layers, self.known))
+        except InterposerError as error:
+            raise InterposerError(f"{backend} does not run the layers as a whole: {error}") from error
+        return dict(zip(_leaving(self.graph, layers), found, strict=True))
+
+    def _whole_differs(self, backend: str, layers: Sequence[Layer]) -> Divergence | None:
+        """The largest difference beyond the tolerance of layers that are compiled together, on the same inputs."""
+        found = self._together(backend, layers)
+        depths = _depths(layers)
+        pairs = [(Divergence.between(array, self.known[value], value.known), value) for value, array in found.items()]
+        return self.tolerance.worst(one for one, value in pairs if self.tolerance.exceeded(one, depths[value.producer]))
+
+    # --- whose fault it is --------------------------------------------------------------------------------------------
+
+    def _culprit(self, layers: Sequence[LayerComparison], outputs: Mapping[str, Divergence]) -> Culprit | None:
+        second = self.backends[1]
+        for one in layers:
+            if one.local is not None and self.tolerance.exceeded(one.local):
+                return Culprit("layer", second, (one.name,), one.local)
+        for backend in reversed(self.backends):
+            found = self._fusion(backend)
+            if found is not None:
+                return found
+        names = tuple(layer.name for layer in self.running)
+        late = [one for one in layers if one.accumulated and self.tolerance.exceeded(one.accumulated, one.depth)]
+        if late and late[0].accumulated is not None:
+            return Culprit("accumulation", second, names[: names.index(late[0].name) + 1], late[0].accumulated)
+        return None
+
+    def _fusion(self, backend: str) -> Culprit | None:
+        """The shortest run of layers that a backend gets wrong when it compiles them together."""
+        count = len(self.running)
+        if count < 2 or self._whole_differs(backend, self.running) is None:
+            return None
+        self.progress(f"looking for what {backend} gets wrong", 0, 1)
+        end = _least(1, count, lambda stop: self._whole_differs(backend, self.running[:stop]) is not None)
+        length = _least(1, end, lambda size: self._whole_differs(backend, self.running[end - size : end]) is not None)
+        layers = self.running[end - length : end]
+        found = self._whole_differs(backend, layers)
+        if found is None:  # it comes and goes with what is around it
+            layers = self.running[:end]
+            found = self._whole_differs(backend, layers)
+        return None if found is None else Culprit("fusion", backend, tuple(layer.name for layer in layers), found)
+
+    def _cut(self, culprit: Culprit) -> Cut:
+        names = set(culprit.layers)
+        layers = [layer for layer in self.running if layer.name in names]
+        part = part_network(self.graph, layers, "part")
+        entering = dict(zip(part.graph.inputs, _entering(self.graph, layers), strict=True))
+        return Cut(part, {layer.name: self.known[value] for layer, value in entering.items()})
+
+
+def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The least number for which something holds, that holds for `high` and goes on to hold once it does."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _entering(graph: Any, layers: Sequence[Layer]) -> Sequence[Value]:
+    return SubgraphView(graph, layers).inputs
+
+
+def _leaving(graph: Any, layers: Sequence[Layer]) -> Sequence[Value]:
+    return SubgraphView(graph, layers).outputs
+
+
+def _depths(layers: Sequence[Layer]) -> dict[Layer, int]:
+    """For each layer, how many of these are on the longest way to it."""
+    found: dict[Layer, int] = {}
+    for layer in layers:
+        found[layer] = 1 + max((found.get(value.producer, 0) for value in layer.values), default=0)
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

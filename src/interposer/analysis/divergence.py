@@ -1,0 +1,152 @@
+"""How far two arrays of the same tensor are apart, and how far they may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, TensorInfo
+
+__all__ = ["Divergence", "Tolerance"]
+
+RELATIVE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+"""By type, the part of the largest element that a float may be off."""
+SMALLEST: Final = 0.25
+"""The same of floats of eight bits and fewer."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The largest difference of two arrays.
+
+    `absolute` is in real numbers, or in codes of integers; `relative` is that as a part of the largest element. `steps`
+    counts codes for integers, and for floats how many others of the type lie between (units in the last place), at the
+    element where that is most. `count` of `size` elements differ at all. `fault` says why arrays cannot be compared, or
+    where one is infinite or not a number and the other is not; the numbers are then infinite.
+    """
+
+    dtype: str
+    absolute: float = 0.0
+    relative: float = 0.0
+    steps: float = 0.0
+    count: int = 0
+    size: int = 0
+    fault: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """True where any element does."""
+        return bool(self.count or self.fault)
+
+    def __str__(self) -> str:
+        if self.fault:
+            return self.fault
+        if not self.differs:
+            return "equal"
+        share = f"{self.count} of {self.size} elements"
+        if self.dtype in RELATIVE or self.dtype.startswith(("float", "bfloat")):
+            return f"{self.absolute:.3g} ({self.relative:.2g} of the largest, {self.steps:.3g} ulp), {share}"
+        return f"{self.absolute:g} {'step' if self.absolute == 1 else 'steps'}, {share}"
+
+    @classmethod
+    def between(cls, found: Any, wanted: Any, info: TensorInfo) -> Divergence:
+        """Compare what was found with what is right; of a sequence, the elements one by one."""
+        if isinstance(found, list) or isinstance(wanted, list) or found is None or wanted is None:
+            return cls._of_elements(found, wanted, info)
+        a, b, dtype = np.asarray(found), np.asarray(wanted), str(info.dtype)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return cls._faulty(dtype, f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}")
+        if not b.size:
+            return cls(dtype)
+        if b.dtype.kind == "O":
+            count = int(np.count_nonzero(a != b))
+            return cls(dtype, float(count > 0), float(count > 0), float(count > 0), count, b.size)
+        return cls._of_numbers(a, b, dtype)
+
+    @classmethod
+    def _of_elements(cls, found: Any, wanted: Any, info: TensorInfo) -> Divergence:
+        both = isinstance(found, list) and isinstance(wanted, list)
+        if not both or len(found) != len(wanted):
+            same = found is None and wanted is None
+            return cls(str(info.dtype)) if same else cls._faulty(str(info.dtype), "other elements than there should be")
+        inner = info.element or TensorInfo(..., info.dtype)
+        parts = [cls.between(*pair, inner) for pair in zip(found, wanted, strict=True)]
+        return max(parts, key=lambda one: one.relative, default=cls(str(info.dtype)))
+
+    @classmethod
+    def _faulty(cls, dtype: str, fault: str) -> Divergence:
+        return cls(dtype, math.inf, math.inf, math.inf, fault=fault)
+
+    @classmethod
+    def _of_numbers(cls, a: Array, b: Array, dtype: str) -> Divergence:
+        with np.errstate(all="ignore"):
+            x, y = a.astype(np.float64), b.astype(np.float64)
+            equal = (a == b) | (np.isnan(x) & np.isnan(y))  # not x == y, which large integers are not exact in
+            count = int(b.size - np.count_nonzero(equal))
+            if not count:
+                return cls(dtype, size=b.size)
+            odd = ~equal & ~(np.isfinite(x) & np.isfinite(y))
+            if odd.any():
+                place = tuple(map(int, np.argwhere(odd)[0]))
+                return cls._faulty(dtype, f"{a[place]} instead of {b[place]} at {list(place)}")
+            apart = np.where(equal, 0.0, np.abs(x - y))
+            worst = float(apart.max())
+            largest = float(np.abs(y[np.isfinite(y)]).max())
+        return cls(dtype, worst, worst / largest if largest else math.inf, _steps(a, b, apart), count, b.size)
+
+
+def _steps(a: Array, b: Array, apart: Array) -> float:
+    """The most numbers of the type from one to the other."""
+    if "float" not in str(a.dtype):
+        return float(apart.max())
+    size = f"i{a.dtype.itemsize}"
+    least = np.iinfo(size).min
+    codes = [np.ascontiguousarray(one).view(size).astype(np.float64) for one in (a, b)]
+    ordered = [np.where(one < 0, least - one, one) for one in codes]
+    return float(np.abs(ordered[0] - ordered[1])[apart > 0].max())
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How much two results of a layer may differ.
+
+    Args:
+        relative: the part of the largest element that floats may be off; None means 1e-4 of float32, 1e-2 of float16,
+            4e-2 of bfloat16, 1e-9 of float64.
+        steps: how many steps quantized tensors may be off. Other integers must be equal.
+    """
+
+    relative: float | None = None
+    steps: float = 1
+
+    def __post_init__(self) -> None:
+        for name, one in (("relative", self.relative), ("steps", self.steps)):
+            if one is not None and not 0 <= one < math.inf:
+                raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {one!r}")
+
+    def share(self, one: Divergence | None) -> float:
+        """A difference as a part of what is allowed: more than 1 where it is too large."""
+        if one is None or not one.differs:
+            return 0.0
+        if "float" in one.dtype:
+            allowed = RELATIVE.get(one.dtype, SMALLEST) if self.relative is None else self.relative
+            return _ratio(one.relative, allowed)
+        eight = one.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+        return _ratio(one.steps, self.steps if eight else 0.0)
+
+    def exceeded(self, one: Divergence | None, layers: int = 1) -> bool:
+        """True where a difference is too large behind so many layers, each of which may add to it."""
+        return self.share(one) > layers
+
+    def worst(self, found: Iterable[Divergence]) -> Divergence | None:
+        """The one that is most beyond what is allowed."""
+        return max(found, key=self.share, default=None)
+
+
+def _ratio(found: float, allowed: float) -> float:
+    return found / allowed if allowed else math.inf

@@ -1,0 +1,185 @@
+"""Convolutions and pooling; images with channels last are views with channels first, computed as they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interposer.backends.engines.engine import RefusedError
+from interposer.backends.engines.torch.package import functional, torch
+from interposer.backends.engines.torch.table import Function, kind_of, makes
+from interposer.core.types import DataLayout
+from interposer.ir.graph import Layer
+from interposer.ops import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    PaddingMethod,
+    Pooling2d,
+    PoolingAlgorithm,
+    Resize,
+    ResizeMethod,
+    TransposeConvolution2d,
+)
+
+__all__: list[str] = []
+
+_FIRST = (0, 3, 1, 2)
+_LAST = (0, 2, 3, 1)
+
+
+def _with_channels_first(layout: DataLayout, function: Function) -> Function:
+    """The function on images of a layout; all further tensors are passed on."""
+    if layout is DataLayout.NCHW:
+        return function
+    return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
+
+
+def _padding(rows: Any, columns: Any) -> list[int]:
+    """The pads of two windows in torch's order."""
+    return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
+
+
+def _padded(x: Any, pads: list[int], value: float = 0.0) -> Any:
+    """With so many cells around it; nothing is copied where there are none."""
+    return functional.pad(x, pads, value=value) if any(pads) else x
+
+
+def _is_same_on_both_sides(pads: list[int]) -> bool:
+    return pads[0] == pads[1] and pads[2] == pads[3]
+
+
+@makes(Convolution2d)
+def convolution(op: Convolution2d, layer: Layer) -> Function:
+    """Weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
+    h, w, _ = op.data_layout.axes()
+    rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
+    turned = _turned(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
+    convolve = _convolve(rows, columns, op.groups)
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
+
+
+def _turned(order: tuple[int, ...]) -> Function:
+    """Weights with their axes in torch's order, one after the other in memory."""
+    return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
+
+
+def _convolve(rows: Any, columns: Any, groups: int) -> Function:
+    pads = _padding(rows, columns)
+    own = _is_same_on_both_sides(pads)
+    how = {
+        "stride": (rows.stride, columns.stride),
+        "dilation": (rows.dilation, columns.dilation),
+        "padding": (pads[2], pads[0]) if own else 0,
+        "groups": groups,
+    }
+    return lambda x, weights, bias: functional.conv2d(x if own else _padded(x, pads), weights, bias, **how)
+
+
+@makes(DepthwiseConvolution2d)
+def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
+    """Weights come as (1, H, W, I * M)."""
+    weights_info = layer.input_infos[1]
+    assert weights_info is not None
+    rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
+    channels = layer.values[0].known.shape[op.data_layout.axes()[2]]
+    convolve = _convolve(rows, columns, int(channels))
+    turned = _turned((3, 0, 1, 2))
+    return _with_channels_first(op.data_layout, lambda x, weights, bias: convolve(x, turned(weights), bias))
+
+
+@makes(TransposeConvolution2d)
+def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
+    """What falls beyond the result is cut off, and what the products do not reach is zero."""
+    ends, missing = _cut(op, layer)
+    turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
+    how = {
+        "stride": (op.stride_y, op.stride_x),
+        "dilation": (op.dilation_y, op.dilation_x),
+        "groups": op.groups,
+    }
+
+    def compute(x: Any, weights: Any, bias: Any) -> Any:
+        full = functional.conv_transpose2d(x, turned(weights), **how)
+        full = _padded(full[:, :, op.pad_top : ends[0], op.pad_left : ends[1]], missing)
+        return full if bias is None else full + bias.view(1, -1, 1, 1)
+
+    return _with_channels_first(op.data_layout, compute)
+
+
+def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
+    """Where the result ends in what the products reach, and how many zeros are missing behind it, in torch's order."""
+    (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
+    strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
+    ends, missing = [], []
+    for axis, before, stride, dilation in zip(
+        op.data_layout.axes()[:2], (op.pad_top, op.pad_left), strides, dilations, strict=True
+    ):
+        reached = (int(image[axis]) - 1) * stride + (int(weights[axis]) - 1) * dilation + 1
+        ends.append(before + int(out[axis]))
+        missing.append(int(out[axis]) - max(0, min(reached, ends[-1]) - before))
+    return ends, [0, missing[1], 0, missing[0]]
+
+
+@makes(Pooling2d)
+def pooling(op: Pooling2d, layer: Layer) -> Function:
+    """The image is padded first, so that all windows are whole; means are of the cells that count."""
+    h, w, _ = op.data_layout.axes()
+    before, after = layer.values[0].known.shape, layer.output_infos[0].shape
+    rows, columns = op.windows(int(before[h]), int(before[w]))
+    ends = [_behind(one, int(before[axis]), int(after[axis])) for one, axis in ((rows, h), (columns, w))]
+    if min(ends) < 0 or 0 in before or 0 in after:
+        raise RefusedError("a part of the image is never under the window, or it has no cells")
+    pads = [columns.pad_before, ends[1], rows.pad_before, ends[0]]
+    how = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
+    if op.pool_type is PoolingAlgorithm.MAX:
+        dilation = (rows.dilation, columns.dilation)
+        return _with_channels_first(
+            op.data_layout,
+            lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **how),
+        )
+    if rows.dilation != 1 or columns.dilation != 1:
+        raise RefusedError("torch has no means under windows with gaps")
+    counts = _counts(op, (rows, columns), (int(before[h]), int(before[w])), pads, how)
+    kind = getattr(torch, str(kind_of(layer.values[0])))
+    mean = _mean(counts, pads, how, rows.size * columns.size, kind)
+    if op.pool_type is PoolingAlgorithm.L2:
+        return _with_channels_first(op.data_layout, lambda x: torch.sqrt(mean(torch.square(x))))
+    return _with_channels_first(op.data_layout, mean)
+
+
+def _behind(window: Any, extent: int, places: int) -> int:
+    """How many cells behind the image the last window needs."""
+    behind: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - extent - window.pad_before
+    return behind
+
+
+def _counts(op: Pooling2d, windows: Any, extents: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
+    """How many cells count at each place, or None where all do."""
+    rows, columns = windows
+    ones = torch.ones(1, 1, *extents)
+    if op.padding_method is PaddingMethod.IGNORE_VALUE:
+        inner = [columns.pad_before, min(columns.pad_after, pads[1]), rows.pad_before, min(rows.pad_after, pads[3])]
+        ones = functional.pad(ones, inner, value=1.0)
+        pads = [whole - part for whole, part in zip(pads, inner, strict=True)]
+    counts = functional.avg_pool2d(functional.pad(ones, pads), divisor_override=1, **how)
+    return None if bool((counts == rows.size * columns.size).all()) else counts.clamp(min=1)
+
+
+def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int, kind: Any) -> Function:
+    if counts is None:
+        return lambda x: functional.avg_pool2d(_padded(x, pads), **how)
+    factors = (area / counts).to(kind)
+    return lambda x: functional.avg_pool2d(_padded(x, pads), **how) * factors
+
+
+@makes(Resize)
+def resize(op: Resize, layer: Layer) -> Function:
+    """The forms that torch has: nearest without centres, and bilinear with corners or centres."""
+    size = (op.target_height, op.target_width)
+    if op.method is ResizeMethod.NEAREST_NEIGHBOR:
+        if op.align_corners or op.half_pixel_centers:
+            raise RefusedError("torch takes the nearest pixel without corners or centres")
+        return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, mode="nearest"))
+    if op.align_corners == op.half_pixel_centers:
+        raise RefusedError("torch interpolates with aligned corners or with centres of pixels")
+    how: dict[str, Any] = {"mode": "bilinear", "align_corners": op.align_corners}
+    return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, **how))

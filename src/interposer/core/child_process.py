@@ -1,0 +1,264 @@
+"""A second Python process, for code that may crash or hang: it reports over a pipe, and does not outlive this one."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Final, NoReturn
+
+__all__ = ["Child", "ForkedChild", "Report"]
+
+_START: Final = """
+import json, sys
+told = json.loads(sys.argv[1])
+sys.path[:] = told["path"]
+from interposer.core import child
+child.start(told["module"], told["report"], told["parent"], told["arguments"])
+"""
+_KEPT: Final = 4096  # bytes of what the process wrote last
+_TICK: Final = 0.05  # seconds between looks at whether the process is still there
+_LONGEST_MESSAGE: Final = 1 << 24
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+
+
+class Report:
+    """The child's end: sends messages, which are JSON objects."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._pipe = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+
+    def send(self, **message: Any) -> None:
+        """Send a message at once."""
+        self._pipe.write(json.dumps(message) + "\n")
+        self._pipe.flush()
+
+
+def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -> None:
+    """In the child: run ``main(report, **arguments)`` of a module, so that nothing stays behind whatever happens."""
+    _leave_nothing_behind(parent)
+    __import__(module)
+    sys.modules[module].main(Report(report), **arguments)
+
+
+def _leave_nothing_behind(parent: int) -> None:
+    """In the child: end with the parent, and write no core file."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Child:
+    """This process's end. Use it in a ``with`` block, behind which the process and all that it started are gone.
+
+    What it writes to standard output and error is kept apart: `wrote` has the last of it. Not thread safe.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, module: str, arguments: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        self._reports, theirs = os.pipe()
+        told = {
+            "path": [*map(str, sys.path)],
+            "module": module,
+            "report": theirs,
+            "parent": os.getpid(),
+            "arguments": arguments,
+        }
+        try:
+            self._process: subprocess.Popen[bytes] | _Fork = subprocess.Popen(
+                [sys.executable or "python3", "-I", "-c", _START, json.dumps(told)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                pass_fds=(theirs, *descriptors), start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            os.close(self._reports)
+            raise
+        finally:
+            os.close(theirs)
+        assert self._process.stdout is not None
+        self._listen(self._process.stdout)
+
+    def _listen(self, output: IO[bytes]) -> None:
+        self._output = output
+        self._waiting, self._written = b"", b""
+        self._watched = select.poll()
+        self._open = {self._reports, self._output.fileno()}
+        for descriptor in self._open:
+            self._watched.register(descriptor, select.POLLIN)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._output.close()
+        os.close(self._reports)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the process, and those that it started, now."""
+        if self._process.returncode is None:  # not reaped yet, so that its number is nobody else's
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):  # a fork leads no group until it has called setsid()
+                os.kill(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def receive(self, deadline: float) -> dict[str, Any] | None:
+        """The next message; None where there are no more.
+
+        Raises:
+            TimeoutError: nothing came before this moment of `time.monotonic`.
+            ValueError: something came that is no message.
+        """
+        while b"\n" not in self._waiting:
+            if self._reports not in self._open or len(self._waiting) > _LONGEST_MESSAGE:
+                return None
+            ended = self._has_ended()
+            if not self._take_in(deadline) and ended:
+                return None  # though something that it started still has the pipe
+        line, _, self._waiting = self._waiting.partition(b"\n")
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("a message of another kind")
+        return message
+
+    def ending(self, deadline: float) -> str | None:
+        """Wait until the process ends, and say how, in words; None where it has ended well.
+
+        Raises:
+            TimeoutError: it has not ended at this moment of `time.monotonic`.
+        """
+        while not self._has_ended():
+            self._take_in(deadline)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        status = self._process.wait()
+        with suppress(TimeoutError):
+            while self._open and self._take_in(time.monotonic() + _TICK):
+                pass
+        return None if status == 0 else _said(status)
+
+    def _has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _take_in(self, deadline: float) -> bool:
+        """Wait a moment for something to read, and read it; says whether there was something."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        ready = self._watched.poll(1000 * min(left, _TICK))
+        for descriptor, _ in ready:
+            found = os.read(descriptor, 1 << 16)
+            if not found:
+                self._watched.unregister(descriptor)
+                self._open.remove(descriptor)
+            elif descriptor == self._reports:
+                self._waiting += found
+            else:
+                self._written = (self._written + found)[-_KEPT:]
+        return bool(ready)
+
+    @property
+    def wrote(self) -> str:
+        """The last line that the process wrote to standard output or error; at most 200 characters."""
+        lines = self._written.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip()[-200:] if lines else ""
+
+
+class _Fork:
+    """A forked process, with as much of `subprocess.Popen` as a `Child` needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+class ForkedChild(Child):
+    """A child process made by ``fork()``, which calls ``main(report)`` and exits.
+
+    It has a copy of the memory of this process, so `main` may use any object and need not be picklable. Of the threads
+    of this process, only the calling one exists in the child: a lock that another thread holds is never released there.
+    The child leads a session of its own, writes to the same standard output and error, and runs no exit handlers. Its
+    exit status is 0 if `main` returns, and 1 if it raises; it prints the traceback in that case.
+
+    Args:
+        main: called in the child with the `Report` whose texts arrive here.
+        unused: file descriptors that the child closes before it calls `main`.
+
+    Raises:
+        OSError: the system has no process or file descriptor left.
+    """
+
+    def __init__(self, main: Callable[[Report], None], unused: Sequence[int] = ()) -> None:
+        self._reports, theirs = os.pipe()
+        nothing, closed = os.pipe()
+        os.close(closed)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            pid = os.fork()
+        except OSError:
+            for descriptor in (self._reports, theirs, nothing):
+                os.close(descriptor)
+            raise
+        if pid == 0:
+            _live_as_fork(main, theirs, (self._reports, nothing, *unused), parent)
+        os.close(theirs)
+        self._process = _Fork(pid)
+        self._listen(open(nothing, "rb", buffering=0))  # noqa: SIM115 - closed by __exit__
+
+
+def _live_as_fork(main: Callable[[Report], None], report: int, unused: Sequence[int], parent: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        _leave_nothing_behind(parent)
+        for descriptor in unused:
+            os.close(descriptor)
+        main(Report(report))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _said(status: int) -> str:
+    if status > 0:
+        return f"ended its process with status {status}"
+    try:
+        return f"crashed with {signal.Signals(-status).name}"
+    except ValueError:
+        return f"crashed with signal {-status}"

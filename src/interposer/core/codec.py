@@ -1,0 +1,316 @@
+"""How values of attributes are checked, compared, written as plain data and read back, by their annotated type."""
+
+from __future__ import annotations
+
+import base64
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import COLLECTIONS, Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+
+__all__ = ["Codec", "array_from_plain", "array_to_plain", "codec_of", "info_from_plain", "info_to_plain"]
+
+
+class Codec:
+    """The treatment of one annotated type; `title` says in an error what was expected."""
+
+    title = "a value"
+
+    def coerce(self, value: Any) -> Any:
+        """The value in its stored form; TypeError or ValueError where it cannot be meant."""
+        return value
+
+    def to_plain(self, value: Any) -> Any:
+        """The value as JSON-compatible data."""
+        return value
+
+    def from_plain(self, plain: Any) -> Any:
+        """The value that `to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
+        return plain
+
+    def named(self, word: str) -> Any:
+        """The value that a bare word stands for in text; KeyError where it stands for none."""
+        raise KeyError(word)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        """True where both values are the same."""
+        return bool(a == b)
+
+    def hash(self, value: Any) -> int:
+        """A hash that agrees with `equal`."""
+        return hash(value)
+
+
+class _AnyCodec(Codec):
+    """Takes everything. What is no simple value is compared by identity and is written as None."""
+
+    simple = (bool, int, float, str, bytes, type(None))
+
+    def to_plain(self, value: Any) -> Any:
+        return value if isinstance(value, (bool, int, str)) else None
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return a is b or (type(a) is type(b) and isinstance(a, self.simple) and a == b)
+
+    def hash(self, value: Any) -> int:
+        return hash(value) if isinstance(value, self.simple) else 0
+
+
+class _Number(Codec):
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.title = {bool: "True or False", int: "an integer", float: "a number", str: "a text"}[kind]
+
+    def coerce(self, value: Any) -> Any:
+        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+            value = value.item()
+        allowed = (int, float) if self.kind is float else self.kind
+        if not isinstance(value, allowed) or (isinstance(value, bool) and self.kind is not bool):
+            raise TypeError(value)
+        return self.kind(value)
+
+
+class _FloatCodec(_Number):
+    def coerce(self, value: Any) -> Any:
+        try:
+            return super().coerce(value)
+        except OverflowError as error:
+            raise ValueError(value) from error
+
+    def to_plain(self, value: Any) -> Any:
+        return value if math.isfinite(value) else repr(value)
+
+    def from_plain(self, plain: Any) -> Any:
+        return float(plain) if isinstance(plain, str) else plain
+
+    def equal(self, a: Any, b: Any) -> bool:
+        """NaN is the same as NaN in a descriptor, and 0.0 is not -0.0."""
+        return repr(a) == repr(b)
+
+    def hash(self, value: Any) -> int:
+        return hash(repr(value))
+
+
+class _EnumCodec(Codec):
+    def __init__(self, kind: type[Enum]) -> None:
+        self.kind = kind
+        self.members = [member for member in kind if member not in COLLECTIONS]  # attributes speak of tensors
+        self.title = f"a {kind.__name__} ({', '.join(member.name for member in self.members)})"
+
+    def coerce(self, value: Any) -> Any:
+        if value not in self.members:
+            raise TypeError(value)
+        return value
+
+    def to_plain(self, value: Any) -> Any:
+        return value.name
+
+    def from_plain(self, plain: Any) -> Any:
+        return self.kind[plain]
+
+    def named(self, word: str) -> Any:
+        return DataType.of(word) if self.kind is DataType else self.kind[word]
+
+
+class _OptionalCodec(Codec):
+    def __init__(self, inner: Codec) -> None:
+        self.inner = inner
+        self.title = f"{inner.title} or None"
+
+    def coerce(self, value: Any) -> Any:
+        return None if value is None else self.inner.coerce(value)
+
+    def to_plain(self, value: Any) -> Any:
+        return None if value is None else self.inner.to_plain(value)
+
+    def from_plain(self, plain: Any) -> Any:
+        return None if plain is None else self.inner.from_plain(plain)
+
+    def named(self, word: str) -> Any:
+        return self.inner.named(word)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return a is b if a is None or b is None else self.inner.equal(a, b)
+
+    def hash(self, value: Any) -> int:
+        return 0 if value is None else self.inner.hash(value)
+
+
+class _TupleCodec(Codec):
+    def __init__(self, inner: Codec, count: int | None) -> None:
+        self.inner, self.count = inner, count
+        self.title = f"a tuple of {count if count is not None else 'any number of'} items, each {inner.title}"
+
+    def coerce(self, value: Any) -> Any:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise TypeError(value)
+        made = tuple(self.inner.coerce(item) for item in value)
+        if self.count is not None and len(made) != self.count:
+            raise ValueError(value)
+        return made
+
+    def to_plain(self, value: Any) -> Any:
+        return [self.inner.to_plain(item) for item in value]
+
+    def from_plain(self, plain: Any) -> Any:
+        if isinstance(plain, (str, Mapping)):
+            raise TypeError(f"expected a list, not {plain!r}")
+        return tuple(self.inner.from_plain(item) for item in plain)
+
+    def named(self, word: str) -> Any:
+        return self.inner.named(word)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return len(a) == len(b) and all(map(self.inner.equal, a, b))
+
+    def hash(self, value: Any) -> int:
+        return hash(tuple(map(self.inner.hash, value)))
+
+
+class _ArrayCodec(Codec):
+    title = "an array"
+
+    def coerce(self, value: Any) -> Any:
+        made = np.asarray(value)
+        made = _texts(made) if DataType.of(made.dtype) is DataType.STRING else made
+        made = made.astype(made.dtype.newbyteorder("="), copy=False).view()
+        made.flags.writeable = False
+        return made
+
+    def to_plain(self, value: Any) -> Any:
+        return array_to_plain(value)
+
+    def from_plain(self, plain: Any) -> Any:
+        return array_from_plain(plain)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        if a is b:
+            return True
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if a.dtype.kind == "O":
+            return bool(a.tolist() == b.tolist())
+        return np.array_equal(_bytes(a), _bytes(b))
+
+    def hash(self, value: Any) -> int:
+        some = tuple(value.flat[:8]) if value.dtype.kind == "O" else value.flat[:8].tobytes()
+        return hash((value.shape, str(value.dtype), some))
+
+
+def _bytes(value: Array) -> Array:
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def _texts(value: Array) -> Array:
+    flat = [item.decode() if isinstance(item, bytes) else item for item in value.astype(object).ravel()]
+    for item in flat:
+        if not isinstance(item, str):
+            raise TypeError(f"an array of objects holds texts only, not {item!r}")
+    return np.array([str(item) for item in flat], dtype=object).reshape(value.shape)
+
+
+class _QuantizationCodec(Codec):
+    title = "a Quantization"
+
+    def coerce(self, value: Any) -> Any:
+        if not isinstance(value, Quantization):
+            raise TypeError(value)
+        return value
+
+    def to_plain(self, value: Any) -> Any:
+        return {"scales": list(value.scales), "zero_points": list(value.zero_points), "axis": value.axis}
+
+    def from_plain(self, plain: Any) -> Any:
+        return Quantization(plain["scales"], plain["zero_points"], plain["axis"])
+
+
+def array_to_plain(value: Array) -> dict[str, Any]:
+    """An array as JSON-compatible data: type, shape, and its bytes (little endian) in base64."""
+    value = _ArrayCodec().coerce(value)
+    plain: dict[str, Any] = {"dtype": str(DataType.of(value.dtype)), "shape": list(value.shape)}
+    if value.dtype.kind == "O":
+        return plain | {"data": value.ravel().tolist()}
+    little = value.astype(_little(value.dtype), copy=False)
+    return plain | {"base64": base64.b64encode(little.tobytes()).decode("ascii")}
+
+
+def array_from_plain(plain: Mapping[str, Any]) -> Array:
+    """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
+    dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(TensorShape(plain["shape"]))
+    if dtype.kind == "O":
+        made = np.array(plain["data"], dtype=dtype)
+    else:
+        made = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little(dtype))
+    if made.size != math.prod(shape):
+        raise ValueError(f"{made.size} elements were given for the shape {list(shape)}")
+    return cast("Array", _ArrayCodec().coerce(made.reshape(shape)))
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<") if dtype.kind in "iufb" else dtype
+
+
+def info_to_plain(info: TensorInfo) -> dict[str, Any]:
+    """A tensor's info as JSON-compatible data; an unknown extent is null or its name, an unknown rank a shape of null.
+
+    A sequence and an optional say what is known of an element under "element".
+    """
+    shape = [_dim_to_plain(dim) for dim in info.shape] if info.is_ranked else None
+    quantization = info.quantization and _QuantizationCodec().to_plain(info.quantization)
+    plain = {"shape": shape, "dtype": str(info.dtype), "quantization": quantization}
+    return plain if info.element is None else plain | {"element": info_to_plain(info.element)}
+
+
+def _dim_to_plain(dim: int) -> int | str | None:
+    return dim.name if isinstance(dim, Dim) else dim
+
+
+def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
+    """The info that `info_to_plain` wrote."""
+    quantization, element = plain.get("quantization"), plain.get("element")
+    return TensorInfo(
+        ... if plain["shape"] is None else plain["shape"],
+        plain["dtype"],
+        _QuantizationCodec().from_plain(quantization) if quantization else None,
+        element=info_from_plain(element) if element else None,
+    )
+
+
+@cache
+def codec_of(hint: Any) -> Codec:
+    """The codec for an annotation: bool, int, float, str, an enum, an array, a quantization, and tuples of or None."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is float:
+        return _FloatCodec(float)
+    if hint in (bool, int, str):
+        return _Number(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _EnumCodec(hint)
+    if hint is Quantization:
+        return _QuantizationCodec()
+    if hint is np.ndarray or origin in (np.ndarray, NDArray):  # NDArray[Any] is an alias of its own since NumPy 2.5
+        return _ArrayCodec()
+    if origin in (typing.Union, types.UnionType):
+        return _OptionalCodec(codec_of(_only(item for item in arguments if item is not type(None))))
+    if origin is tuple:
+        count = None if Ellipsis in arguments else len(arguments)
+        return _TupleCodec(codec_of(_only(set(arguments) - {Ellipsis})), count)
+    if hint is Any:
+        return _AnyCodec()
+    raise InvalidArgumentError(f"an attribute cannot be annotated with {hint}")
+
+
+def _only(hints: Iterable[Any]) -> Any:
+    found = list(hints)
+    if len(found) != 1:
+        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {found or 'nothing'}")
+    return found[0]

@@ -1,0 +1,231 @@
+"""Data of constants: mapped from files, and in memory once where it is equal, whichever network it belongs to."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.core.types import Array
+
+__all__ = ["LEAST_MAPPED", "LEAST_SHARED", "Place", "Users", "changed_file", "mapped", "place_of", "share"]
+
+LEAST_MAPPED: Final = 1 << 20
+"""Bytes of a file from which on it is mapped; a smaller one is read."""
+LEAST_SHARED: Final = 1 << 14
+"""Bytes of a constant from which on an equal one is looked for."""
+_SAMPLES: Final = 16
+_SAMPLE: Final = 64  # bytes
+_lock = threading.RLock()
+
+
+def _address_of(array: Array) -> int:
+    """Where the first element lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where data lies in a file: a descriptor that is open as long as the data is mapped, and an offset in bytes."""
+
+    fd: int
+    offset: int
+
+
+class _Map(mmap.mmap):
+    """A whole file, mapped for reading; its descriptor stays open as long as this lives."""
+
+    fd: int
+    path: str
+    address: int
+    state: tuple[int, ...]
+
+
+_maps: dict[tuple[int, ...], weakref.ref[_Map]] = {}
+
+
+def mapped(path: str | os.PathLike[str]) -> Array:
+    """The bytes of a file that is not empty, mapped for reading, once however often it is asked for.
+
+    A file that others replace by renaming a new one keeps its content here. One that is written to changes under the
+    networks that use it, and one that is cut short ends the process that reads behind its end.
+
+    Raises:
+        OSError: it cannot be opened or mapped.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        state = _state(fd)
+        with _lock:
+            known = _maps.get(state)
+            found = known() if known is not None else None
+            if found is None:
+                found = _new_map(fd, os.fsdecode(path), state)
+                fd = -1
+            return np.frombuffer(found, np.uint8)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _state(fd: int) -> tuple[int, ...]:
+    """What is another one when the file is another one, or was written to."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _new_map(fd: int, path: str, state: tuple[int, ...]) -> _Map:
+    made = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
+    made.fd, made.path, made.state = fd, path, state
+    made.address = _address_of(np.frombuffer(made, np.uint8))
+    weakref.finalize(made, _forget, fd, state).atexit = False
+    _maps[state] = weakref.ref(made)
+    return made
+
+
+def _forget(fd: int, state: tuple[int, ...]) -> None:
+    os.close(fd)
+    known = _maps.get(state)
+    if known is not None and known() is None:
+        _maps.pop(state, None)
+
+
+def _map_of(array: Array) -> _Map | None:
+    if not _maps:
+        return None
+    begin = _address_of(array)
+    for reference in list(_maps.values()):
+        found = reference()
+        if found is not None and found.address <= begin and begin + array.nbytes <= found.address + found.state[2]:
+            return found
+    return None
+
+
+def place_of(array: Array) -> Place | None:
+    """Where an array without gaps lies in a file that is mapped by `mapped`; None for ordinary memory."""
+    found = _map_of(array) if array.nbytes else None
+    return None if found is None else Place(found.fd, _address_of(array) - found.address)
+
+
+def changed_file(arrays: Iterable[Array]) -> str | None:
+    """The path of a mapped file that one of the arrays lies in and that was written to since; None where none was."""
+    maps = {id(found): found for found in map(_map_of, arrays) if found is not None}
+    return next((found.path for found in maps.values() if _state(found.fd) != found.state), None)
+
+
+# --- equal data -------------------------------------------------------------------------------------------------------
+
+
+class _Known(NamedTuple):
+    """Bytes in memory: whose they are, and where."""
+
+    owner: weakref.ref[Array]
+    address: int
+
+
+_known: dict[tuple[int, bytes], list[_Known]] = {}
+_swept = 64
+
+
+def share(array: Array, alignment: int = 1) -> Array:
+    """The array, or where equal bytes are in memory already, an array over those; neither may ever be changed.
+
+    Args:
+        array: of numbers, and of a certain size (`LEAST_SHARED`) or it is given back as it is.
+        alignment: the bytes at a multiple of which it must begin; the given one does.
+    """
+    if array.nbytes < LEAST_SHARED or not array.flags.c_contiguous or array.dtype.kind == "O":
+        return array
+    raw = array.reshape(-1).view(np.uint8)
+    key = array.nbytes, _sample(raw)
+    with _lock:
+        for one in _known.get(key, ()):
+            found = _seen(one, array.nbytes) if one.address % alignment == 0 else None
+            if found is not None and (one.address == _address_of(array) or np.array_equal(found, raw)):
+                return found.view(array.dtype).reshape(array.shape)
+        _sweep()
+        _known.setdefault(key, []).append(_Known(weakref.ref(_owner(array)), _address_of(array)))
+    return array
+
+
+def _sample(raw: Array) -> bytes:
+    step = max(1, (raw.size - _SAMPLE) // (_SAMPLES - 1))
+    return b"".join(raw[start : start + _SAMPLE].tobytes() for start in range(0, step * _SAMPLES, step))
+
+
+def _owner(array: Array) -> Array:
+    """The array that all views of the memory refer to, as NumPy makes them."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _seen(one: _Known, size: int) -> Array | None:
+    """The bytes again, while they are there and what they were."""
+    owner = one.owner()
+    if owner is None or not owner.flags.c_contiguous:
+        return None
+    start = one.address - _address_of(owner)
+    view = owner.reshape(-1).view(np.uint8)[start : start + size]
+    view.flags.writeable = False
+    return view if changed_file([view]) is None else None
+
+
+def _sweep() -> None:
+    """Forget what is gone, each time that twice as much has come in."""
+    global _swept  # noqa: PLW0603 - it counts for the table beside it
+    if len(_known) < _swept:
+        return
+    for key, entries in list(_known.items()):
+        left = [one for one in entries if one.owner() is not None]
+        if left:
+            _known[key] = left
+        else:
+            del _known[key]
+    _swept = max(64, 2 * len(_known))
+
+
+# --- who uses it ------------------------------------------------------------------------------------------------------
+
+_users: Counter[tuple[int, int]] = Counter()
+
+
+class Users:
+    """Says that somebody uses arrays, until it is gone."""
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self._arrays = {(_address_of(one), one.nbytes): one for one in arrays if one.dtype.kind != "O"}
+        with _lock:
+            _users.update(self._arrays.keys())
+        weakref.finalize(self, _gone, tuple(self._arrays)).atexit = False
+
+    @property
+    def total(self) -> int:
+        """The bytes of all, each counted once."""
+        return sum(size for _, size in self._arrays)
+
+    @property
+    def mapped(self) -> int:
+        """The bytes of those that lie in mapped files."""
+        return sum(one.nbytes for one in self._arrays.values() if place_of(one) is not None)
+
+    @property
+    def shared(self) -> int:
+        """The bytes of those that others use too, and that lie in no file."""
+        return sum(one.nbytes for key, one in self._arrays.items() if _users[key] > 1 and place_of(one) is None)
+
+
+def _gone(keys: tuple[Any, ...]) -> None:
+    with _lock:
+        for key in keys:
+            _users[key] -= 1
+            if not _users[key]:
+                del _users[key]

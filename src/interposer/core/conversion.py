@@ -1,0 +1,161 @@
+"""Conversion of arrays to the element types of tensors: values that the type cannot hold are refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array, DataType, integer_range, largest_float
+
+__all__ = ["converted"]
+
+_RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+"""Kinds of numbers by NumPy's letters; a number may become one of its own kind, or of a later one."""
+_TEXT: Final = "OUST"
+_WITHOUT_SPECIAL_VALUES: Final = (DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN)
+"""Float types with neither infinities nor NaN: NumPy gives their largest numbers for infinities, and -0 for NaN."""
+
+
+def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
+    """Return the array with the elements of a type, or the array itself if it has this type.
+
+    Booleans become 0 and 1. Integers become integers of another type or floats; floats become floats of another type.
+    A conversion to a float type may round. Nothing else changes a value:
+
+    - an integer must lie in the range of an integer type,
+    - a finite number must stay finite in a float type, and infinities and NaN must be values of it,
+    - floats never become integers, as that would truncate or quantize them.
+
+    Args:
+        numbers: the Python numbers that the array was created from, which have no type of their own; None for others.
+            Whole floats among them become integers too, and 0 and 1 become booleans.
+
+    Raises:
+        ValueError: the array cannot be converted. The text begins with "is" or "holds", and names the first value that
+            does not fit, its position and the range of the type.
+    """
+    if wanted is DataType.STRING:
+        return _texts(array)
+    if array.dtype == wanted.numpy:
+        return array
+    if numbers is not None and array.dtype.kind in "Oif" and (wanted.is_integer or wanted is DataType.BOOL):
+        array = _exact(array, numbers)
+        _check_whole(array, wanted)
+    elif _rank(array.dtype) > _rank(wanted.numpy):
+        raise ValueError(f"is {array.dtype}; expected {wanted}; convert it as you mean it")
+    elif wanted.is_integer:
+        _check_range(array, wanted)
+    made = _rounded(array, wanted)
+    if wanted.is_float and array.dtype.kind not in "b":
+        _check_kept(array, made, wanted)
+    return made
+
+
+def _rounded(array: Array, wanted: DataType) -> Array:
+    """The elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
+    with np.errstate(all="ignore"):
+        try:
+            made: Array = array.astype(wanted.numpy)
+        except TypeError:
+            made = array.astype(np.float32).astype(wanted.numpy)
+    return made
+
+
+def _rank(dtype: np.dtype[Any]) -> int:
+    """The kind of numbers of a dtype; that of no numbers comes after all others."""
+    found = _RANKS.get(dtype.kind)
+    if found is not None:
+        return found
+    try:
+        known = DataType.of(dtype)  # one of those that NumPy lacks
+    except InvalidArgumentError:
+        return len(_RANKS)
+    return 1 if known.is_integer else 2 if known.is_float else len(_RANKS)
+
+
+def _check_range(array: Array, wanted: DataType) -> None:
+    if not array.size or array.dtype.kind == "b":
+        return
+    low, high = integer_range(wanted)
+    if int(array.min()) < low or int(array.max()) > high:
+        wide = array.astype(object)
+        _refuse(array, (wide < low) | (wide > high), _whole(wanted))
+
+
+def _exact(array: Array, numbers: Any) -> Array:
+    """The array of objects in place of floats that NumPy has made of large integers."""
+    if array.dtype.kind != "f":
+        return array
+    exact = np.array(numbers, object)
+    return exact if all(isinstance(one, int) for one in exact.flat) else array
+
+
+def _check_whole(array: Array, wanted: DataType) -> None:
+    """Check numbers without a type of their own, which must be whole and in range."""
+    low, high = (0, 1) if wanted is DataType.BOOL else integer_range(wanted)
+    if array.dtype.kind in "f":
+        fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
+        _refuse(array, ~fits, _whole(wanted))
+        return
+    if array.dtype.kind == "O" and not all(isinstance(one, int) for one in array.flat):
+        raise ValueError(f"is {array.dtype}; expected {wanted}; convert it as you mean it")
+    if array.size and (array.min() < low or array.max() > high):
+        wide = array.astype(object)
+        _refuse(array, (wide < low) | (wide > high), _whole(wanted))
+
+
+def _whole(wanted: DataType) -> str:
+    low, high = (0, 1) if wanted is DataType.BOOL else integer_range(wanted)
+    return f"{wanted}, whole numbers from {low} to {high}"
+
+
+def _check_kept(array: Array, made: Array, wanted: DataType) -> None:
+    """Check that finite numbers are still finite and in range, infinities still infinite, and NaN still NaN."""
+    if wanted not in _WITHOUT_SPECIAL_VALUES and np.isfinite(made).all():
+        return
+    given = array if array.dtype.kind in "iuf" else array.astype(np.float32)
+    finite = np.isfinite(given)
+    largest, low = largest_float(wanted), -largest_float(wanted)
+    if wanted in _WITHOUT_SPECIAL_VALUES:
+        kept = finite & (given >= low) & (given <= largest)
+        _refuse(array, ~kept, f"{wanted}, finite numbers up to {largest:.8g}")
+        return
+    _refuse(array, finite & ~np.isfinite(made), f"{wanted}, finite numbers up to {largest:.8g}")
+    _refuse(array, np.isinf(given) & ~np.isinf(made), f"{wanted}, which has no infinities")
+
+
+def _refuse(array: Array, bad: Array, expected: str) -> None:
+    """Raise ValueError for the first element that is marked as bad, if one is."""
+    bad = np.asarray(bad, np.bool_)
+    if bad.any():
+        index = tuple(map(int, np.argwhere(bad)[0]))
+        where = f" at {list(index)}" if index else ""
+        raise ValueError(f"is {array.dtype} and holds {array[index]}{where}; expected {expected}")
+
+
+def _texts(array: Array) -> Array:
+    """The array as an array of str objects."""
+    if array.dtype.kind not in _TEXT:
+        raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it as you mean it")
+    flat = array.astype(object).ravel()
+    bad = [index for index, one in enumerate(flat) if not isinstance(one, str)]
+    if not bad:
+        return array if array.dtype.kind == "O" else array.astype(object)
+    made = np.empty(array.shape, object)
+    made.ravel()[:] = [_decoded(one, np.unravel_index(index, array.shape)) for index, one in enumerate(flat)]
+    return made
+
+
+def _decoded(one: object, index: tuple[Any, ...]) -> str:
+    """A text, or UTF-8 bytes as a text."""
+    if isinstance(one, str):
+        return one
+    where = f" at {[int(axis) for axis in index]}" if index else ""
+    if not isinstance(one, bytes):
+        raise ValueError(f"holds {one!r}{where}; expected {DataType.STRING}, texts")
+    try:
+        return one.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"holds {one!r}{where}, which is not UTF-8; expected {DataType.STRING}, texts") from error

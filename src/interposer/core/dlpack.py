@@ -1,0 +1,269 @@
+"""Arrays of other libraries, taken over and given where they lie: by NumPy's own means, the buffer protocol, or DLPack.
+
+NumPy reads and writes DLPack too, but not bfloat16 and the types of fewer than 16 bits, which `ml_dtypes` supplies, and
+it may copy. So it is read here too, as the specification of DLPack 1.0 lays it out:
+https://dmlc.github.io/dlpack/latest/c_api.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import BindingError
+from interposer.core.types import FLOATS, SIGNED_INTEGERS, Array, DataType
+
+__all__ = ["Exported", "as_array", "shared_array"]
+
+_CPU: Final = frozenset({1, 3, 11, 13})  # plain, and pinned or managed by CUDA or ROCm: the host reads all of them
+_DEVICES: Final = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU"}
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    """``DLManagedTensor``, which every producer gives where no newer version is asked for."""
+
+    _fields_ = [("tensor", _Tensor), ("manager", ctypes.c_void_p), ("deleter", _Deleter)]
+
+
+class _Versioned(ctypes.Structure):
+    """``DLManagedTensorVersioned``, which says more."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", _Deleter),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_READ_ONLY: Final = 1
+_COPIED: Final = 2
+_CAPSULES: Final = {b"dltensor_versioned": _Versioned, b"dltensor": _Managed}
+_RARE: Final = {
+    (4, 16): DataType.BFLOAT16,
+    (10, 8): DataType.FLOAT8_E4M3FN,
+    (11, 8): DataType.FLOAT8_E4M3FNUZ,
+    (12, 8): DataType.FLOAT8_E5M2,
+    (13, 8): DataType.FLOAT8_E5M2FNUZ,
+    (14, 8): DataType.FLOAT8_E8M0FNU,
+}
+_RARE_CODES: Final = {dtype: code for (code, _), dtype in _RARE.items()}
+
+
+def _plain_types() -> Iterator[tuple[tuple[int, int], DataType]]:
+    for dtype in DataType:
+        if dtype.bits >= 8 and dtype not in _RARE_CODES:
+            code = 6 if dtype is DataType.BOOL else 2 if dtype in FLOATS else 0 if dtype in SIGNED_INTEGERS else 1
+            yield (code, dtype.bits), dtype
+
+
+_TYPES: Final = dict(_plain_types()) | _RARE
+
+
+def as_array(given: Any, title: str = "it") -> Array:
+    """The array that something is or can be seen as: without a copy where it lies in memory of the host.
+
+    Lists and numbers become arrays. Of other libraries, everything that NumPy takes, that has the buffer protocol, or
+    ``__dlpack__`` is taken.
+
+    Raises:
+        BindingError: it is none, or lies on a device; names `title`.
+    """
+    if isinstance(given, np.ndarray):
+        return given
+    try:
+        if hasattr(given, "__dlpack__"):
+            return _of_library(given)
+        return np.asarray(given)
+    except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
+        raise BindingError(f"{title} cannot be made into an array: {error}") from error
+
+
+def shared_array(given: Any, title: str = "it") -> Array:
+    """An array over the very memory of something: NumPy's, or what has ``__dlpack__`` or the buffer protocol.
+
+    It is read-only where the other side says that nobody may write there.
+
+    Raises:
+        BindingError: it cannot be had without a copy, or lies on a device; names `title`.
+    """
+    if isinstance(given, np.ndarray):
+        return given
+    try:
+        if hasattr(given, "__dlpack__"):
+            _check_device(given)
+            return _read_shared(given)
+        return np.asarray(_buffer(given))
+    except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
+        raise BindingError(f"{title} cannot be used where it lies: {error}") from error
+
+
+class Exported:
+    """An array that other libraries take over where it lies, as by ``torch.from_dlpack(Exported(array))``.
+
+    Arrays of NumPy's own types they take as they are; this one can also be bfloat16 or a float of 8 bits. The memory
+    lives as long as somebody has it.
+    """
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The processor's memory."""
+        return 1, 0
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The array as a capsule.
+
+        Raises:
+            BufferError: the type has no number in DLPack, or the array is read-only and the other side does not know
+                of such.
+        """
+        if dl_device not in (None, (1, 0)):
+            raise BufferError(f"the array lies in the processor's memory, and not on device {dl_device}")
+        array = self.array.copy() if copy else self.array
+        versioned = max_version is not None and max_version[0] >= 1 and _NUMPY_KNOWS_VERSIONS
+        how = {"max_version": max_version} if versioned else {}
+        if array.dtype.isbuiltin == 1:
+            return array.__dlpack__(**how)
+        code = _RARE_CODES.get(DataType.of(array.dtype))
+        if code is None:
+            raise BufferError(f"DLPack has no number for {array.dtype}")
+        capsule = array.view(f"u{array.itemsize}").__dlpack__(**how)
+        _opened(capsule)[1].tensor.dtype.code = code
+        return capsule
+
+
+_NUMPY_KNOWS_VERSIONS: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
+def _check_device(given: Any) -> None:
+    device, number = given.__dlpack_device__()
+    if int(device) not in _CPU:
+        name = _DEVICES.get(int(device), f"type {int(device)}")
+        raise ValueError(f"it lies on device {number} ({name}); bring it to the host first")
+
+
+def _of_library(given: Any) -> Array:
+    _check_device(given)
+    try:
+        return np.asarray(given) if hasattr(given, "__array__") else np.from_dlpack(given)
+    except (TypeError, RuntimeError, BufferError) as error:
+        try:
+            return _read(given.__dlpack__())
+        except (TypeError, ValueError, RuntimeError, BufferError):
+            raise error from None
+
+
+def _buffer(given: Any) -> memoryview:
+    try:
+        return memoryview(given)
+    except TypeError as error:
+        raise TypeError(f"a {type(given).__name__} has neither __dlpack__ nor the buffer protocol") from error
+
+
+def _read_shared(given: Any) -> Array:
+    try:
+        capsule = given.__dlpack__(max_version=(1, 0))
+    except TypeError:  # it knows of no versions
+        capsule = given.__dlpack__()
+    array = _read(capsule)
+    if array.flags.writeable and _is_known_read_only(given, array):
+        array.flags.writeable = False
+    return array
+
+
+def _is_known_read_only(given: Any, array: Array) -> bool:
+    """True for what NumPy sees in the same memory, and must not write to: not every library says so by DLPack."""
+    try:
+        seen = np.asarray(given)
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        return False
+    return not seen.flags.writeable and np.may_share_memory(seen, array)
+
+
+def _read(capsule: Any) -> Array:
+    """The array in a capsule, which is used up by that; the producer's memory is let go of with the array."""
+    name, managed = _opened(capsule)
+    tensor = managed.tensor
+    dtype = _TYPES.get((tensor.dtype.code, tensor.dtype.bits))
+    if dtype is None or tensor.dtype.lanes != 1:
+        raise TypeError(f"its type is number {tensor.dtype.code} of DLPack, with {tensor.dtype.bits} bits")
+    flags = managed.flags if isinstance(managed, _Versioned) else 0
+    if flags & _COPIED:
+        raise BufferError("its library only gives a copy")
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
+    span = _span(shape, strides, dtype.itemsize)
+    raw = (ctypes.c_ubyte * span).from_address((tensor.data or 0) + tensor.byte_offset) if span else bytearray()
+    owner = np.frombuffer(memoryview(raw), np.uint8)
+    ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), _USED[name])
+    if span:
+        weakref.finalize(raw, _delete, managed)
+    else:
+        _delete(managed)
+    array: Array = np.ndarray(shape, dtype.numpy, owner.data, 0, strides)
+    array.flags.writeable = not flags & _READ_ONLY
+    return array
+
+
+_USED: Final = {name: b"used_" + name for name in _CAPSULES}
+
+
+def _opened(capsule: Any) -> tuple[bytes, Any]:
+    """The name of a capsule, and the structure in it."""
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    for name, kind in _CAPSULES.items():
+        if api.PyCapsule_IsValid(capsule, name):
+            managed = kind.from_address(api.PyCapsule_GetPointer(capsule, name))
+            if isinstance(managed, _Versioned) and managed.major != 1:
+                raise TypeError(f"it comes by version {managed.major} of DLPack; expected 1")
+            return name, managed
+    raise TypeError("its capsule holds no tensor, or was used already")
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
+    """The bytes from the first to the last element."""
+    if 0 in shape:
+        return 0
+    if strides is None:
+        return int(np.prod(shape, dtype=np.int64)) * itemsize
+    if min(strides, default=0) < 0:
+        raise ValueError("its rows lie backwards")
+    return sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)) + itemsize
+
+
+def _delete(managed: Any) -> None:
+    if managed.deleter:
+        managed.deleter(ctypes.addressof(managed))

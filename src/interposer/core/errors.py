@@ -1,0 +1,417 @@
+"""The exceptions of Interposer: everything it raises on purpose derives from `InterposerError`.
+
+::
+
+    InterposerError
+    ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    │   ├── OptionError                        an option that a backend does not declare, or a value of the wrong kind
+    │   ├── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
+    │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
+    ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
+    ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
+    ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
+    ├── ParseError                             a model file that cannot be read; .path and .where
+    │   ├── DamagedFileError                   a file that is truncated or damaged
+    │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
+    │       └── UnboundInputError              .inputs: whose values must be known first; .shapes: the same of shapes
+    ├── UnwritableError                        .layers: every layer that a format cannot express, and why
+    ├── LimitExceededError                     a network larger than the limits that the caller set
+    ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
+    ├── BackendError                           something about a backend; .backend
+    │   ├── UnknownBackendError                nobody knows this id
+    │   ├── BackendUnavailableError            known, but absent; .reason
+    │   ├── DuplicateBackendError              two backends of one id
+    │   ├── BackendContractError               a backend answered what it must not
+    │   ├── BackendCrashedError                an isolated backend's process failed; .reason, .layer and .output
+    │   ├── IncompatibleMemoryError            no way for a tensor from one backend's memory to another's
+    │   ├── PluginError                        a shared object that cannot be used; .check and .path
+    │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
+    ├── UnknownNetworkError                    no network of this id is loaded
+    ├── BindingError                           inputs or outputs of a run that do not fit the network
+    │   └── MemoryImportError                  .refusals: tensors that cannot be used where they lie, and why
+    ├── LoadError                              a network that could not be loaded into the runtime; .backend
+    └── ExecutionError                         a workload failed while running; .layer and .backend
+        ├── RunCancelledError                  the run was cancelled
+        └── DeadlineExceededError              the run was not done in time
+"""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import UnionType
+from typing import Any
+
+__all__ = [
+    "BackendContractError",
+    "BackendCrashedError",
+    "BackendError",
+    "BackendUnavailableError",
+    "BindingError",
+    "ConfigError",
+    "DamagedFileError",
+    "DeadlineExceededError",
+    "DuplicateBackendError",
+    "ExecutionError",
+    "FileWriteError",
+    "IncompatibleMemoryError",
+    "InterposerError",
+    "InvalidArgumentError",
+    "InvalidNetworkError",
+    "LimitExceededError",
+    "LoadError",
+    "MemoryImportError",
+    "MissingDependencyError",
+    "OptionError",
+    "ParseError",
+    "PluginError",
+    "RunCancelledError",
+    "UnboundInputError",
+    "UnknownBackendError",
+    "UnknownNetworkError",
+    "UnknownRankError",
+    "UnsupportedLayerError",
+    "UnsupportedOperatorError",
+    "UnwritableError",
+    "VerificationError",
+    "culprit",
+    "did_you_mean",
+    "expect",
+    "memory_to",
+]
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` for the nearest of the known names, or nothing where none is near."""
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(given.lower(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def expect(given: object, kind: type | UnionType, wanted: str) -> None:
+    """Raise `InvalidArgumentError` where an argument is of another kind; `wanted` says what it must be."""
+    if not isinstance(given, kind):
+        plain = type(given).__module__ == "builtins"
+        raise InvalidArgumentError(f"{wanted}, not {reprlib.repr(given) if plain else type(given).__name__}")
+
+
+@contextmanager
+def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator[None]:
+    """Turn a `MemoryError` into an error of ours: ``"there is not enough memory to optimize the network"``.
+
+    Serves as a decorator, too. `of` creates the error from the message; it is `LoadError` by default.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        reason = f": {error}" if str(error) else ""
+        raise (of or LoadError)(f"there is not enough memory to {do}{reason}") from error
+
+
+def culprit(error: BaseException) -> str:
+    """The id of the backend whose fault an error is, as far as it tells; of several, the one that failed first."""
+    named = [str(getattr(one, "backend", "")) for one in _causes(error)]
+    return next((one for one in reversed(named) if one not in ("", "None")), "")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+class InterposerError(Exception):
+    """The base of all exceptions that this package raises on purpose. They can be pickled, but for their causes."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts: Mapping[str, object]) -> object:
+    """An exception with its message and its attributes, whatever its class needs to make a new one."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(facts)
+    return error
+
+
+class InvalidArgumentError(InterposerError, ValueError):
+    """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+
+
+class OptionError(InvalidArgumentError):
+    """An option that a backend does not declare, or a value of the wrong kind for one."""
+
+
+class UnknownRankError(InvalidArgumentError):
+    """The rank or the extents of a tensor were asked for of which nothing is known before running."""
+
+
+class FileWriteError(InvalidArgumentError, OSError):
+    """A file that cannot be written: `path` names it, `reason` is the cause. Its previous content is still there."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: the file cannot be written: {reason}")
+
+    def __reduce__(self) -> tuple[type[FileWriteError], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
+
+
+class ConfigError(InterposerError, ValueError):
+    """A setting that cannot be meant, or a settings file that cannot be read; `source` is the variable or the file."""
+
+    def __init__(self, message: str, *, source: str = "") -> None:
+        self.source = source
+        super().__init__(message)
+
+
+class InvalidNetworkError(InterposerError):
+    """A network with faults, all of which are in `faults` (one sentence each)."""
+
+    def __init__(self, faults: Sequence[str], name: str = "") -> None:
+        self.faults = tuple(faults)
+        title = f"network {name!r}" if name else "the network"
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__("\n  - ".join([f"{title} has {count}:", *self.faults]))
+
+
+class VerificationError(InterposerError):
+    """A graph that breaks an invariant of the IR; `faults` lists every one, `after` says what had run before."""
+
+    def __init__(self, faults: Sequence[str], after: str = "") -> None:
+        self.faults = tuple(faults)
+        self.after = after
+        super().__init__("\n  - ".join([f"the graph is not valid{f' after {after}' if after else ''}:", *self.faults]))
+
+
+class ParseError(InterposerError):
+    """A model file that is damaged, truncated, of the wrong kind, or outside what the format allows."""
+
+    summary = ""
+    """What the text of the error says before the place and the detail."""
+
+    def __init__(self, message: str, *, path: str | None = None, where: str | None = None) -> None:
+        self.message = message
+        self.path = path
+        self.where = where
+        super().__init__(": ".join(part for part in (path, self.summary, where, message) if part))
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        return self if self.path else type(self)(self.message, path=path, where=self.where)
+
+
+class DamagedFileError(ParseError):
+    """A model file whose content contradicts its format; `where` and `message` are the place and the detail."""
+
+    summary = "the file is truncated or damaged"
+
+
+class UnsupportedOperatorError(ParseError):
+    """A model that uses operators which the front end lacks; `operators` maps each name to its count."""
+
+    title = "operators that are not supported:"
+
+    def __init__(
+        self,
+        operators: Mapping[str, int],
+        *,
+        path: str | None = None,
+        where: str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.operators = dict(operators)
+        self.notes = dict(notes or {})
+        lines = [f"{count} x {name}{self._note(name)}" for name, count in sorted(self.operators.items())]
+        super().__init__("\n  - ".join([self.title, *lines]), path=path, where=where)
+
+    def _note(self, name: str) -> str:
+        return f" ({self.notes[name]})" if name in self.notes else ""
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        return (
+            self
+            if self.path
+            else UnsupportedOperatorError(self.operators, path=path, where=self.where, notes=self.notes)
+        )
+
+
+class UnboundInputError(UnsupportedOperatorError):
+    """A model that becomes a network only once more is known of its inputs, as operators need it before running.
+
+    `inputs` names those whose values must be known; `shapes` is True where all shapes must be. `operators` and `notes`
+    tell which operators ask for it.
+    """
+
+    title = "operators that need to know more of the inputs:"
+
+    def __init__(
+        self,
+        operators: Mapping[str, int],
+        inputs: Iterable[str],
+        *,
+        shapes: bool = False,
+        path: str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.shapes = shapes
+        super().__init__(operators, path=path, notes=notes)
+
+    def at(self, path: str) -> ParseError:
+        """The same error with the file's path, unless it has one already."""
+        if self.path:
+            return self
+        return UnboundInputError(self.operators, self.inputs, shapes=self.shapes, path=path, notes=self.notes)
+
+
+class UnwritableError(InterposerError):
+    """Layers that a format cannot express; `layers` maps the name of each to its operator and the reason."""
+
+    def __init__(self, format: str, layers: Mapping[str, tuple[str, str]], network: str = "") -> None:
+        self.format, self.layers = format, dict(layers)
+        title = f"network {network!r}" if network else "the network"
+        lines = [f"layer {name!r} ({kind}): {reason}" for name, (kind, reason) in self.layers.items()]
+        super().__init__("\n  - ".join([f"{title} cannot be written as {format}:", *lines]))
+
+
+class LimitExceededError(InterposerError):
+    """A network that would take more memory, arithmetic or time than the caller allowed."""
+
+    def __init__(self, what: str, needed: float, limit: float, unit: str, message: str = "") -> None:
+        self.what, self.needed, self.limit = what, needed, limit
+        super().__init__(
+            message
+            or f"the network needs {needed:,.0f} {unit} of {what}, but the limit is {limit:,.0f}; "
+            "raise it with load(..., limits=Limits(...)) if the file is trusted"
+        )
+
+
+class MissingDependencyError(InterposerError, ImportError):
+    """An optional package is not installed; the message names what to install."""
+
+    def __init__(self, package: str, extra: str, purpose: str = "this") -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'interposer[{extra}]'")
+
+
+class BackendError(InterposerError):
+    """Something about one backend, whose id is `backend`."""
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        self.backend = backend
+        super().__init__(message)
+
+
+class UnknownBackendError(BackendError):
+    """An id that no registered, discovered or absent backend has."""
+
+    def __init__(self, backend: str, known: Iterable[str]) -> None:
+        self.known = tuple(known)
+        names = ", ".join(self.known) or "none"
+        super().__init__(
+            f"unknown backend {backend!r}{did_you_mean(backend, self.known)} (known: {names})", backend=backend
+        )
+
+
+class BackendUnavailableError(BackendError):
+    """A known backend that is absent here: not built, its package missing, or disabled; or all of them."""
+
+    def __init__(self, backend: str, reason: str) -> None:
+        self.reason = reason
+        who = f"backend {backend!r} is not" if backend else "no backend is"
+        super().__init__(f"{who} available: {reason}", backend=backend)
+
+
+class DuplicateBackendError(BackendError):
+    """A backend whose id is taken already."""
+
+
+class BackendContractError(BackendError):
+    """A backend that answered what the plug-in interface does not allow."""
+
+
+class IncompatibleMemoryError(BackendError):
+    """A tensor cannot get from the memory of one backend to that of another; the message has both sides' offers."""
+
+
+class PluginError(BackendError):
+    """A shared object that cannot be used as a backend; `check` names the check that failed, `path` the file."""
+
+    def __init__(self, path: str, check: str, reason: str, *, backend: str = "") -> None:
+        self.path, self.check, self.reason = path, check, reason
+        super().__init__(f"{path} cannot be used as a backend ({check}): {reason}", backend=backend)
+
+
+class BackendCrashedError(BackendError):
+    """The child process of an isolated backend crashed, did not answer in time, or answered what nobody can read.
+
+    `reason` says which, `layer` what was running where that is known, `output` is what the process wrote last.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str = "", reason: str = "", layer: str = "", output: Sequence[str] = ()
+    ) -> None:
+        self.reason, self.layer, self.output = reason, layer, tuple(output)
+        super().__init__(message, backend=backend)
+
+
+class UnsupportedLayerError(BackendError):
+    """One or more layers that no backend takes; `refusals` holds what each backend said of each layer."""
+
+    def __init__(self, message: str, refusals: Sequence[Any] = ()) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__(message)
+
+
+class UnknownNetworkError(InterposerError):
+    """No network of this id is loaded in the runtime."""
+
+    def __init__(self, network_id: object, loaded: Iterable[object]) -> None:
+        self.network_id = network_id
+        names = ", ".join(map(str, loaded)) or "none"
+        super().__init__(f"no network {network_id!r} is loaded (loaded: {names})")
+
+
+class BindingError(InterposerError):
+    """Inputs or outputs given to a run that do not fit the network: count, id, shape, type, or memory."""
+
+
+class MemoryImportError(BindingError):
+    """Memory of the caller that a network cannot use where it lies.
+
+    `refusals` holds the reason for every tensor, by kind ("input" or "output") and binding id.
+    """
+
+    def __init__(self, message: str, refusals: Mapping[tuple[str, int], str] | None = None) -> None:
+        self.refusals = dict(refusals or {})
+        super().__init__(message)
+
+
+class LoadError(InterposerError):
+    """A network that could not be loaded into the runtime; nothing stays behind. `backend` is at fault, if any."""
+
+    def __init__(self, message: str, *, backend: str = "") -> None:
+        self.backend = backend
+        super().__init__(message)
+
+
+class ExecutionError(InterposerError):
+    """A workload that failed while running; the runtime stays usable. `layer` and `backend` name it."""
+
+    def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
+        self.layer, self.backend = layer, backend
+        super().__init__(message)
+
+
+class RunCancelledError(ExecutionError):
+    """A run that was cancelled before it was done."""
+
+
+class DeadlineExceededError(ExecutionError):
+    """A run that was not done in time; `layer` and `backend` name what it was at."""

@@ -1,0 +1,139 @@
+"""Output files: every file that the package writes comes into being beside its target and then replaces it.
+
+A reader sees either the old file or the whole new one. If writing fails, the old file stays as it was, and no temporary
+file is left behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, Final
+
+from interposer.core.errors import FileWriteError
+
+__all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "write_file"]
+
+_LONGEST_PREFIX: Final = 200
+"""Bytes of the target's name in the name of its temporary file; file systems allow 255 for all of it."""
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes | Iterable[bytes | memoryview]) -> None:
+    """Write a file as a whole; a text is encoded as UTF-8.
+
+    Raises:
+        FileWriteError: the file cannot be written. Its previous content is still there.
+    """
+    with replacing(path) as file:
+        if isinstance(content, str):
+            content = content.encode()
+        file.writelines([content] if isinstance(content, bytes) else content)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], *, durable: bool = True, permissions: int = 0o666) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path`, which replaces `path` when the block ends without an exception.
+
+    A symbolic link stays, and the file that it leads to is replaced. The new file gets the permissions of the old one.
+    A device, a pipe or a socket (such as ``/dev/stdout``) is written to directly.
+
+    Args:
+        path: the file to write.
+        durable: whether the content is on the disk before the file is replaced (`os.fsync`).
+        permissions: of a new file, before the umask is taken away.
+
+    Raises:
+        FileWriteError: the file cannot be written. Every `OSError` in the block counts as that.
+    """
+    try:
+        if _is_special(path):
+            with open(path, "wb") as file:
+                yield file
+        else:
+            with _temporary(os.path.realpath(path), durable, permissions) as file:
+                yield file
+    except FileWriteError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        if isinstance(error, ValueError) and "null" not in str(error):
+            raise
+        raise FileWriteError(os.fspath(path), reason_of(error)) from error
+
+
+def synchronize(file: BinaryIO) -> None:
+    """Bring everything that was written to a file onto the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """The cause of a failure in words, without the number and the path that `OSError` puts around it."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise `OSError` for what is no regular file: a pipe would block, and files are read more than once."""
+    if not os.fspath(path):
+        raise OSError(errno.ENOENT, "the path is empty", path)
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise OSError(errno.EINVAL, f"it is {kind}, and no regular file", path)
+
+
+def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    """Return True if two paths lead to one file: also by links, and if the file does not exist yet."""
+    with suppress(OSError, ValueError):
+        return os.path.samefile(first, second)
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Return True for what exists and is neither a regular file nor a folder."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _temporary(target: str, durable: bool, permissions: int) -> Iterator[BinaryIO]:
+    _check_target(target)
+    temporary = _name_beside(target)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions)
+    try:
+        with open(descriptor, "w+b") as file:
+            _keep_permissions(descriptor, target)
+            yield file
+            if durable:
+                synchronize(file)
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _check_target(target: str) -> None:
+    """Refuse a folder, and a write-protected file, which renaming alone would replace."""
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "it may not be written to")
+
+
+def _name_beside(target: str) -> str:
+    folder, name = os.path.split(target)
+    start = os.fsdecode(os.fsencode(name)[:_LONGEST_PREFIX])
+    return os.path.join(folder, f".{start}.{os.urandom(4).hex()}")
+
+
+def _keep_permissions(descriptor: int, target: str) -> None:
+    with suppress(OSError):
+        os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))

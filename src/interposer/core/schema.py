@@ -1,0 +1,585 @@
+"""The declaration of an operator: one class is descriptor, validation, shape inference, serial form and documentation.
+
+A class under `@op` names its operands and results with `operand` and `result`, its attributes with annotations, and may
+define `check` (an iterator of faults) and `infer` (the infos of its results). Everything else is derived::
+
+    @op
+    class DepthToSpace(Op):
+        input = operand(rank=4)
+        output = result(rank=4, dtype_of="input")
+        block_size: int = attribute(ge=1)
+
+        def check(self, input: TensorInfo) -> Iterator[str]: ...
+        def infer(self, input: TensorInfo) -> TensorInfo: ...
+
+`check` and `infer` take one argument per operand: a `TensorInfo`, None where an optional operand is absent, and a tuple
+for a variadic one. They see whole infos, constants included, and shapes whose unknown extents are `Dim`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import sys
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform, overload
+
+from interposer.core.codec import Codec, codec_of
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.ranks import is_ranked, of_every_rank, true_of_all
+from interposer.core.types import COLLECTIONS, DataType, TensorInfo
+
+__all__ = [
+    "Attribute",
+    "Op",
+    "Operand",
+    "Result",
+    "annotation",
+    "attribute",
+    "op",
+    "op_class",
+    "operand",
+    "registered_ops",
+    "result",
+]
+
+_MISSING: Final = object()
+_T = TypeVar("_T")
+Rank = int | tuple[int, int] | None
+
+
+class _Slot:
+    """What operands and results have in common: a name, an allowed rank and allowed types."""
+
+    name: str = ""
+
+    def __init__(self, rank: Rank, dtypes: Iterable[DataType] | None, optional: bool, variadic: bool, doc: str) -> None:
+        self.rank, self.optional, self.variadic, self.doc = rank, optional, variadic, doc
+        self.dtypes = None if dtypes is None else frozenset(dtypes)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def faults(self, info: TensorInfo, label: str) -> Iterator[str]:
+        if self.dtypes is None and info.dtype in COLLECTIONS:
+            yield f"{label} is {info}; expected a tensor"
+            return
+        low, high = self.rank if isinstance(self.rank, tuple) else (self.rank, self.rank)
+        if low is not None and high is not None and not low <= info.rank <= high:
+            wanted = f"{low}" if low == high else f"{low} to {high}"
+            yield f"{label} has rank {info.rank}, shape {info.shape}; expected rank {wanted}"
+        if self.dtypes is not None and info.dtype not in self.dtypes:
+            yield f"{label} is {info.dtype}; expected one of {', '.join(sorted(map(str, self.dtypes)))}"
+
+
+class Operand(_Slot):
+    """One input of an operator; `same_dtype_as` names an operand whose type this one must share."""
+
+    def __init__(self, *, same_dtype_as: str | None, **common: Any) -> None:
+        super().__init__(**common)
+        self.same_dtype_as = same_dtype_as
+
+
+class Result(_Slot):
+    """One output of an operator; `like` names the operand whose whole info it has, unless `infer` says otherwise."""
+
+    def __init__(self, *, like: str | None, dtype_of: str | None, dynamic: bool, **common: Any) -> None:
+        super().__init__(**common)
+        self.like, self.dtype_of, self.dynamic = like, dtype_of or like, dynamic
+
+
+class Attribute:
+    """One attribute of an operator: its default, bounds and documentation; the type comes from the annotation."""
+
+    def __init__(self, default: Any, bounds: Mapping[str, float], choices: Sequence[Any] | None, doc: str) -> None:
+        self.default, self.bounds, self.doc = default, dict(bounds), doc
+        self.choices = None if choices is None else tuple(choices)
+        self.name = ""
+
+    @property
+    def required(self) -> bool:
+        """True where there is no default."""
+        return self.default is _MISSING
+
+    def faults(self, value: Any) -> Iterator[str]:
+        """What is wrong with a value of the right type."""
+        yield from self._bound_faults(value)
+        if self.choices is not None and value not in self.choices:
+            yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
+
+    def _bound_faults(self, item: Any) -> Iterator[str]:
+        if isinstance(item, tuple):
+            yield from (fault for part in item for fault in self._bound_faults(part))
+        for name, bound in self.bounds.items() if isinstance(item, (int, float)) else ():
+            if not _COMPARE[name](item, bound):
+                yield f"{self.name} is {item}; expected {_SIGNS[name]} {bound:g}"
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "ge": lambda a, b: a >= b,
+    "gt": lambda a, b: a > b,
+    "le": lambda a, b: a <= b,
+    "lt": lambda a, b: a < b,
+}
+_SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def operand(
+    *,
+    rank: Rank = None,
+    dtypes: Iterable[DataType] | None = None,
+    optional: bool = False,
+    variadic: bool = False,
+    same_dtype_as: str | None = None,
+    doc: str = "",
+) -> Operand:
+    """Declare an input. `rank` is one rank or (lowest, highest); no `dtypes` means every type of tensors.
+
+    A variadic operand takes all values that are left and must come last.
+    """
+    return Operand(rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, same_dtype_as=same_dtype_as, doc=doc)
+
+
+def result(
+    *,
+    rank: Rank = None,
+    dtypes: Iterable[DataType] | None = None,
+    like: str | None = None,
+    dtype_of: str | None = None,
+    variadic: bool = False,
+    optional: bool = False,
+    dynamic: bool = False,
+    doc: str = "",
+) -> Result:
+    """Declare an output; `like` and `dtype_of` name operands, `dynamic` says that its shape depends on data.
+
+    A variadic result stands for as many as `Op.num_results` says.
+    """
+    return Result(
+        rank=rank, dtypes=dtypes, like=like, dtype_of=dtype_of, variadic=variadic, optional=optional,
+        dynamic=dynamic, doc=doc,
+    )  # fmt: skip
+
+
+def attribute(
+    *,
+    default: Any = _MISSING,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    choices: Sequence[Any] | None = None,
+    doc: str = "",
+) -> Any:
+    """Declare an attribute with bounds (which hold for every element of a tuple), allowed values and a line of text."""
+    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
+    return Attribute(default, bounds, choices, doc)
+
+
+class _Signature:
+    """Computes `inspect.signature` of an operator class when it is asked for."""
+
+    def __get__(self, instance: Op | None, owner: type[Op]) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, kind, default=inspect.Parameter.empty if a.required else a.default)
+                for name, a in owner.attributes.items()
+            ]
+        )
+
+
+class Op:
+    """The base of all operators. Instances are immutable descriptors, equal where their attributes are.
+
+    Raises:
+        InvalidArgumentError: an attribute that is missing, unknown, of the wrong type, or out of its bounds.
+    """
+
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    results: ClassVar[tuple[Result, ...]] = ()
+    attributes: ClassVar[dict[str, Attribute]] = {}
+    executable: ClassVar[bool] = True
+    """False for what has no kernel: the border of a network, stand-ins, compiled parts, and what the runtime runs."""
+    pure: ClassVar[bool] = True
+    """False where two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
+    in_place: ClassVar[tuple[str, ...]] = ()
+    """Names of operands of the output's shape and size that the output may be written over, element by element."""
+    family: ClassVar[str] = ""
+    """The module that declares it, and that its kernels and samples share their name with."""
+    __signature__: ClassVar[_Signature] = _Signature()
+    _codecs: ClassVar[dict[str, Codec] | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in self._bound(args, kwargs).items():
+            object.__setattr__(self, name, value)
+        for fault in self._attribute_faults():
+            raise InvalidArgumentError(f"{type(self).__name__}: {fault}")
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        title, names = type(self).__name__, tuple(self.attributes)
+        if len(args) > len(names):
+            raise InvalidArgumentError(f"{title} has {len(names)} attributes, but {len(args)} were given")
+        given = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in given:
+                raise InvalidArgumentError(f"{title}: {name} is given twice")
+            if name not in names:
+                raise InvalidArgumentError(f"{title} has no attribute {name!r}{did_you_mean(name, names)}")
+        given |= kwargs
+        codecs = self.codecs()
+        return {name: self._coerced(name, given, codecs[name]) for name in names}
+
+    def _coerced(self, name: str, given: dict[str, Any], codec: Codec) -> Any:
+        declared = self.attributes[name]
+        value = given.get(name, declared.default)
+        if value is _MISSING:
+            raise InvalidArgumentError(f"{type(self).__name__} needs the attribute {name!r}")
+        try:
+            return codec.coerce(value)
+        except (TypeError, ValueError) as error:
+            shown = reprlib.repr(value)
+            raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {shown}") from error
+
+    def _attribute_faults(self) -> Iterator[str]:
+        for name, declared in self.attributes.items():
+            if declared.bounds or declared.choices is not None:
+                yield from declared.faults(getattr(self, name))
+
+    @classmethod
+    def codecs(cls) -> dict[str, Codec]:
+        """How each attribute is checked, written and read; worked out from the annotations on first use."""
+        if cls.__dict__.get("_codecs") is None:
+            cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
+        return cast("dict[str, Codec]", cls._codecs)
+
+    @classmethod
+    def op_name(cls) -> str:
+        """The operator's name in text forms, messages and files."""
+        return cls.__name__
+
+    def attribute_values(self) -> dict[str, Any]:
+        """All attributes by name, defaults included."""
+        return {name: getattr(self, name) for name in self.attributes}
+
+    def changed_attributes(self) -> dict[str, Any]:
+        """The attributes that are not at their default."""
+        codecs = self.codecs()
+        return {
+            name: value
+            for name, value in self.attribute_values().items()
+            if self.attributes[name].required or not codecs[name].equal(value, self._default(name))
+        }
+
+    def _default(self, name: str) -> Any:
+        return self.codecs()[name].coerce(self.attributes[name].default)
+
+    def replace(self, **changes: Any) -> typing.Self:
+        """A copy with some attributes changed."""
+        return type(self)(**(self.attribute_values() | changes))
+
+    def canonical(self) -> Op:
+        """The form in which a network keeps this operator (an operator with a more specific class gives that)."""
+        return self
+
+    def num_results(self) -> int:
+        """How many outputs there are; operators with a variadic result override this."""
+        return len(self.results)
+
+    def result_name(self, index: int) -> str:
+        """The declared name of an output, numbered where it is variadic."""
+        declared = self.results[min(index, len(self.results) - 1)]
+        return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
+
+    def check(self, *operands: Any) -> Iterator[str]:
+        """Yield faults of the operands beyond ranks and types; called only where those are right."""
+        return iter(())
+
+    def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
+        """The infos of the results; by default each is like the operand that its declaration names.
+
+        None stands for a result that cannot be inferred and must be declared where the layer is added.
+        """
+        by_name = dict(zip((o.name for o in self.operands), operands, strict=True))
+        return tuple(_like(declared, by_name) for declared in self.results for _ in range(self._count(declared)))
+
+    def _count(self, declared: Result) -> int:
+        return self.num_results() - len(self.results) + 1 if declared.variadic else 1
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        """About how many arithmetic operations one run takes; here one for every element that comes in or goes out.
+
+        Operators that do more override this; a network's limits are checked against the sum.
+        """
+        return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
+
+    def arguments(self, given: Sequence[_T | None]) -> list[Any]:
+        """`given`, one item per operand: None where an optional one is absent, a tuple for a variadic one."""
+        fixed = [o for o in self.operands if not o.variadic]
+        padded = [*given, *[None] * (len(fixed) - len(given))]
+        if len(fixed) < len(self.operands):
+            return [*padded[: len(fixed)], tuple(given[len(fixed) :])]
+        return padded
+
+    def operand_name(self, index: int) -> str:
+        """The name of the operand at a position, numbered where it is variadic."""
+        declared = self.operands[min(index, len(self.operands) - 1)]
+        return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
+
+    def arity_fault(self, count: int) -> str | None:
+        """Why `count` operands are too many, or None."""
+        variadic = bool(self.operands) and self.operands[-1].variadic
+        if variadic or count <= len(self.operands):
+            return None
+        return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
+
+    def violations(self, *infos: TensorInfo | None) -> list[str]:
+        """Everything that is wrong with operands of these infos; empty where the operator is valid on them.
+
+        Where a rank is not known, the operator is valid if it is so for some rank.
+        """
+        fault = self.arity_fault(len(infos))
+        if fault:
+            return [fault]
+        if not all(map(is_ranked, infos)):
+            return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
+        arguments = self.arguments(infos)
+        found = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_faults(o, info)]
+        found += () if found else self._dtype_faults(arguments)
+        return found or list(self.check(*arguments))
+
+    def _dtype_faults(self, arguments: list[Any]) -> Iterator[str]:
+        by_name = dict(zip((o.name for o in self.operands), arguments, strict=True))
+        for declared in self.operands:
+            for first in _flat(by_name.get(declared.same_dtype_as or ""))[:1]:
+                for info in _flat(by_name[declared.name]):
+                    if info.dtype is not first.dtype:
+                        wanted = f"{first.dtype}, the type of {declared.same_dtype_as}"
+                        yield f"{declared.name} is {info.dtype}; expected {wanted}"
+
+    def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
+        """The infos of all results, for operands without violations; None for those that must be declared.
+
+        Where a rank is not known, they are what is true of the results for every rank that is valid.
+        """
+        if not all(map(is_ranked, infos)):
+            return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
+        found = self.infer(*self.arguments(infos))
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != self.num_results():
+            raise InvalidArgumentError(f"{self.op_name()} infers {len(found)} infos for {self.num_results()} results")
+        return found
+
+    def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
+        """The infos of all results, None where the operator is not valid."""
+        if self.violations(*infos):
+            return None
+        try:
+            return self.infer_infos(*infos)
+        except InvalidArgumentError:
+            return None
+
+    def to_plain(self) -> dict[str, Any]:
+        """The operator as JSON-compatible data: its name and the attributes that are not at their default."""
+        codecs = self.codecs()
+        return {"op": self.op_name()} | {
+            name: codecs[name].to_plain(value) for name, value in self.changed_attributes().items()
+        }
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> Op:
+        """The operator that `to_plain` described; `InvalidArgumentError` where nothing can be described so."""
+        if not isinstance(plain, Mapping):
+            raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
+        if "op" not in plain:
+            raise InvalidArgumentError("the description of an operator has no name ('op')")
+        cls = op_class(str(plain["op"]))
+        codecs, given = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
+        for name in given.keys() - codecs.keys():
+            raise InvalidArgumentError(f"{cls.__name__} has no attribute {name!r}{did_you_mean(name, codecs)}")
+        try:
+            return cls(**{name: codecs[name].from_plain(value) for name, value in given.items()})
+        except InvalidArgumentError:
+            raise
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise InvalidArgumentError(f"{cls.__name__} cannot be read: {error}") from error
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; use replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __reduce__(self) -> tuple[Callable[..., Op], tuple[Any, ...]]:
+        return _rebuilt, (type(self), self.attribute_values())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        codecs = self.codecs()
+        return all(codecs[name].equal(getattr(self, name), getattr(other, name)) for name in self.attributes)
+
+    def __hash__(self) -> int:
+        codecs = self.codecs()
+        return hash((type(self), *(codecs[name].hash(getattr(self, name)) for name in self.attributes)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.changed_attributes().items())
+        return f"{type(self).__name__}({shown})"
+
+
+def _codec(cls: type[Op], name: str) -> Codec:
+    try:
+        return codec_of(annotation(cls, name))
+    except (InvalidArgumentError, NameError, TypeError) as error:
+        raise InvalidArgumentError(f"{cls.__name__}.{name}: {error}") from error
+
+
+def annotation(cls: type[Op], name: str) -> Any:
+    """The type that an operator's attribute is annotated with."""
+    owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
+    hint = owner.__dict__["__annotations__"][name]
+    return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint
+
+
+def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
+    return cls(**values)
+
+
+def _flat(info: Any) -> tuple[TensorInfo, ...]:
+    return tuple(one for one in (info if isinstance(info, tuple) else (info,)) if one is not None)
+
+
+def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
+    if declared.variadic:
+        if not info and not declared.optional:
+            yield f"{declared.name} needs at least one value"
+        for index, one in enumerate(info):
+            if one is not None:
+                yield from declared.faults(one, f"{declared.name}[{index}]")
+            elif not declared.optional:
+                yield f"{declared.name}[{index}] is not connected"
+    elif info is not None:
+        yield from declared.faults(info, declared.name)
+    elif not declared.optional:
+        yield f"{declared.name} is not connected"
+
+
+def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
+    return None if declared.like is None else _flat(by_name[declared.like])[0].with_constant(None)
+
+
+_REGISTRY: Final[dict[str, type[Op]]] = {}
+_RESERVED: Final = frozenset(name for name in dir(Op) if not name.startswith("__")) | {"op"}
+
+
+@overload
+def op(cls: type[_T], /) -> type[_T]: ...
+@overload
+def op(
+    *, executable: bool | None = None, pure: bool | None = None, register: bool = True
+) -> Callable[[type[_T]], type[_T]]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(attribute,))
+def op(cls: Any = None, /, *, executable: bool | None = None, pure: bool | None = None, register: bool = True) -> Any:
+    """Turn a declaration into an operator and register its name (`register=False` for one that no file will name).
+
+    `executable` and `pure` are True unless they are given here or for an operator that this one derives from.
+
+    Raises:
+        InvalidArgumentError: a wrong declaration, or a name that is taken.
+    """
+    if cls is None:
+        return lambda decorated: _declare(decorated, executable, pure, register)
+    return _declare(cls, executable, pure, register)
+
+
+def _declare(cls: Any, executable: bool | None, pure: bool | None, register: bool) -> Any:
+    if not (isinstance(cls, type) and issubclass(cls, Op)):
+        raise InvalidArgumentError(f"@op needs a subclass of Op, but {getattr(cls, '__name__', cls)} is not one")
+    cls.operands = _declared(cls, Operand)
+    cls.results = _declared(cls, Result)
+    cls.attributes = _declared_attributes(cls)
+    cls.executable = cls.executable if executable is None else executable
+    cls.pure = cls.pure if pure is None else pure
+    cls.family = cls.__module__.rpartition(".")[2]
+    for fault in _declaration_faults(cls):
+        raise InvalidArgumentError(f"{cls.__name__}: {fault}")
+    for name in cls.attributes:
+        if name in cls.__dict__:
+            delattr(cls, name)
+    if register:
+        _register(cls)
+    return cls
+
+
+def _declaration_faults(cls: type[Op]) -> Iterator[str]:
+    operands = {declared.name: declared for declared in cls.operands}
+    yield from (f"{name!r} is a name that every operator has" for name in _own_names(cls) & _RESERVED)
+    for slots in (cls.operands, cls.results):
+        yield from (f"{slot.name!r} is variadic and must come last" for slot in slots[:-1] if slot.variadic)
+    for name, item in cls.__dict__.items():
+        if isinstance(item, Attribute) and name not in cls.attributes:
+            yield f"the attribute {name!r} has no annotation"
+    for other in (slot.same_dtype_as for slot in cls.operands):
+        if other is not None and other not in operands:
+            yield f"there is no operand {other!r}, whose type another one should have"
+    for other in (slot.like for slot in cls.results):
+        if other is not None and (other not in operands or operands[other].optional):
+            yield f"there is no required operand {other!r}, which a result should be like"
+    yield from (fault for name in ("check", "infer") for fault in _arguments_faults(cls, name))
+
+
+def _own_names(cls: type[Op]) -> set[str]:
+    return {*cls.attributes, *(slot.name for slot in (*cls.operands, *cls.results))}
+
+
+def _arguments_faults(cls: type[Op], name: str) -> Iterator[str]:
+    code = getattr(cls.__dict__.get(name), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARARGS:
+        return
+    if code.co_argcount != len(cls.operands) + 1:
+        operands = ", ".join(["self", *(declared.name for declared in cls.operands)])
+        yield f"{name} takes {code.co_argcount} arguments; expected {name}({operands})"
+
+
+def _register(cls: type[Op]) -> None:
+    taken = _REGISTRY.get(cls.op_name())
+    if taken is not None and taken.__module__ != cls.__module__:
+        raise InvalidArgumentError(f"an operator {cls.op_name()!r} is declared in {taken.__module__} already")
+    _REGISTRY[cls.op_name()] = cls
+
+
+def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found.update({name: item for name, item in vars(base).items() if isinstance(item, kind)})
+    return tuple(found.values())
+
+
+def _declared_attributes(cls: type[Op]) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for base in cls.__mro__[1:]:
+        found = dict(getattr(base, "attributes", {})) | found
+    for name, hint in cls.__dict__.get("__annotations__", {}).items():
+        if not str(hint).startswith(("ClassVar", "typing.ClassVar")):
+            found[name] = _attribute_from(cls.__dict__.get(name, _MISSING))
+            found[name].name = name
+    return found
+
+
+def _attribute_from(given: Any) -> Attribute:
+    return given if isinstance(given, Attribute) else Attribute(given, {}, None, "")
+
+
+def registered_ops() -> dict[str, type[Op]]:
+    """All operators that have been declared so far, by name (import `interposer.ops` for the built-in ones)."""
+    return dict(sorted(_REGISTRY.items()))
+
+
+def op_class(name: str) -> type[Op]:
+    """The operator of this name; `InvalidArgumentError` with the nearest name where there is none."""
+    found = _REGISTRY.get(name)
+    if found is None:
+        raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, _REGISTRY)}")
+    return found

@@ -1,0 +1,232 @@
+"""Extents and shapes: what is known of how large a tensor is."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import Final, NoReturn, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError, UnknownRankError
+
+__all__ = ["MAX_RANK", "UNKNOWN", "UNRANKED", "Dim", "ShapeLike", "TensorShape", "differ"]
+
+MAX_RANK: Final = 8
+
+
+class Dim(int):
+    """An extent that is not known yet, optionally named (``Dim("batch")``); arithmetic with it gives `UNKNOWN` again.
+
+    It orders with nothing (every ``<`` or ``>`` is False) and divides by everything, so that a check which reports
+    faults by comparing keeps quiet about what cannot be known. Its value as an int is -1.
+    """
+
+    name: str | None
+    _named: dict[str | None, Dim] = {}
+
+    def __new__(cls, name: str | None = None) -> Dim:
+        found = cls._named.get(name)
+        if found is None:
+            made = super().__new__(cls, -1)
+            made.name = name
+            found = cls._named.setdefault(name, made)
+        return found
+
+    def _same(self, *_: object) -> Dim:
+        return UNKNOWN
+
+    def _never(self, _: object) -> bool:
+        return False
+
+    def __mod__(self, _: object) -> int:
+        return 0
+
+    def __divmod__(self, _: object) -> tuple[Dim, int]:
+        return UNKNOWN, 0
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _same  # type: ignore[assignment]
+    __neg__ = __abs__ = __round__ = __ceil__ = __floor__ = __trunc__ = _same
+    __rmod__ = __mod__
+    __rdivmod__ = __divmod__
+    __lt__ = __le__ = __gt__ = __ge__ = _never
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return self.name or "?"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[type[Dim], tuple[str | None]]:
+        return Dim, (self.name,)
+
+
+UNKNOWN: Final = Dim()
+ShapeLike: TypeAlias = "Iterable[int | str | None] | EllipsisType"
+
+
+class TensorShape(tuple[int, ...]):
+    """The extents of a tensor, rank 0 to 8; `None` or a name stands for an extent that is not known yet.
+
+    The Ellipsis stands for a shape of which not even the rank is known: see `UNRANKED`.
+
+    >>> TensorShape((1, None, "width", 3))
+    TensorShape(1, ?, width, 3)
+    >>> TensorShape(...)
+    TensorShape(...)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, dims: ShapeLike = ()) -> TensorShape:
+        if isinstance(dims, TensorShape):
+            return dims
+        if dims is ...:
+            return UNRANKED
+        if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
+            raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
+        made = tuple(map(_dim, dims))
+        if len(made) > MAX_RANK:
+            raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
+        return super().__new__(cls, made)
+
+    @property
+    def rank(self) -> int:
+        """How many axes there are."""
+        return len(self)
+
+    @property
+    def is_ranked(self) -> bool:
+        """True where the rank is known, and so an extent, known or not, for every axis."""
+        return True
+
+    @property
+    def is_concrete(self) -> bool:
+        """True where every extent is known."""
+        return Dim not in map(type, self)
+
+    @property
+    def num_elements(self) -> int:
+        """The product of the extents (1 for a scalar); `UNKNOWN` where one is unknown."""
+        return math.prod(self) if self.is_concrete else UNKNOWN
+
+    def accepts(self, other: TensorShape) -> bool:
+        """True where `other` has the same rank and agrees in every extent that both know."""
+        if not other.is_ranked:
+            return True
+        return len(self) == len(other) and not any(differ(a, b) for a, b in zip(self, other, strict=True))
+
+    def joined(self, other: TensorShape) -> TensorShape:
+        """What is true of both shapes: an extent that differs is unknown, and so is a rank that does."""
+        if not other.is_ranked or len(self) != len(other):
+            return UNRANKED
+        return TensorShape(a if a == b else UNKNOWN for a, b in zip(self, other, strict=True))
+
+    def merged(self, other: TensorShape) -> TensorShape:
+        """All that either shape knows of one tensor; where both know an extent, what this one says."""
+        if not other.is_ranked:
+            return self
+        return TensorShape(b if isinstance(a, Dim) else a for a, b in zip(self, other, strict=True))
+
+    def __repr__(self) -> str:
+        return f"TensorShape({', '.join(map(str, self))})"
+
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self))}]"
+
+
+class _Unranked(TensorShape):
+    """The only shape of unknown rank. What asks for the rank or for extents gets an `UnknownRankError`."""
+
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int:
+        self._refuse()
+
+    @property
+    def is_ranked(self) -> bool:
+        return False
+
+    @property
+    def is_concrete(self) -> bool:
+        return False
+
+    @property
+    def num_elements(self) -> int:
+        return UNKNOWN
+
+    def accepts(self, other: TensorShape) -> bool:
+        return True
+
+    def joined(self, other: TensorShape) -> TensorShape:
+        return self
+
+    def merged(self, other: TensorShape) -> TensorShape:
+        return other
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise UnknownRankError("the rank of a tensor is not known before running")
+
+    __len__ = __iter__ = __getitem__ = __contains__ = __add__ = __mul__ = __rmul__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = index = count = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
+        self._refuse()
+
+    def __hash__(self) -> int:
+        return hash(...)
+
+    def __repr__(self) -> str:
+        return "TensorShape(...)"
+
+    def __str__(self) -> str:
+        return "[...]"
+
+    def __reduce__(self) -> tuple[type[TensorShape], tuple[EllipsisType]]:
+        return TensorShape, (...,)
+
+
+UNRANKED: Final[TensorShape] = tuple.__new__(_Unranked)
+"""The shape of a tensor whose rank is not known before running, such as that of an element of some sequences.
+
+`TensorShape.is_ranked` tells it from others; its rank and its extents cannot be asked for.
+"""
+
+
+def _dim(given: int | str | None) -> int:
+    if type(given) is int and given >= 0:
+        return given
+    if given is None or isinstance(given, str):
+        return Dim(given)
+    if isinstance(given, Dim):
+        return given
+    try:
+        extent = operator.index(given)
+    except TypeError:
+        extent = None
+    if extent is None or isinstance(given, bool):
+        raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {given!r}")
+    if extent < 0:
+        raise InvalidArgumentError(f"an extent must not be negative, but {extent} was given; None means unknown")
+    return extent
+
+
+def differ(a: int, b: int) -> bool:
+    """True where both extents are known and are not the same."""
+    return a != b and not isinstance(a, Dim) and not isinstance(b, Dim)

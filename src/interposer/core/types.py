@@ -1,0 +1,601 @@
+"""Data types, layouts, shapes and the description of a tensor: what every other part of the package speaks in."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.shape import MAX_RANK, UNKNOWN, UNRANKED, Dim, ShapeLike, TensorShape, differ
+
+__all__ = [
+    "ANYTHING",
+    "ANY_TYPE",
+    "COLLECTIONS",
+    "FLOATS",
+    "INTEGERS",
+    "MAX_RANK",
+    "QUANTIZABLE",
+    "SIGNED_INTEGERS",
+    "STORED_FLOATS",
+    "UNKNOWN",
+    "UNRANKED",
+    "UNSIGNED_INTEGERS",
+    "Array",
+    "DataLayout",
+    "DataType",
+    "Dim",
+    "Quantization",
+    "ShapeLike",
+    "TensorInfo",
+    "TensorShape",
+    "differ",
+]
+
+Array: TypeAlias = NDArray[Any]
+
+
+class DataType(Enum):
+    """How one element is stored; whether it stands for a real number by scale and zero point, `Quantization` says.
+
+    Two of them are no types of tensors: a sequence is an array of arrays, and an optional one that holds one or none.
+
+    Arm NN's names (``QAsymmU8`` ...) are aliases of the storage types.
+    """
+
+    BOOL = "bool"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BFLOAT16 = "bfloat16"
+    INT4 = "int4"
+    UINT4 = "uint4"
+    INT2 = "int2"
+    UINT2 = "uint2"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    FLOAT6_E2M3FN = "float6_e2m3fn"
+    FLOAT6_E3M2FN = "float6_e3m2fn"
+    FLOAT4_E2M1FN = "float4_e2m1fn"
+    STRING = "string"
+    SEQUENCE = "sequence"
+    OPTIONAL = "optional"
+
+    QAsymmU8 = "uint8"
+    QAsymmS8 = "int8"
+    QSymmS8 = "int8"
+    QSymmS16 = "int16"
+    Signed32 = "int32"
+    Signed64 = "int64"
+    Boolean = "bool"
+    Float16 = "float16"
+    Float32 = "float32"
+    BFloat16 = "bfloat16"
+
+    __hash__ = object.__hash__
+    """Members are unique; five times as fast as that of their names."""
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of an array of this type (`ml_dtypes` supplies those that NumPy lacks)."""
+        return _numpy_dtype(self)
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element in a packed buffer; 0 for strings and arrays, which have no fixed size."""
+        return _BITS[self]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element of the NumPy array (types of fewer than 8 bits take a whole byte there)."""
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """True for the floating-point types of any width."""
+        return self in FLOATS or self in STORED_FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        """True for the integer types of any width; false for bool."""
+        return self in INTEGERS
+
+    @property
+    def is_collection(self) -> bool:
+        """True for what is no tensor: sequences and optionals, whose elements are arrays."""
+        return self in COLLECTIONS
+
+    @classmethod
+    def of(cls, what: DataType | str | np.dtype[Any] | type) -> DataType:
+        """The type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
+        if isinstance(what, DataType):
+            return what
+        if isinstance(what, np.dtype):
+            return _of_dtype(what)
+        return cls._named(what)
+
+    @classmethod
+    def _named(cls, what: str | np.dtype[Any] | type) -> DataType:
+        name = str(what) if isinstance(what, str) else _dtype_name(what)
+        found = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
+        if found is None:
+            raise InvalidArgumentError(f"unknown data type {name!r}{did_you_mean(name, _BY_VALUE)}")
+        return found
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return f"DataType.{self.name}"
+
+
+_BY_VALUE: Final = {str(member.value): member for member in DataType}
+STORED_FLOATS: Final = frozenset(
+    {DataType.FLOAT8_E8M0FNU, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN}
+)
+"""Floats that are only stored, moved and converted: nothing is computed in them."""
+FLOATS: Final = frozenset(member for value, member in _BY_VALUE.items() if "float" in value) - STORED_FLOATS
+"""Floats that are computed with."""
+SIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("int"))
+UNSIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("uint"))
+INTEGERS: Final = SIGNED_INTEGERS | UNSIGNED_INTEGERS
+QUANTIZABLE: Final = INTEGERS
+COLLECTIONS: Final = frozenset({DataType.SEQUENCE, DataType.OPTIONAL})
+"""What is no tensor."""
+ANY_TYPE: Final = frozenset(DataType) - COLLECTIONS
+"""The types of tensors."""
+ANYTHING: Final = frozenset(DataType)
+"""The types of tensors, and what is no tensor."""
+_BITS: Final = {
+    member: {"bool": 8}.get(value) or int("".join(filter(str.isdigit, value.split("_")[0])) or 0)
+    for value, member in _BY_VALUE.items()
+}
+
+
+@cache
+def _of_dtype(dtype: np.dtype[Any]) -> DataType:
+    return DataType._named(dtype)
+
+
+@cache
+def _numpy_dtype(data_type: DataType) -> np.dtype[Any]:
+    if data_type is DataType.STRING or data_type in COLLECTIONS:
+        return np.dtype(object)
+    try:
+        dtype: np.dtype[Any] = np.dtype(data_type.value)
+    except TypeError:
+        import ml_dtypes  # noqa: PLC0415 - 5 ms that most programs never need
+
+        dtype = np.dtype(getattr(ml_dtypes, str(data_type.value)))
+    return dtype
+
+
+def _dtype_name(what: np.dtype[Any] | type) -> str:
+    try:
+        dtype = np.dtype(what)
+    except TypeError as error:
+        raise InvalidArgumentError(f"a data type is a DataType, its name or a NumPy dtype, not {what!r}") from error
+    if what is None:
+        raise InvalidArgumentError("a data type is a DataType, its name or a NumPy dtype, not None")
+    return "string" if dtype.kind in "OUST" else dtype.name
+
+
+def integer_range(data_type: DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    bits = data_type.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
+
+
+def largest_float(data_type: DataType) -> float:
+    """The greatest finite value of a float type."""
+    try:
+        return float(np.finfo(data_type.numpy).max)
+    except ValueError:  # a type that NumPy lacks
+        import ml_dtypes  # noqa: PLC0415 - 5 ms that most programs never need
+
+        return float(ml_dtypes.finfo(data_type.numpy).max)  # type: ignore[no-untyped-call] # it has no annotations
+
+
+def smallest_float(data_type: DataType) -> float:
+    """Return the least positive value of a float type, which is a subnormal number."""
+    try:
+        return float(np.finfo(data_type.numpy).smallest_subnormal)
+    except ValueError:  # a type that NumPy lacks
+        import ml_dtypes  # noqa: PLC0415 - 5 ms that most programs never need
+
+        return float(ml_dtypes.finfo(data_type.numpy).smallest_subnormal)  # type: ignore[no-untyped-call] # as above
+
+
+def from_bits(codes: Array, data_type: DataType) -> Array:
+    """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
+    bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
+    if data_type.is_float:
+        floats: Array = bits.view(data_type.numpy)
+        return floats
+    sign = 2 ** (data_type.bits - 1) if data_type in SIGNED_INTEGERS else 0
+    elements: Array = ((bits ^ sign) - sign).astype(data_type.numpy)
+    return elements
+
+
+class LayoutAxes(NamedTuple):
+    """Positions of the axes of an image tensor."""
+
+    height: int
+    width: int
+    channels: int
+
+
+class DataLayout(Enum):
+    """The order of the axes of an image (N batch, C channels, D depth, H height, W width)."""
+
+    NCHW = "NCHW"
+    NHWC = "NHWC"
+    NCDHW = "NCDHW"
+    NDHWC = "NDHWC"
+
+    def axes(self) -> LayoutAxes:
+        """Positions of height, width and channels."""
+        return LayoutAxes(*(self.value.index(letter) for letter in "HWC"))
+
+    @property
+    def channels_last(self) -> bool:
+        """True where the channels are the last axis."""
+        return str(self.value).endswith("C")
+
+    @property
+    def rank(self) -> int:
+        """How many axes the layout names."""
+        return len(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Quantization:
+    """How stored integers stand for real numbers: ``real = scale * (stored - zero_point)``.
+
+    One scale for the whole tensor, or one for every index along `axis`. Immutable and hashable.
+
+    Raises:
+        InvalidArgumentError: no scale, a scale that is not finite and positive, a zero point that is no integer, or
+            counts that do not agree.
+    """
+
+    __slots__ = ("axis", "scales", "zero_points")
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None
+
+    def __init__(
+        self, scale: float | Iterable[float], zero_point: int | Iterable[int] = 0, axis: int | None = None
+    ) -> None:
+        scales = _numbers(scale, float, "a scale must be a number")
+        points = _numbers(zero_point, operator.index, "a zero point must be an integer")
+        axis = None if axis is None else _number(axis, operator.index, "the quantized axis must be an integer")
+        points = points * len(scales) if len(points) == 1 else points
+        for fault in _quantization_faults(scales, points, axis):
+            raise InvalidArgumentError(fault)
+        object.__setattr__(self, "scales", scales)
+        object.__setattr__(self, "zero_points", points)
+        object.__setattr__(self, "axis", axis)
+
+    @property
+    def per_axis(self) -> bool:
+        """True where every index along `axis` has a scale of its own."""
+        return self.axis is not None
+
+    @property
+    def scale(self) -> float:
+        """The scale of a per-tensor quantization (the first one of a per-axis quantization)."""
+        return self.scales[0]
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of a per-tensor quantization (the first one of a per-axis quantization)."""
+        return self.zero_points[0]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Quantization is immutable; cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Quantization is immutable; cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[type[Quantization], tuple[object, ...]]:
+        return Quantization, (self.scales, self.zero_points, self.axis)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Quantization):
+            return NotImplemented
+        return (self.scales, self.zero_points, self.axis) == (other.scales, other.zero_points, other.axis)
+
+    def __hash__(self) -> int:
+        return hash((self.scales, self.zero_points, self.axis))
+
+    def __repr__(self) -> str:
+        if self.per_axis:
+            return f"Quantization({list(self.scales)}, {list(self.zero_points)}, axis={self.axis})"
+        return f"Quantization({self.scale!r}, {self.zero_point})"
+
+    def __str__(self) -> str:
+        if self.per_axis:
+            return f"q(axis {self.axis}, {len(self.scales)} scales)"
+        return f"q({self.scale:.6g}, {self.zero_point})"
+
+
+_PLAIN: Final = {float: {float}, operator.index: {int}}
+"""The types of numbers that need not be converted."""
+
+
+def _numbers(given: Any, convert: Callable[[Any], Any], wanted: str) -> tuple[Any, ...]:
+    if type(given) in {tuple, list} and set(map(type, given)) == _PLAIN[convert]:
+        return tuple(given)  # which large networks have by the thousand
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", True)
+    return tuple(_number(item, convert, wanted) for item in (given if several else (given,)))
+
+
+def _number(given: Any, convert: Callable[[Any], Any], wanted: str) -> Any:
+    try:
+        made = convert(given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{wanted}, not {given!r}") from error
+    if isinstance(given, (str, bytes, bool)):
+        raise InvalidArgumentError(f"{wanted}, not {given!r}")
+    return made
+
+
+def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
+    if not scales:
+        yield "a quantization needs at least one scale"
+    if len(scales) > 1 and axis is None:
+        yield f"{len(scales)} scales were given without the axis that they belong to"
+    if axis is not None and not 0 <= axis < MAX_RANK:
+        yield f"the quantized axis must be 0 to {MAX_RANK - 1}, not {axis}"
+    if len(points) != len(scales):
+        yield f"{len(scales)} scales but {len(points)} zero points were given"
+    for scale in [one for one in scales if not 0 < one < math.inf]:
+        yield f"a scale must be positive and finite, not {scale!r}"
+
+
+_HEAD: Final = 128
+"""About the bytes that an array takes without its elements."""
+
+
+class TensorInfo:
+    """What is known of a tensor without its data: shape, type, quantization and, where it is constant, the value.
+
+    A sequence has the shape of how many elements there are, and an optional that of 0 or 1; `element` then says what
+    is known of every element, and is None for tensors. `constant` is an array that shape inference may read (axes,
+    target shapes ...); it takes no part in equality. Immutable; copies with changes come from `with_shape`,
+    `with_dtype`, `with_quantization`, `with_constant` and `with_element`.
+
+    >>> str(TensorInfo((1, 4), "uint8", Quantization(0.5, 3)))
+    'uint8[1, 4] q(0.5, 3)'
+    >>> str(TensorInfo((None,), "sequence", element=TensorInfo((None, 3))))
+    'sequence[?] of float32[?, 3]'
+    """
+
+    __slots__ = ("constant", "dtype", "element", "quantization", "shape")
+    shape: TensorShape
+    dtype: DataType
+    quantization: Quantization | None
+    constant: Array | None
+    element: TensorInfo | None
+
+    def __init__(
+        self,
+        shape: ShapeLike = (),
+        dtype: DataType | str | np.dtype[Any] | type = DataType.FLOAT32,
+        quantization: Quantization | None = None,
+        constant: Array | None = None,
+        element: TensorInfo | None = None,
+    ) -> None:
+        object.__setattr__(self, "shape", TensorShape(shape))
+        object.__setattr__(self, "dtype", DataType.of(dtype))
+        object.__setattr__(self, "quantization", quantization)
+        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "element", _of_any_value(element))
+        for fault in self._faults():
+            raise InvalidArgumentError(fault)
+
+    @classmethod
+    def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
+        """The info of a constant array, which it keeps."""
+        array = np.asarray(array)
+        return cls(array.shape, array.dtype, quantization, array)
+
+    def _faults(self) -> Iterator[str]:
+        if self.dtype in COLLECTIONS or self.element is not None:
+            yield from self._element_faults(self.element)
+        if self.constant is not None:
+            yield from self._constant_faults(self.constant)
+        if self.quantization is not None:
+            yield from self._quantization_faults(self.quantization)
+
+    def _element_faults(self, element: TensorInfo | None) -> Iterator[str]:
+        if self.dtype not in COLLECTIONS:
+            yield f"a tensor of type {self.dtype} has no element, but {element!r} was given"
+            return
+        if not isinstance(element, TensorInfo):
+            yield f"the element of {_with_article(self.dtype)} must be a TensorInfo, not {element!r}"
+            return
+        if not self.is_ranked or self.rank != 1:
+            yield f"{_with_article(self.dtype)} has rank 1, not the shape {self.shape}"
+        elif self.dtype is DataType.OPTIONAL and self.shape[0] > 1:
+            yield f"an optional holds at most one element, not {self.shape[0]}"
+        if element.dtype is DataType.OPTIONAL or (self.dtype is DataType.SEQUENCE and element.dtype in COLLECTIONS):
+            yield f"{_with_article(self.dtype)} cannot hold elements of type {element.dtype}"
+        if self.constant is not None:
+            yield f"the value of {_with_article(self.dtype)} cannot be a constant"
+
+    def _constant_faults(self, constant: Array) -> Iterator[str]:
+        if self.dtype in COLLECTIONS:
+            return
+        if not isinstance(constant, np.ndarray):
+            yield f"the constant must be an array, not {constant!r}"
+        elif DataType.of(constant.dtype) is not self.dtype or not self.shape.accepts(TensorShape(constant.shape)):
+            given = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
+            yield f"the constant is {given}, but the tensor {self.dtype}{self.shape}"
+
+    def _quantization_faults(self, q: Quantization) -> Iterator[str]:
+        if not isinstance(q, Quantization):
+            yield f"the quantization must be a Quantization, not {q!r}"
+            return
+        if self.dtype not in QUANTIZABLE:
+            yield f"a tensor of type {self.dtype} cannot be quantized"
+            return
+        low, high = integer_range(self.dtype)
+        for point in (point for point in q.zero_points if not low <= point <= high):
+            yield f"a zero point of {self.dtype} must be {low} to {high}, not {point}"
+        if q.axis is not None and (not self.is_ranked or q.axis >= self.rank):
+            rank = f"rank {self.rank}" if self.is_ranked else "no known rank"
+            yield f"the quantized axis is {q.axis}, but the shape {self.shape} has {rank}"
+        elif q.axis is not None and differ(self.shape[q.axis], len(q.scales)):
+            yield f"{len(q.scales)} scales along axis {q.axis} of shape {self.shape}"
+
+    @property
+    def rank(self) -> int:
+        """How many axes there are; a scalar has none. `UnknownRankError` where that is not known."""
+        return len(self.shape)
+
+    @property
+    def is_ranked(self) -> bool:
+        """True where the rank is known."""
+        return self.shape.is_ranked
+
+    @property
+    def is_tensor(self) -> bool:
+        """False for sequences and optionals."""
+        return self.element is None
+
+    @property
+    def num_elements(self) -> int:
+        """How many elements there are; `UNKNOWN` where an extent is."""
+        return self.shape.num_elements
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the NumPy array, or of all arrays that a collection holds; `UNKNOWN` where an extent is."""
+        return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
+
+    @property
+    def is_concrete(self) -> bool:
+        """True where every extent is known."""
+        return self.shape.is_concrete
+
+    @property
+    def is_quantized(self) -> bool:
+        """True where stored integers stand for real numbers."""
+        return self.quantization is not None
+
+    @property
+    def scale(self) -> float:
+        """The scale of a quantized tensor (the first of several), 1.0 where there is none."""
+        return self.quantization.scale if self.quantization else 1.0
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of a quantized tensor (the first of several), 0 where there is none."""
+        return self.quantization.zero_point if self.quantization else 0
+
+    def with_shape(self, shape: ShapeLike) -> TensorInfo:
+        """This info with another shape; a per-axis quantization is kept where it still fits, a constant is not."""
+        shape = TensorShape(shape)
+        q = self.quantization
+        if q is not None and q.axis is not None:
+            fits = shape.is_ranked and q.axis < len(shape) and not differ(shape[q.axis], len(q.scales))
+            q = q if fits else None
+        return TensorInfo(shape, self.dtype, q, element=self.element)
+
+    def with_dtype(self, dtype: DataType) -> TensorInfo:
+        """This info with another type and, unless it is the same type, without quantization; without the constant."""
+        same = dtype is self.dtype
+        return TensorInfo(
+            self.shape, dtype, self.quantization if same else None, element=self.element if same else None
+        )
+
+    def with_quantization(self, quantization: Quantization | None) -> TensorInfo:
+        """This info with another quantization, constant kept."""
+        return TensorInfo(self.shape, self.dtype, quantization, self.constant, self.element)
+
+    def with_constant(self, constant: Array | None) -> TensorInfo:
+        """This info with the value that the tensor is known to have, or without one."""
+        return TensorInfo(self.shape, self.dtype, self.quantization, constant, self.element)
+
+    def with_element(self, element: TensorInfo) -> TensorInfo:
+        """This info of a collection with something else known of its elements."""
+        return TensorInfo(self.shape, self.dtype, element=element)
+
+    def joined(self, other: TensorInfo) -> TensorInfo:
+        """What is true of both infos: extents and ranks that differ are unknown, and so is the constant.
+
+        Raises:
+            InvalidArgumentError: the types, or how they are quantized, differ.
+        """
+        if self.dtype is not other.dtype or self.quantization != other.quantization:
+            raise InvalidArgumentError(f"nothing is both {self} and {other}")
+        mine, its = self.element, other.element
+        element = None if mine is None or its is None else _joined_elements(self, other, mine, its)
+        return TensorInfo(self.shape.joined(other.shape), self.dtype, self.quantization, element=element)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"TensorInfo is immutable; cannot set {name!r}, use with_{name}(...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"TensorInfo is immutable; cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[type[TensorInfo], tuple[object, ...]]:
+        return TensorInfo, (self.shape, self.dtype, self.quantization, self.constant, self.element)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorInfo):
+            return NotImplemented
+        mine, its = (self.shape, self.dtype, self.quantization), (other.shape, other.dtype, other.quantization)
+        return mine == its and self.element == other.element
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.quantization, self.element))
+
+    def __repr__(self) -> str:
+        shape = repr(tuple(self.shape)) if self.is_ranked else "..."
+        tail = f", {self.quantization!r}" if self.quantization else ""
+        tail += "" if self.element is None else f", element={self.element!r}"
+        return f"TensorInfo({shape}, {self.dtype!r}{tail})"
+
+    def __str__(self) -> str:
+        tail = f" {self.quantization}" if self.quantization else ""
+        tail += "" if self.element is None else f" of {self.element}"
+        return f"{self.dtype}{self.shape}{tail}"
+
+
+def _of_any_value(element: TensorInfo | None) -> TensorInfo | None:
+    known = isinstance(element, TensorInfo) and element.constant is not None
+    return element.with_constant(None) if element is not None and known else element
+
+
+def _with_article(dtype: DataType) -> str:
+    return f"{'an' if dtype.value[0] in 'aeiou' else 'a'} {dtype}"
+
+
+def _joined_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
+    """What is known of elements of either collection; of one that is empty, they say nothing."""
+    if first.dtype is second.dtype and a.shape[0] == 0:
+        return second
+    return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)

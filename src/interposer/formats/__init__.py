@@ -1,0 +1,1 @@
+"""What the reader and the writer of a model file format share."""

@@ -1,0 +1,1 @@
+"""The TensorFlow Lite format: its schema as plain data."""

@@ -1,0 +1,64 @@
+"""The operators that the front end knows: one function for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.ir.graph import Value
+
+if TYPE_CHECKING:
+    from interposer.frontends.nnapi.node import Node
+
+__all__ = ["Converter", "Entry", "find", "operator", "operators"]
+
+Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value]]"
+
+
+class Entry(NamedTuple):
+    """What is known of an operator: its function, and how many inputs it has at least and at most (None: no bound)."""
+
+    convert: Converter
+    least: int
+    most: int | None
+
+    def fault(self, count: int) -> str | None:
+        """Why the operator cannot have so many inputs, or None."""
+        if count >= self.least and (self.most is None or count <= self.most):
+            return None
+        bound = "" if self.most == self.least else " or more" if self.most is None else f" to {self.most}"
+        return f"it has {count} inputs; expected {self.least}{bound}"
+
+
+_TABLE: Final[dict[str, Entry]] = {}
+
+
+def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Converter], Converter]:
+    """Register the decorated function for operators of these names, with so many inputs, or from so many to so many.
+
+    The function gets a `Node` and returns the value that is the operator's output, or several.
+
+    Raises:
+        InvalidArgumentError: a second function for the same operator.
+    """
+    least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
+
+    def register(convert: Converter) -> Converter:
+        for name in names:
+            if name in _TABLE:
+                raise InvalidArgumentError(f"{name} has two functions")
+            _TABLE[name] = Entry(convert, least, most)
+        return convert
+
+    return register
+
+
+def find(name: str) -> Entry | None:
+    """What is known of an operator, or None."""
+    return _TABLE.get(name)
+
+
+def operators() -> list[str]:
+    """The names of all operators that the front end knows."""
+    return sorted(_TABLE)

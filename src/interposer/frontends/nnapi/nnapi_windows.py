@@ -1,0 +1,92 @@
+"""Strides and padding of operators that slide a window over an image: explicit pads, or a scheme that gives them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from interposer.core.types import DataLayout, Dim
+from interposer.frontends.nnapi.node import Node
+
+__all__ = ["Sizes", "dilations", "image_sizes", "positive", "sizes_of", "sliding"]
+
+SAME, VALID = 1, 2
+Sizes = tuple[int, ...]
+_ALONG: Final = (("height", "y", "top", "bottom"), ("width", "x", "left", "right"))
+
+
+def image_sizes(node: Node, layout: DataLayout) -> Sizes:
+    """Height and width of the first input."""
+    return sizes_of(node.input(0, rank=4).known.shape, layout)
+
+
+def sizes_of(shape: Sizes, layout: DataLayout) -> Sizes:
+    """Height and width in the shape of an image."""
+    h, w, _ = layout.axes()
+    return shape[h], shape[w]
+
+
+def dilations(node: Node, first: int) -> Sizes:
+    """Those along height and width; the document has that of the width first."""
+    if node.operand(first) is None and node.operand(first + 1) is None:
+        return 1, 1
+    return positive(node, first + 1, "the dilation"), positive(node, first, "the dilation")
+
+
+def sliding(
+    node: Node, first: int, explicit: bool, image: Sizes, window: Sizes, dilation: Sizes = (1, 1)
+) -> dict[str, Any]:
+    """The attributes for a window (height, width) that slides over an image (height, width).
+
+    From input number `first` on there are four pads (left, right, top, bottom) or one scheme, then the strides along
+    width and height.
+    """
+    strides = _strides(node, first + (4 if explicit else 1))
+    if explicit:
+        left, right, top, bottom = (_pad(node, first + number) for number in range(4))
+        pads = [(top, bottom), (left, right)]
+    else:
+        scheme = _scheme(node, first)
+        sizes = zip(image, window, strides, dilation, strict=True)
+        pads = [(0, 0) if scheme == VALID else _same(node, *along) for along in sizes]
+    found: dict[str, Any] = {}
+    for (_, letter, before, after), stride, pair in zip(_ALONG, strides, pads, strict=True):
+        found |= {f"stride_{letter}": stride, f"pad_{before}": pair[0], f"pad_{after}": pair[1]}
+    return found
+
+
+def _strides(node: Node, first: int) -> Sizes:
+    return positive(node, first + 1, "the stride"), positive(node, first, "the stride")
+
+
+def positive(node: Node, index: int, what: str) -> int:
+    """An integer that must be at least 1."""
+    value = node.integer(index, what)
+    if value < 1:
+        node.fail(f"{what} (input {index}) is {value}; expected at least 1")
+    return value
+
+
+def _pad(node: Node, index: int) -> int:
+    value = node.integer(index, "the padding")
+    if value < 0:
+        node.fail(f"the padding (input {index}) is {value}; expected 0 or more")
+    return value
+
+
+def _scheme(node: Node, index: int) -> int:
+    scheme = node.integer(index, "the padding scheme")
+    if scheme not in {SAME, VALID}:
+        node.fail(f"the padding scheme (input {index}) is {scheme}; expected {SAME} (SAME) or {VALID} (VALID)")
+    return scheme
+
+
+def _same(node: Node, extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """So much that there is a place for every `stride` cells, the odd one behind."""
+    reach = (size - 1) * dilation + 1
+    if stride == 1:
+        total = reach - 1
+    elif isinstance(extent, Dim):
+        node.fail("the padding depends on the size of the image, which is not known; give build(..., shapes={...})")
+    else:
+        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
+    return total // 2, total - total // 2

@@ -1,0 +1,99 @@
+"""The operators that the front end knows: one function for each, from the opset version on in which it is so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.ir.graph import Value
+
+if TYPE_CHECKING:
+    from interposer.frontends.onnx.node import Node
+
+__all__ = ["Converter", "UnsupportedFormError", "add_custom", "find", "operator", "operators", "title"]
+
+Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value | None]]"
+
+
+class UnsupportedFormError(InterposerError):
+    """An operator that is known, in a form that is not supported; collected, so that a user sees all of them."""
+
+
+class _Entry(NamedTuple):
+    since: int
+    convert: Converter
+
+
+class _Table:
+    """Functions by domain and operator, in the order of the versions since which they hold. Threads may share it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, str], tuple[_Entry, ...]] = {}
+        self._changing = threading.Lock()
+
+    def add(self, domain: str, name: str, since: int, convert: Converter) -> None:
+        with self._changing:
+            others = [entry for entry in self.entries.get((domain, name), ()) if not _is_same(entry, since, convert)]
+            if any(entry.since == since for entry in others):
+                raise InvalidArgumentError(f"{title(domain, name)} has two functions since opset {since}")
+            found = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
+            self.entries[domain, name] = tuple(found)
+
+    def find(self, domain: str, name: str, version: int) -> Converter | None:
+        fitting = [entry.convert for entry in self.entries.get((domain, name), ()) if entry.since <= version]
+        return fitting[-1] if fitting else None
+
+
+def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
+    """True for a function that was there before it was defined anew, as it happens in notebooks."""
+    places = {(one.__module__, one.__qualname__) for one in (entry.convert, convert)}
+    return entry.since == since and len(places) == 1
+
+
+_BUILT_IN: Final = _Table()
+_CUSTOM: Final = _Table()
+
+
+def title(domain: str, name: str) -> str:
+    """An operator with its domain, as messages and reports name it."""
+    return f"{domain}.{name}" if domain else name
+
+
+def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+    """Register the decorated function for an operator, from that version of its domain's opset on.
+
+    The function gets a `Node` and returns the value that is its output, or several; None for one that it cannot give.
+
+    Raises:
+        InvalidArgumentError: a second function for the same version.
+    """
+
+    def register(convert: Converter) -> Converter:
+        _BUILT_IN.add(domain, name, since, convert)
+        return convert
+
+    return register
+
+
+def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
+    """Register a user's function; `InvalidArgumentError` for what is known already."""
+    if (domain, name) in _BUILT_IN.entries:
+        raise InvalidArgumentError(
+            f"{title(domain, name)} is known already; to convert it otherwise give load(..., operators={{...}})"
+        )
+    _CUSTOM.add(domain, name, since, convert)
+
+
+def find(domain: str, name: str, version: int) -> Converter | None:
+    """The function for an operator as that version of the opset has it, or None where it is not known."""
+    return _BUILT_IN.find(domain, name, version) or _CUSTOM.find(domain, name, version)
+
+
+def operators() -> dict[str, tuple[int, ...]]:
+    """The versions since which each operator is known in some form, by its name (with its domain where it has one)."""
+    return {
+        f"{domain}:{name}" if domain else name: tuple(entry.since for entry in entries)
+        for (domain, name), entries in sorted(_BUILT_IN.entries.items())
+    }

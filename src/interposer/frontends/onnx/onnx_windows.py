@@ -1,0 +1,123 @@
+"""How a window slides over an image or through a volume: kernel, strides, pads and dilations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.core.errors import ParseError
+from interposer.core.types import Dim
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.shaping import reshaped
+from interposer.ir.graph import Value
+
+__all__ = ["Windows", "as_image", "image_shape", "windows", "windows_along"]
+
+_LARGEST: Final = 2**31 - 1
+_LETTERS: Final = {2: "yx", 3: "zyx"}
+_BEFORE: Final = {2: ("top", "left"), 3: ("front", "top", "left")}
+_AFTER: Final = {2: ("bottom", "right"), 3: ("back", "bottom", "right")}
+_SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+class Windows(NamedTuple):
+    """What the attributes of a node say for each spatial axis in the tensor's order: those of an image or a volume."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def axes(self) -> int:
+        """How many spatial axes there are."""
+        return len(self.kernel)
+
+    def sizes(self) -> dict[str, Any]:
+        """The extents of a pooling window as attributes of an operator."""
+        return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
+
+    def pads(self) -> dict[str, Any]:
+        """The pads as attributes of an operator."""
+        names = (*_BEFORE[self.axes], *_AFTER[self.axes])
+        return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
+
+    def steps(self) -> dict[str, Any]:
+        """Strides and dilations as attributes of an operator."""
+        letters = _LETTERS[self.axes]
+        steps = {f"stride_{letter}": stride for letter, stride in zip(letters, self.strides, strict=True)}
+        return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
+
+    def lists(self) -> dict[str, Any]:
+        """Everything as attributes of an operator for any number of axes."""
+        return {
+            "window_shape": self.kernel,
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "pad_list": tuple(zip(self.before, self.after, strict=True)),
+        }
+
+
+def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
+    """The windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
+
+    Raises:
+        ParseError: lists of the wrong length, or numbers that cannot be meant.
+        UnsupportedFormError: other than one to three spatial axes, or pads that depend on unknown extents.
+    """
+    axes = len(image)
+    if axes not in (1, 2, 3):
+        node.unsupported(f"its input has {axes} spatial axes; 1 to 3 are supported")
+    found = windows_along(node, kernel, image)
+    return found if axes > 1 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(found)))
+
+
+def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
+    """The same for any number of axes, as they are."""
+    axes = len(image)
+    strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
+    pads = node.integers("pads", [0] * (2 * axes))
+    lists = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    for name, numbers in lists.items():
+        if len(numbers) != (2 * axes if name == "pads" else axes) or not all(0 <= n <= _LARGEST for n in numbers):
+            raise ParseError(f"{name} is {list(numbers)}; its input has {axes} spatial axes")
+    return _auto_padded(node, Windows(tuple(kernel), strides, dilations, pads[:axes], pads[axes:]), image)
+
+
+def _auto_padded(node: Node, given: Windows, image: Sequence[int]) -> Windows:
+    mode = node.text("auto_pad", "NOTSET")
+    if mode in {"NOTSET", ""}:
+        return given
+    if mode == "VALID":
+        nothing = (0,) * len(image)
+        return given._replace(before=nothing, after=nothing)
+    if mode not in {"SAME_UPPER", "SAME_LOWER"}:
+        raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
+    columns = zip(image, given.kernel, given.strides, given.dilations, strict=True)
+    totals = [_same_pads(node, *column) for column in columns]
+    smaller, greater = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    upper = mode == "SAME_UPPER"
+    return given._replace(before=smaller if upper else greater, after=greater if upper else smaller)
+
+
+def _same_pads(node: Node, extent: int, size: int, stride: int, dilation: int) -> int:
+    """What must be added so that there are as many places as the extent has strides."""
+    reach = (size - 1) * dilation + 1
+    if stride == 1:
+        return max(0, reach - 1)
+    if isinstance(extent, Dim) or stride == 0:
+        node.open_shape("its pads depend on the size of the image, which is not known")
+    places = -(-extent // stride)
+    return max(0, (places - 1) * stride + reach - extent)
+
+
+def image_shape(shape: Sequence[int]) -> list[int]:
+    """The shape of an image, where one with a single spatial axis gets a height of 1."""
+    return [*shape[:2], 1, *shape[2:]] if len(shape) == 3 else list(shape)
+
+
+def as_image(node: Node, value: Value) -> Value:
+    """An image with a single spatial axis (or weights for one) as one of height 1."""
+    shape = value.known.shape
+    return value if len(shape) != 3 else reshaped(node, value, image_shape(shape))

@@ -1,0 +1,55 @@
+"""The operators that the front end knows: one function for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.ir.graph import Value
+
+if TYPE_CHECKING:
+    from interposer.frontends.tflite.node import Node
+
+__all__ = ["Converter", "Entry", "find", "operator", "operators"]
+
+Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value]]"
+
+
+class Entry(NamedTuple):
+    """What is known of an operator: its function, and the type of its options in the schema."""
+
+    convert: Converter
+    options: str
+
+
+_TABLE: Final[dict[tuple[str, bool], Entry]] = {}
+
+
+def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[Converter], Converter]:
+    """Register the decorated function for operators of these names, whose options have that type.
+
+    The function gets a `Node` and returns the value that is the operator's output, or several.
+
+    Raises:
+        InvalidArgumentError: a second function for the same operator.
+    """
+
+    def register(convert: Converter) -> Converter:
+        for name in names:
+            if (name, custom) in _TABLE:
+                raise InvalidArgumentError(f"{name} has two functions")
+            _TABLE[name, custom] = Entry(convert, options)
+        return convert
+
+    return register
+
+
+def find(name: str, custom: bool) -> Entry | None:
+    """What is known of an operator, or None."""
+    return _TABLE.get((name, custom))
+
+
+def operators() -> list[str]:
+    """The names of all operators that the front end knows, custom ones as ``CUSTOM name``."""
+    return sorted(f"CUSTOM {name}" if custom else name for name, custom in _TABLE)

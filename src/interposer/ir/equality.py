@@ -1,0 +1,87 @@
+"""Equality of graphs: layers are told apart by their names, and the order in which they were added does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interposer.core.codec import codec_of
+from interposer.core.schema import Op
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Graph, Layer, Value
+
+__all__ = ["differences", "same_constant", "same_graph"]
+
+_ARRAY: Final = codec_of(Array)
+_FIELDS: Final = ("backend", "hint", "source", "replaced")
+
+
+def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
+    """True where both graphs have the same layers with the same connections, infos, constants and backends.
+
+    With `opaque=False`, attributes of any type (a backend's compiled object) are left out.
+    """
+    return next(differences(a, b, opaque=opaque), None) is None
+
+
+def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
+    """What sets two graphs apart, a line each; nothing where they are the same."""
+    if a.name != b.name:
+        yield f"the graphs are called {a.name!r} and {b.name!r}"
+    others = {layer.name: layer for layer in b}
+    for layer in a:
+        other = others.pop(layer.name, None)
+        if other is None:
+            yield f"only the first graph has layer {layer}"
+        else:
+            yield from (f"layer {layer}: {text}" for text in _layer_differences(layer, other, opaque))
+    yield from (f"only the second graph has layer {layer}" for layer in others.values())
+
+
+def _layer_differences(a: Layer, b: Layer, opaque: bool) -> Iterator[str]:
+    if not _same_op(a.op, b.op, opaque):
+        yield f"its operator is {a.op!r}, and {b.op!r}"
+    inputs = _input_names(a), _input_names(b)
+    if inputs[0] != inputs[1]:
+        yield f"it takes ({', '.join(inputs[0])}), and ({', '.join(inputs[1])})"
+    for name in _FIELDS:
+        if getattr(a, name) != getattr(b, name):
+            yield f"{name} is {getattr(a, name)!r}, and {getattr(b, name)!r}"
+    if len(a.outputs) != len(b.outputs) or len(a.regions) != len(b.regions):
+        yield "it has not the same number of outputs or regions"
+        return
+    for mine, other in zip(a.outputs, b.outputs, strict=True):
+        yield from _value_differences(mine, other)
+    for index, (region, its) in enumerate(zip(a.regions, b.regions, strict=True)):
+        yield from (f"region {index}: {text}" for text in differences(region, its, opaque=opaque))
+
+
+def _same_op(a: Op, b: Op, opaque: bool) -> bool:
+    if opaque or type(a) is not type(b):
+        return a == b
+    known = [(name, codec) for name, codec in a.codecs().items() if codec is not codec_of(Any)]
+    return all(codec.equal(getattr(a, name), getattr(b, name)) for name, codec in known)
+
+
+def _input_names(layer: Layer) -> list[str]:
+    """Absent inputs behind the last one that is there say nothing."""
+    names = ["_" if value is None else f"%{value.producer.name}:{value.index}" for value in layer.inputs]
+    while names and names[-1] == "_":
+        names.pop()
+    return names
+
+
+def _value_differences(a: Value, b: Value) -> Iterator[str]:
+    for title, mine, other in (("info", a.info, b.info), ("declared info", a.declared, b.declared)):
+        if mine != other:
+            yield f"the {title} of output {a.index} is {mine}, and {other}"
+        elif not same_constant(mine, other):
+            yield f"the constant in the {title} of output {a.index} is another"
+
+
+def same_constant(a: TensorInfo | None, b: TensorInfo | None) -> bool:
+    """True where both infos carry the same value, bit for bit, or neither carries one."""
+    mine, other = (None if info is None else info.constant for info in (a, b))
+    if mine is None or other is None:
+        return mine is other
+    return mine is other or _ARRAY.equal(_ARRAY.coerce(mine), _ARRAY.coerce(other))

@@ -1,0 +1,140 @@
+"""`IsolatedBackend`: stands in the host for a backend that runs in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from interposer.backend.base import Backend, BackendContext, BackendId
+from interposer.backend.capabilities import Capabilities, Capability, Options
+from interposer.backend.events import BackendEvent
+from interposer.backend.memory import MemoryManager
+from interposer.backend.support import LayerSupport, Support
+from interposer.backend.views import OptimizationViews
+from interposer.backend.workload import WorkloadFactory
+from interposer.core.errors import BackendContractError, BackendCrashedError, BackendUnavailableError, OptionError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.subgraph import SubgraphView
+from interposer.isolation.compilation import Compilation, packer_for
+from interposer.isolation.context import RemoteContext
+from interposer.isolation.network import RemoteFactory
+from interposer.isolation.settings import Isolation
+from interposer.isolation.supervisor import Supervisor
+from interposer.isolation.tensors import SharedMemory
+from interposer.isolation.wire import Replica, crossing_fault, reading
+
+__all__ = ["IsolatedBackend"]
+
+
+class IsolatedBackend(Backend):
+    """A backend in a child process, where a fault of it is an error here. Behaves as the backend itself does.
+
+    Args:
+        backend_id: what the backend calls itself.
+        factory: a class or function of a module, or anything else that can be pickled, which gives the backend when it
+            is called in the child. The host never calls it.
+        how: deadlines, restarts and limits.
+        record: is told of every crash and restart.
+
+    Raises:
+        BackendUnavailableError: it cannot be made in a child process, or says itself that it cannot work here.
+        OptionError: its factory gives it an option that it does not declare, or a value of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        backend_id: str,
+        factory: Callable[[], object],
+        how: Isolation | None = None,
+        record: Callable[[BackendEvent], None] = lambda event: None,
+    ) -> None:
+        self.supervisor = Supervisor(backend_id, factory, Isolation() if how is None else how, record)
+        try:
+            said = self.supervisor.begin()
+            with reading("what it says of itself"):
+                vars(self).update(_description(backend_id, said))
+        except BackendCrashedError as error:
+            raise BackendUnavailableError(backend_id, f"its child process {error.reason} at the start") from error
+        except OptionError:
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise BackendUnavailableError(backend_id, f"in its child process: {error}") from error
+        if said.get("unavailable") is not None:
+            self.close()
+            raise BackendUnavailableError(backend_id, str(said["unavailable"]))
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """Asks the child."""
+        return RemoteSupport(self.supervisor, options)
+
+    def create_memory_manager(self) -> MemoryManager:
+        """A manager of memory that the child shares."""
+        return SharedMemory()
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """A factory whose workloads run in the child."""
+        memory = memory_manager if isinstance(memory_manager, SharedMemory) else None
+        return RemoteFactory(self.supervisor, memory, options)
+
+    def create_backend_context(self, options: Options) -> BackendContext | None:
+        """The context in the child, if the backend has one; none where it is put aside already."""
+        if self.supervisor.aside is not None:
+            return None
+        context = RemoteContext(self.supervisor, options)
+        return context if context.made else None
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """The child's answer. What it compiled stays there, and is compiled again where the child is a fresh one."""
+        return Compilation(self.supervisor, view, options).views(view)
+
+    def close(self) -> None:
+        """End the child process; it would be started again if the backend were still used."""
+        self.supervisor.close()
+
+    def __repr__(self) -> str:
+        return f"<IsolatedBackend {self.id}>"
+
+
+def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    described = [Capability(str(name), value, str(doc)) for name, value, doc in said["capabilities"]]
+    for one in described:
+        if not isinstance(one.value, bool | int | float | str):
+            raise ValueError(f"the capability {one.name!r} is {one.value!r}")
+    major, minor = map(int, said["api_version"])
+    return {
+        "id": BackendId(backend_id),
+        "capabilities": Capabilities(*described),
+        "api_version": (major, minor),
+        "version": str(said["version"]),
+    }
+
+
+class RemoteSupport(LayerSupport):
+    """Asks the child which layers its backend runs."""
+
+    def __init__(self, supervisor: Supervisor, options: Options) -> None:
+        self.supervisor, self.options = supervisor, dict(options)
+
+    def is_layer_supported(self, layer: Layer) -> Support:
+        """The verdict on a layer by itself."""
+        return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        """The child's verdicts, and a no for layers that cannot be handed to another process."""
+        faults = {layer: fault for layer in view if (fault := crossing_fault(layer)) is not None}
+        asked = view.part([layer for layer in view if layer not in faults]) if faults else view
+        given = iter(self._asked(asked) if len(asked) else ())
+        return [Support.no(faults[layer]) if layer in faults else next(given) for layer in view]
+
+    def _asked(self, view: SubgraphView) -> list[Support]:
+        packer, needed = packer_for(self.supervisor)
+        replica = Replica(view, packer)
+        told = {"do": "query", "graph": replica.plain, "view": replica.view, "options": self.options}
+        answer = self.supervisor.ask(told, "query", *needed, arrays=packer.arrays)
+        with reading("the answer of query"):
+            verdicts = [Support(tuple(map(str, reasons))) for reasons in answer["verdicts"]]
+        if len(verdicts) != len(view):
+            raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(view)} layers")
+        return verdicts

@@ -1,0 +1,142 @@
+"""Messages between a host and its child, over a socket pair: small ones, never tensors.
+
+Every message has a head (a mark, what it is, its number, its length) and a body: JSON, or for the most frequent ones
+four-byte integers. Answers bear the number of their question. Descriptors of shared memory travel beside a message.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.core.config import thread_budget
+
+__all__ = ["ANSWER", "ASK", "FAULT", "RUN", "Channel", "GarbageError", "Message"]
+
+MARK: Final = b"ipr1"
+HEAD: Final = struct.Struct("<4sIII")
+LONGEST: Final = 256 << 20
+"""Bytes that a message may have: a graph of a million layers fits."""
+FOR_EVER: Final = 1e6
+"""Seconds after which the kernel's clocks for sockets give out."""
+SPIN: Final = 150e-6
+"""Seconds for which one looks again and again before one sleeps: to be woken on an idle processor takes as long."""
+ASK, RUN, ANSWER, FAULT = 1, 2, 3, 4
+_CHUNK: Final = 1 << 16
+_FDS: Final = socket.CMSG_SPACE(64) if hasattr(socket, "CMSG_SPACE") else 0
+
+
+class GarbageError(Exception):
+    """What came cannot be a message."""
+
+
+class Message(NamedTuple):
+    """One message: what it is, its number, its body, and the descriptors that came with it."""
+
+    kind: int
+    number: int
+    body: bytes
+    fds: tuple[int, ...] = ()
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The body, where it is a JSON object; `GarbageError` where it is not."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise GarbageError(f"a message that is no JSON ({error})") from error
+        if not isinstance(found, dict):
+            raise GarbageError("a message that is no JSON object")
+        return found
+
+
+class Channel:
+    """One end of the pair. Only one thread at a time may use it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._waiting: float | None = None
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+        self._spins = thread_budget() > 1
+
+    def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
+        """Send a message; OSError where nobody can get it, TimeoutError where nobody takes it."""
+        head = HEAD.pack(MARK, kind, number, len(body))
+        if not fds:
+            self._socket.sendall(head + body)
+            return
+        self._socket.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        self._socket.sendall(body)
+
+    def wait_at_most(self, seconds: float | None) -> None:
+        """Let sending and receiving give up after that time."""
+        if seconds != self._waiting:
+            self._socket.settimeout(seconds if seconds is None or seconds < FOR_EVER else None)
+            self._waiting = seconds
+
+    def receive(self) -> Message:
+        """The next message.
+
+        Raises:
+            EOFError: the other end is closed.
+            TimeoutError: no whole message came in the time that `wait_at_most` set.
+            GarbageError: what came is no message.
+        """
+        found, fds = self._some_with_fds()
+        started = time.monotonic() if len(found) < HEAD.size else 0.0
+        while len(found) < HEAD.size:
+            found += self._some(started)
+        mark, kind, number, length = HEAD.unpack_from(found)
+        if mark != MARK or length > LONGEST:
+            raise GarbageError(f"bytes that are no message: {found[:16]!r}")
+        body = found[HEAD.size :]
+        if len(body) < length:
+            body = self._rest(body, length)
+        if len(body) > length:
+            raise GarbageError("more bytes than one message has")
+        return Message(kind, number, body, fds)
+
+    def _some_with_fds(self) -> tuple[bytes, tuple[int, ...]]:
+        if self._spins:
+            self._spin()
+        found, extra, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
+        if not found:
+            raise EOFError
+        if not extra:
+            return found, ()
+        fds = array.array("i")
+        for level, kind, content in extra:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+        return found, tuple(fds)
+
+    def _spin(self) -> None:
+        until = time.perf_counter() + SPIN
+        while not self._poll.poll(0) and time.perf_counter() < until:
+            pass
+
+    def _some(self, started: float) -> bytes:
+        if self._waiting is not None and time.monotonic() - started > self._waiting:
+            raise TimeoutError
+        found = self._socket.recv(_CHUNK)
+        if not found:
+            raise EOFError
+        return found
+
+    def _rest(self, body: bytes, length: int) -> bytes:
+        pieces, count, started = [body], len(body), time.monotonic()
+        while count < length:
+            pieces.append(self._some(started))
+            count += len(pieces[-1])
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()

@@ -1,0 +1,138 @@
+"""What a child compiled: it stays there, under a token, and is compiled again in a fresh child."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from interposer.backend.capabilities import Options
+from interposer.backend.views import Failure, OptimizationViews, Substitution
+from interposer.core.schema import Op
+from interposer.core.types import Array, DataType
+from interposer.ir.graph import Graph
+from interposer.ir.subgraph import SubgraphView
+from interposer.isolation.life import Life
+from interposer.isolation.regions import Region, aligned, array_at
+from interposer.isolation.supervisor import Lasting, Supervisor
+from interposer.isolation.wire import Packer, Plain, Reader, Replica, reading
+from interposer.ops.control import PreCompiled
+
+__all__ = ["Compilation", "RemotePart", "packer_for"]
+
+_numbers: Final = itertools.count(1)
+_WHAT: Final = "optimize_subgraph"
+
+
+class RemotePart:
+    """The host's side of an object that a child compiled: part number `number` of one answer."""
+
+    __slots__ = ("compilation", "number", "title")
+
+    def __init__(self, compilation: Compilation, number: int, title: str) -> None:
+        self.compilation, self.number, self.title = compilation, number, title
+
+    def __repr__(self) -> str:
+        return f"<{self.title} in the child process of {self.compilation.supervisor.backend}>"
+
+
+def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
+    """What makes plain data of graphs for this child, and a list of what these data need there."""
+    needed: list[Lasting] = []
+
+    def token(op: Op) -> Plain | None:
+        part = op.object if isinstance(op, PreCompiled) else None
+        if not isinstance(part, RemotePart) or part.compilation.supervisor is not supervisor:
+            return None
+        needed.append(part.compilation)
+        return {"token": [part.compilation.number, part.number]}
+
+    return Packer(token), needed
+
+
+class Compilation:
+    """One question to optimize a part, with the answer that was given first."""
+
+    def __init__(self, supervisor: Supervisor, view: SubgraphView, options: Options) -> None:
+        self.supervisor = supervisor
+        self.number = next(_numbers)
+        packer, self._needed = packer_for(supervisor)
+        self._replica = Replica(view, packer)
+        self._arrays = packer.arrays
+        self._told: Plain = {
+            "do": "optimize",
+            "compilation": self.number,
+            "graph": self._replica.plain,
+            "view": self._replica.view,
+            "options": dict(options),
+        }
+        self._life: Life | None = None
+        self._answer: dict[str, Any] | None = None
+        self._found: list[Array] = []
+        supervisor.forget(self, "compilation", self.number)
+
+    def ensure(self, life: Life) -> None:
+        """Let this process have what was compiled.
+
+        Raises:
+            BackendCrashedError: it compiles something else than the first time, so that nothing can rely on it.
+        """
+        if self._life is life:
+            return
+        for one in self._needed:
+            one.ensure(life)
+        places = self.supervisor.constants.placed(self._arrays, life)
+        seconds = self.supervisor.how.deadline_seconds
+        answer = life.ask(self._told | {"arrays": places}, _WHAT, seconds)
+        if self._answer is None:
+            self._found = self._collected(life, answer)
+            self._answer = answer
+        elif answer != self._answer:
+            raise life.garbage("it optimizes a part in another way than before", _WHAT)
+        self._life = life
+
+    def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
+        """Copies of the arrays that the answer has beside it."""
+        with reading(f"the answer of {_WHAT}"):
+            described = [(DataType.of(dtype), [int(extent) for extent in shape]) for dtype, shape in answer["arrays"]]
+            sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]
+        if not sizes:
+            return []
+        region = Region(sum(sizes), writable=True)
+        offsets = list(itertools.accumulate(sizes, initial=0))[:-1]
+        life.map(region, self.supervisor.how.deadline_seconds)
+        places = [[region.number, offset] for offset in offsets]
+        life.ask({"do": "collect", "places": places}, _WHAT, self.supervisor.how.deadline_seconds)
+        pairs = zip(offsets, described, strict=True)
+        return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in pairs]
+
+    def views(self, view: SubgraphView) -> OptimizationViews:
+        """The answer, in terms of the view; whether it makes sense is for others to check.
+
+        Raises:
+            WireError: the answer cannot be read.
+        """
+        self.supervisor.call(self.ensure)
+        answer, reader = self._answer or {}, Reader(self._found, self._part)
+        with reading(f"the answer of {_WHAT}"):
+            substitutions = [self._substitution(view, one, reader) for one in answer["substitutions"]]
+            failed = [Failure(self._replica.part(view, one["part"]), str(one["reason"])) for one in answer["failed"]]
+        return OptimizationViews(view, substitutions=substitutions, failed=failed)
+
+    def _substitution(self, view: SubgraphView, plain: Plain, reader: Reader) -> Substitution:
+        inputs = tuple(self._replica.values[int(layer), int(index)] for layer, index in plain["inputs"])
+        replacement: Op | Graph = reader.op(plain["op"]) if plain["op"] is not None else reader.graph(plain["graph"])[0]
+        return Substitution(self._replica.part(view, plain["part"]), replacement, inputs)
+
+    def _part(self, plain: Plain) -> Op:
+        number = int(plain["token"])
+        return PreCompiled(num_outputs=int(plain["outputs"]), object=RemotePart(self, number, str(plain["title"])))
+
+
+def _product(shape: Sequence[int]) -> int:
+    size = 1
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"the shape {list(shape)}")
+        size *= extent
+    return size

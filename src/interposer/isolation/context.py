@@ -1,0 +1,75 @@
+"""The context of a backend in a child process."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from interposer.backend.base import BackendContext
+from interposer.backend.capabilities import Options
+from interposer.core.errors import BackendCrashedError
+from interposer.isolation.life import Life
+from interposer.isolation.supervisor import Supervisor
+
+__all__ = ["RemoteContext"]
+
+_numbers: Final = itertools.count(1)
+
+
+class RemoteContext(BackendContext):
+    """Passes on what it is told. A fresh child is told again of the networks that are loaded."""
+
+    def __init__(self, supervisor: Supervisor, options: Options) -> None:
+        self.supervisor = supervisor
+        self.number = next(_numbers)
+        self.made = False
+        self._told = {"do": "context", "context": self.number, "options": dict(options)}
+        self._loaded: dict[int, None] = {}
+        self._life: Life | None = None
+        supervisor.call(self.ensure)
+        if self.made:
+            supervisor.first.add(self)
+            supervisor.forget(self, "context", self.number)
+
+    def ensure(self, life: Life) -> None:
+        """Make the context in this process."""
+        if self._life is life:
+            return
+        seconds = self.supervisor.how.deadline_seconds
+        self.made = life.ask(self._told, "create_backend_context", seconds).get("made") is True
+        self._life = life
+        for network in self._loaded:
+            self._notice("before_load_network", network, life)
+            self._notice("after_load_network", network, life)
+
+    def _notice(self, what: str, network: int, life: Life) -> bool:
+        self.ensure(life)
+        told = {"do": "notice", "context": self.number, "notice": what, "network": network}
+        return life.ask(told, what, self.supervisor.how.deadline_seconds).get("agrees") is True
+
+    def before_load_network(self, network_id: int) -> bool:
+        """Passed on."""
+        return self.supervisor.call(lambda life: self._notice("before_load_network", network_id, life))
+
+    def after_load_network(self, network_id: int) -> bool:
+        """Passed on; from here on a fresh child is told of the network."""
+        agrees = self.supervisor.call(lambda life: self._notice("after_load_network", network_id, life))
+        self._loaded[network_id] = None
+        return agrees
+
+    def before_unload_network(self, network_id: int) -> bool:
+        """Passed on; a child that is gone keeps no network."""
+        return self._if_running("before_unload_network", network_id)
+
+    def after_unload_network(self, network_id: int) -> bool:
+        """Passed on, where there is a child."""
+        self._loaded.pop(network_id, None)
+        return self._if_running("after_unload_network", network_id)
+
+    def _if_running(self, what: str, network: int) -> bool:
+        if not self.supervisor.running:
+            return True
+        try:
+            return self.supervisor.once(lambda life: self._notice(what, network, life))
+        except BackendCrashedError:  # written down as an event
+            return True

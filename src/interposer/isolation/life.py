@@ -1,0 +1,323 @@
+"""One child process, from its start to its end."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import BackendCrashedError, BackendError, OptionError
+from interposer.isolation.channel import ANSWER, ASK, FAULT, RUN, Channel, GarbageError, Message
+from interposer.isolation.regions import Region
+
+__all__ = ["Life", "during"]
+
+_log = logging.getLogger("interposer.backend.isolated")
+_BOOT: Final = """
+import json, sys
+told = json.loads(sys.argv[1])
+sys.path[:] = told["path"]
+from interposer.isolation.server import serve
+serve(told)
+"""
+_POLITELY: Final = 2.0
+"""Seconds that a process gets to end by itself."""
+_LAST_WORDS: Final = 5
+"""Lines of what a process wrote last that an error repeats."""
+_FATAL: Final = "Fatal Python error"
+_KEPT_OUTPUT: Final = 1 << 20
+"""Bytes of output after which those that were read are written over."""
+_MOST_OUTPUT: Final = 1 << 24
+"""Bytes that a process can write during one call; to write more fails."""
+
+
+def during(what: str, layer: str = "") -> str:
+    """What a process was doing, in words."""
+    return f"{what} of layer {layer}" if layer else what
+
+
+class Life:
+    """A child process, and the connection to it. Its questions are asked one at a time.
+
+    What it writes to standard output and standard error is kept in memory and logged after each call. It is killed
+    when this object goes, and by the kernel when the host does.
+
+    Raises:
+        BackendCrashedError: the process did not start.
+    """
+
+    def __init__(self, backend: str, memory_bytes: int | None, seconds: float) -> None:
+        self.backend = backend
+        self._unused: list[int] = []
+        self._mapped: set[int] = set()
+        self._state: Region | None = Region(64, writable=True)
+        self._step = self._state.bytes.view(np.int64)
+        self.last_words: deque[str] = deque(maxlen=60)
+        self.ended = False
+        self._reason, self._what, self._layer = "was ended", "", ""
+        self._number = 0
+        self._output = os.memfd_create("interposer-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self._output, _MOST_OUTPUT)
+        fcntl.fcntl(self._output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self._read = 0
+        self._rest = b""
+        try:
+            here, there = socket.socketpair()
+            lifeline, held = os.pipe()
+        except OSError:
+            os.close(self._output)
+            raise
+        self._channel, self._fds = Channel(here), [held, self._output]
+        try:
+            self._process = self._started(there, lifeline, memory_bytes)
+        except BaseException:
+            _close(self._channel, self._fds)
+            raise
+        finally:
+            there.close()
+            os.close(lifeline)
+        self._end = weakref.finalize(self, _end, self._process, self._channel, self._fds)
+        self._end.atexit = False  # models may still run then, and the process ends by itself when the host has ended
+        self.map(self._state, seconds)
+
+    def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
+        told = {
+            "path": [path or os.getcwd() for path in sys.path],
+            "socket": there.fileno(),
+            "lifeline": lifeline,
+            "memory_bytes": memory_bytes,
+        }
+        try:
+            return _Process(
+                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(told)],  # -P: nothing from this folder
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[there.fileno(), lifeline],
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = f"cannot be started ({error})"
+            text = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def map(self, region: Region, seconds: float | None) -> None:
+        """Give the process a region of shared memory, for as long as it is used here, unless it has it already."""
+        if region.number in self._mapped:
+            return
+        told = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
+        self.ask(told, "the mapping of memory", seconds, fds=[region.fd])
+        self._mapped.add(region.number)
+        weakref.finalize(region, self._unused.append, region.number).atexit = False
+
+    def unused_regions(self) -> list[int]:
+        """The regions that the process need not keep any more; each is given once."""
+        found = self._unused[:]
+        del self._unused[: len(found)]
+        self._mapped.difference_update(found)
+        return found
+
+    def ask(
+        self, told: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """Ask something, and give the answer.
+
+        Raises:
+            BackendCrashedError: the process ended, did not answer in time, or answered garbage; it is no more.
+            OptionError: the backend does not declare an option, or it has a value of the wrong kind.
+            BackendError: the backend raised another exception.
+        """
+        answer = self._exchange(ASK, json.dumps(told).encode(), what, seconds, fds)
+        return self._plain(answer, what)
+
+    def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
+        """Let the process run a plan; `layer_of` gives the layer of a step, to say which one failed."""
+        self._step[0] = -1
+        answer = self._exchange(RUN, body, "the run", seconds, (), layer_of)
+        if answer.kind != ANSWER:
+            self._plain(answer, "the run", self._running(layer_of))
+
+    def _running(self, layer_of: Callable[[int], str] | None) -> str:
+        return layer_of(int(self._step[0])) if layer_of is not None else ""
+
+    def _exchange(
+        self,
+        kind: int,
+        body: bytes,
+        what: str,
+        seconds: float | None,
+        fds: Sequence[int],
+        layer_of: Callable[[int], str] | None = None,
+    ) -> Message:
+        if self.ended:
+            raise self._error()
+        self._number = (self._number + 1) & 0xFFFFFFFF
+        try:
+            self._channel.wait_at_most(seconds)
+            self._channel.send(kind, self._number, body, fds)
+            answer = self._channel.receive()
+            if answer.number != self._number or answer.kind not in (ANSWER, FAULT):
+                raise GarbageError("an answer to something else")
+        except TimeoutError:
+            raise self._over(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
+        except (EOFError, OSError):
+            raise self._over("", what, self._running(layer_of)) from None
+        except GarbageError as error:
+            raise self._over(f"gave {error}", what, self._running(layer_of)) from None
+        except BaseException:  # an interrupt: the answer would come when nobody waits for it
+            self.kill()
+            raise
+        self.log_output()
+        return answer
+
+    def _plain(self, answer: Message, what: str, layer: str = "") -> dict[str, Any]:
+        try:
+            found = answer.plain
+        except GarbageError as error:
+            raise self._over(f"gave {error}", what, layer) from None
+        if answer.kind == FAULT and found.get("is_option"):
+            raise OptionError(str(found.get("text")))
+        if answer.kind == FAULT:
+            raise BackendError(str(found.get("text")), backend=self.backend)
+        return found
+
+    def garbage(self, why: str, what: str) -> BackendCrashedError:
+        """The error for an answer that does not make sense; the process is killed."""
+        return self._over(f"gave an answer that makes no sense ({why})", what, "")
+
+    def _over(self, reason: str, what: str, layer: str) -> BackendCrashedError:
+        """End the process, if it did not do so itself, and make the error that tells of it."""
+        reason = reason or _ending(self._process)
+        self.kill()
+        self._reason, self._what, self._layer = reason, what, layer
+        return self._error()
+
+    def _error(self) -> BackendCrashedError:
+        """How the process ended; a new error each time, as an error holds on to the frames that it was raised in."""
+        tail = _telling(self.last_words)
+        words = "".join(f"\n  {line}" for line in ["its last words:", *tail]) if tail else ""
+        where = f" during {during(self._what, self._layer)}" if self._what else ""
+        return BackendCrashedError(
+            f"the child process of backend {self.backend!r} {self._reason}{where}{words}",
+            backend=self.backend, reason=self._reason, layer=self._layer, output=tuple(self.last_words),
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """End the process and all that it started, at once."""
+        _kill(self._process)
+        self.log_output()
+        self._finish()
+
+    def close(self) -> None:
+        """Let the process end, and kill it where it does not."""
+        self._channel.close()
+        _ends(self._process)
+        self.kill()
+
+    def _finish(self) -> None:
+        self.ended = True
+        self._state, self._step = None, np.zeros(1, np.int64)
+        self._end()
+
+    def abandon(self) -> None:
+        """Let go of a process that belongs to another host, of which this one is a fork."""
+        if self._end.detach() is None:
+            return
+        self._process.returncode = 0  # it is not ours to wait for
+        _close(self._channel, self._fds)
+
+    def log_output(self) -> None:
+        """Log what the process wrote since the last time."""
+        if not self._end.alive:
+            return
+        size = os.lseek(self._output, 0, os.SEEK_CUR)  # the process writes where this descriptor stands
+        if size <= self._read:
+            return
+        found = self._rest + os.pread(self._output, size - self._read, self._read)
+        self._read = size
+        *lines, self._rest = found.split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace").rstrip()
+            self.last_words.append(text)
+            _log.info("%s: %s", self.backend, text)
+        if size > _KEPT_OUTPUT:
+            os.lseek(self._output, 0, os.SEEK_SET)
+            self._read = 0
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A process that may outlive its object without a warning: it does so when the interpreter of the host ends."""
+
+    def __del__(self) -> None:
+        pass
+
+
+def _telling(output: Iterable[str]) -> list[str]:
+    """The lines to repeat: the last ones, or where the interpreter says what it ran, the first of that."""
+    lines = [line for line in output if line]
+    fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
+    return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended that has closed its end of the connection; it is not waited for, so that its number stays."""
+    if not _ends(process):
+        return "closed its connection"
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if found is None or found.si_code == os.CLD_EXITED:
+        return f"exited with status {found.si_status if found is not None else '?'}"
+    if found.si_status == signal.SIGKILL:
+        return "was killed by SIGKILL, perhaps for want of memory,"
+    try:
+        return f"was killed by {signal.Signals(found.si_status).name}"
+    except ValueError:
+        return f"was killed by signal {found.si_status}"
+
+
+def _ends(process: subprocess.Popen[bytes]) -> bool:
+    """True where a process ends within a while."""
+    deadline = time.monotonic() + _POLITELY
+    while process.returncode is None and time.monotonic() < deadline:
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            return True
+        time.sleep(0.001)
+    return process.returncode is not None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and what it started; while it is not waited for, nobody else can have its number."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _end(process: subprocess.Popen[bytes], channel: Channel, fds: Sequence[int]) -> None:
+    channel.close()
+    _ends(process)
+    _kill(process)
+    _close(channel, fds)
+
+
+def _close(channel: Channel, fds: Sequence[int]) -> None:
+    channel.close()
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,169 @@
+"""The factory and the workloads of one network, whose real ones are in the child."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+from interposer.backend.capabilities import Options
+from interposer.backend.memory import TensorHandle
+from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.subgraph import SubgraphView
+from interposer.isolation.compilation import packer_for
+from interposer.isolation.life import Life
+from interposer.isolation.steps import Step, Steps
+from interposer.isolation.supervisor import Lasting, Supervisor
+from interposer.isolation.tensors import ConstantHandle, SharedMemory, steps_of
+from interposer.isolation.wire import Packer, Plain, Replica
+
+__all__ = ["RemoteFactory", "RemoteWorkload"]
+
+_numbers: Final = itertools.count(1)
+
+
+class RemoteFactory(WorkloadFactory):
+    """Makes workloads that run in the child, and handles in shared memory."""
+
+    def __init__(self, supervisor: Supervisor, memory: SharedMemory | None, options: Options) -> None:
+        self.memory = SharedMemory() if memory is None else memory
+        super().__init__(self.memory)
+        self.supervisor = supervisor
+        self.number = next(_numbers)
+        self.own_memory = False
+        """True where the backend keeps tensors in memory of its own, so that the child has to copy them."""
+        self.steps = Steps(self)
+        self.workloads: dict[int, weakref.ref[RemoteWorkload]] = {}
+        self._told = {"do": "factory", "network": self.number, "options": dict(options)}
+        self._constants: list[ConstantHandle] = []
+        self._life: Life | None = None
+        self._described = 0
+        self.memory.attach(self.steps)
+        supervisor.forget(self, "network", self.number)
+        supervisor.call(self.ensure)
+
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        """A workload in the child."""
+        workload = RemoteWorkload(self, layer, info)
+        self.supervisor.call(workload.ensure)
+        return workload
+
+    def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
+        """A handle in shared memory."""
+        return self.memory.new_handle(info)
+
+    def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
+        """The constant, which the child finds in shared memory."""
+        handle = ConstantHandle(info, array, self.supervisor)
+        self._constants.append(handle)
+        return handle
+
+    def ensure(self, life: Life) -> None:
+        """Make the factory in this process."""
+        if self._life is not life:
+            answer = life.ask(self._told, "create_workload_factory", self.supervisor.how.deadline_seconds)
+            self.own_memory = answer.get("own_memory") is True
+            self._life, self._described = life, 0
+
+    def configure(self, life: Life) -> None:
+        """Make the workloads too, and all that belongs to them, and let them configure themselves."""
+        self.ensure(life)
+        alive = [workload for reference in tuple(self.workloads.values()) if (workload := reference()) is not None]
+        for workload in alive:
+            workload.ensure(life)
+        self.describe(life)
+        for workload in alive:
+            workload.configure(life)
+
+    def describe(self, life: Life) -> None:
+        """Tell the process of the tensors that there are, and when they live."""
+        count = len(self.memory.handles) + len(self._constants) + len(self.memory.moments)
+        if self._described == count:
+            return
+        packer = Packer()
+        told = {
+            "do": "tensors",
+            "network": self.number,
+            "infos": [packer.info(handle.info) for handle in self.memory.handles],
+            "lifetimes": self.memory.moments,
+            "constants": [[one.slot, packer.info(one.info.with_constant(one.array))] for one in self._constants],
+        }
+        places = self.supervisor.constants.placed(packer.arrays, life)
+        life.ask(told | {"arrays": places}, "create_tensor_handle", self.supervisor.how.deadline_seconds)
+        self._described = count
+
+
+class RemoteWorkload(Workload):
+    """A layer that runs in the child. Several runs may execute it, each on tensors of its own."""
+
+    concurrent = True
+
+    def __init__(self, factory: RemoteFactory, layer: Layer, info: WorkloadInfo) -> None:
+        self.factory, self.title = factory, str(layer)
+        self.number = next(_numbers)
+        packer, needed = packer_for(factory.supervisor)
+        replica = Replica(SubgraphView(Graph(), [layer], [layer]), packer)
+        self._told: Plain = {
+            "do": "workload",
+            "network": factory.number,
+            "workload": self.number,
+            "graph": replica.plain,
+            "layer": replica.view[0],
+            "inputs": [packer.info(one) for one in info.inputs],
+            "outputs": [packer.info(one) for one in info.outputs],
+        }
+        self._arrays = packer.arrays
+        self._needed: list[Lasting] = [factory, *needed]
+        self._configured = False
+        self._life: Life | None = None
+        self._ready: Life | None = None
+        self._step: Step | None = None
+        factory.workloads[self.number] = weakref.ref(self)
+        weakref.finalize(self, factory.workloads.pop, self.number, None).atexit = False
+        factory.supervisor.forget(self, "workload", self.number)
+
+    def ensure(self, life: Life) -> None:
+        """Make the workload in this process."""
+        if self._life is life:
+            return
+        for one in self._needed:
+            one.ensure(life)
+        supervisor = self.factory.supervisor
+        told = self._told | {"arrays": supervisor.constants.placed(self._arrays, life)}
+        life.ask(told, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
+        self._life = life
+
+    def configure(self, life: Life) -> None:
+        """Let it configure itself in this process, if it was told to."""
+        self.ensure(life)
+        if self._configured and self._ready is not life:
+            self.factory.describe(life)
+            told = {"do": "configure", "workload": self.number}
+            what = f"post_allocation_configure for layer {self.title}"
+            life.ask(told, what, self.factory.supervisor.how.deadline_seconds)
+            self._ready = life
+
+    def post_allocation_configure(self) -> None:
+        """Pass it on."""
+        self._configured = True
+        self.factory.supervisor.call(self.configure)
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Run soon: at the latest when the host looks at a tensor of the network."""
+        step = self._step
+        if step is None or step.inputs is not inputs or step.outputs is not outputs:
+            step = self._step_on(inputs, outputs)
+        if step is None:
+            self.factory.steps.run_late(self, inputs, outputs)
+        else:
+            step.owner.add(step)
+
+    def _step_on(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Step | None:
+        """The step on these tensors, which belong to one of the runs; None where not all of them do."""
+        owner = steps_of(outputs) or steps_of(inputs)
+        step = None if owner is None else owner.step(self, inputs, outputs)
+        self._step = step
+        return step

@@ -1,0 +1,114 @@
+"""The child: answers what the host asks, with a backend of its own."""
+
+from __future__ import annotations
+
+import base64
+import faulthandler
+import fcntl
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from interposer.core.config import ISOLATE
+from interposer.core.errors import InterposerError, OptionError
+from interposer.isolation.channel import ANSWER, ASK, FAULT, RUN, Channel, Message
+from interposer.isolation.served import Served
+
+__all__ = ["serve"]
+
+_F_SETSIG: Final = 10
+
+
+def serve(told: Mapping[str, Any]) -> None:
+    """Answer until the host closes the connection; `told` has the descriptors."""
+    end = socket.socket(fileno=told["socket"])
+    end.set_inheritable(False)
+    _die_with_the_host(told["lifeline"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable()
+    os.environ[ISOLATE] = ""  # a runtime that the backend creates in this process isolates nothing again
+    _Server(Channel(end), _limit(told["memory_bytes"])).run()
+    sys.stdout.flush()
+
+
+def _die_with_the_host(lifeline: int) -> None:
+    """Let the kernel kill this process, whatever it does, when the host's end of the pipe is closed."""
+    os.set_inheritable(lifeline, False)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _limit(memory_bytes: int | None) -> Callable[[int], None]:
+    """What lets the process have so much address space beside shared memory; it is called with that one's bytes."""
+    if memory_bytes is None:
+        return lambda shared: None
+    pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
+    own = pages * resource.getpagesize() + int(memory_bytes)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+
+    def apply(shared: int) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (own + shared, hard))
+
+    return apply
+
+
+class _Server:
+    def __init__(self, channel: Channel, limit: Callable[[int], None]) -> None:
+        self.channel, self.limit = channel, limit
+        self.served = Served()
+        self.shared = 0
+
+    def run(self) -> None:
+        """Answer messages until there are no more."""
+        while True:
+            try:
+                message = self.channel.receive()
+            except EOFError:
+                return
+            kind, body = self._answer(message)
+            try:
+                self.channel.send(kind, message.number, body)
+            except OSError:  # the host is gone
+                return
+
+    def _answer(self, message: Message) -> tuple[int, bytes]:
+        try:
+            if message.kind == RUN:
+                self.served.run(message.body)
+                return ANSWER, b""
+            return ANSWER, json.dumps(self._asked(message)).encode()
+        except Exception as error:
+            with suppress(OSError):  # there is no room for more output
+                traceback.print_exc()
+                sys.stderr.flush()
+            told = {"text": _said(error), "is_option": isinstance(error, OptionError)}
+            return FAULT, json.dumps(told).encode()
+
+    def _asked(self, message: Message) -> Mapping[str, Any]:
+        assert message.kind == ASK
+        told = message.plain
+        do = told["do"]
+        if do == "map":
+            self.shared += told["size"]
+            self.limit(self.shared)
+            self.served.map(told["region"], message.fds[0], told["size"], told["writable"])
+            return {}
+        if do == "make":
+            self.served.make(told["backend"], pickle.loads(base64.b64decode(told["factory"])))
+            self.limit(self.shared)
+            return self.served.description()
+        answer: Mapping[str, Any] = getattr(self.served, f"do_{do}")(told)
+        return answer
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,80 @@
+"""How a backend is run in a process of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from interposer.backend.ids import listed_ids
+from interposer.core.config import settings
+from interposer.core.errors import InvalidArgumentError
+
+__all__ = ["Isolation", "wanted_isolations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How a backend is run in a child process.
+
+    Args:
+        deadline_seconds: how long one call may take, be it to compile a part or to run it; None waits for ever.
+        start_seconds: how long the process may take to start and to make the backend.
+        max_restarts: how often the process is started again after a fault, before the backend is put aside in its
+            runtime; None sets no bound. One call that fails four times in a row is given up in any case.
+        memory_bytes: how much address space the process may take beside the tensors that it shares with the host;
+            None sets no bound.
+    """
+
+    deadline_seconds: float | None = 120.0
+    start_seconds: float = 60.0
+    max_restarts: int | None = 3
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("deadline_seconds", "start_seconds"):
+            given = getattr(self, name)
+            optional = given is None and name == "deadline_seconds"
+            if not optional and not (_is_number(given) and 0 < given < math.inf):
+                raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {given!r}")
+        for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
+            given = getattr(self, name)
+            if given is not None and not (_is_number(given) and least <= given < math.inf and given == int(given)):
+                raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {given!r}")
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
+    """For ids of backends how each is isolated; None means what environment or file say.
+
+    Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.
+
+    Raises:
+        InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
+        ConfigError: what environment or file say cannot be meant.
+    """
+    names: Any = settings()["isolate"].read() or () if given is None else given
+    if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):
+        found = dict(names)
+    else:
+        ids = listed_ids(names, "isolate: backends", ordered=False)
+        found = dict.fromkeys(ids, _usual()) if ids else {}
+    for name, how in found.items():
+        if not isinstance(how, Isolation):
+            raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
+    return found
+
+
+def _usual() -> Isolation:
+    usual, said = Isolation(), settings()
+    deadline = said["isolation_deadline_seconds"].read()
+    restarts = said["isolation_max_restarts"].read()
+    return replace(
+        usual,
+        deadline_seconds=usual.deadline_seconds if deadline is None else deadline or None,
+        max_restarts=usual.max_restarts if restarts is None else restarts,
+    )

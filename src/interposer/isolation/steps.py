@@ -1,0 +1,357 @@
+"""The steps that a network's child is to run, gathered into plans, and what is needed to run them again.
+
+Steps go to the child in one message when the host next looks at one of the network's tensors. What ran since the host
+last wrote to a tensor that it had read is remembered, so that a fresh child can do it again from the same inputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from interposer.backend.memory import TensorHandle
+from interposer.core.errors import BackendError
+from interposer.core.types import Array, TensorInfo, TensorShape
+from interposer.isolation.life import Life
+from interposer.isolation.regions import Region, aligned, array_at, info_bytes
+from interposer.isolation.tensors import GIVEN, MADE, ConstantHandle, SharedHandle
+from interposer.isolation.wire import Packer, Plain, reading
+
+if TYPE_CHECKING:
+    from interposer.isolation.network import RemoteFactory, RemoteWorkload
+
+__all__ = ["Step", "Steps"]
+
+MOST_STEPS: Final = 4096
+"""Steps that are gathered at most."""
+MOST_PLANS: Final = 256
+"""Plans that are kept for one network."""
+LONGEST_LATE: Final = 1 << 36
+"""Bytes that a tensor may have whose shape the child found."""
+ABSENT: Final = -1
+"""In place of a slot: an optional input that is not there. Constants have the slots below."""
+
+
+class Step:
+    """One run of one workload on certain tensors, named by their slots."""
+
+    __slots__ = ("inputs", "number", "outputs", "owner", "reads", "workload", "writes")
+
+    def __init__(
+        self, owner: Steps, number: int, workload: RemoteWorkload, reads: tuple[int, ...], writes: tuple[int, ...]
+    ) -> None:
+        self.owner, self.number, self.workload = owner, number, workload
+        self.reads, self.writes = reads, writes
+        self.inputs: Sequence[TensorHandle | None] = ()
+        self.outputs: Sequence[TensorHandle] = ()
+
+
+class Plan:
+    """Steps that run one after the other. `reads` are the tensors that must be there before."""
+
+    def __init__(self, number: int, steps: Sequence[Step]) -> None:
+        self.number, self.steps = number, steps
+        self.numbers = frozenset(step.number for step in steps)
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        for step in steps:
+            self.reads.update(slot for slot in step.reads if slot >= 0 and slot not in self.writes)
+            self.writes.update(step.writes)
+
+    @property
+    def plain(self) -> list[Any]:
+        """The steps, for a message."""
+        return [[step.workload.number, step.reads, step.writes] for step in self.steps]
+
+    def layer_of(self, index: int) -> str:
+        """The layer of a step, by its place among them; nothing before the first."""
+        return self.steps[index].workload.title if 0 <= index < len(self.steps) else ""
+
+
+class Steps:
+    """The steps of one network."""
+
+    def __init__(self, factory: RemoteFactory) -> None:
+        self._factory, self._memory = factory, factory.memory
+        self._queue: list[Step] = []
+        self._known: dict[tuple[Any, ...], Step] = {}
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._sent: set[int] = set()
+        self._numbers = itertools.count(1)
+        self._log: list[Plan] = []
+        self._logged_reads: set[int] = set()
+        self._logged: set[int] = set()
+        self._life: Life | None = None
+        self._version = -1
+        self._there: dict[int, Life] = {}  # only where the backend has memory of its own: who has a tensor's content
+        self._host_lacks: set[int] = set()  # and which of them the host does not have
+        self._scratch: Region | None = None
+
+    # --- gathering ----------------------------------------------------------------------------------------------------
+
+    def step(
+        self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
+    ) -> Step | None:
+        """The step for a workload on tensors of this network; None where some of them are others."""
+        if not all(self._is_own(handle) for handle in (*inputs, *outputs)):
+            return None
+        reads, writes = tuple(map(self._slot, inputs)), tuple(map(self._slot, outputs))
+        for handle in outputs:
+            if isinstance(handle, SharedHandle) and handle.mode != MADE:
+                self._memory.sort(handle, MADE)
+        for one in inputs:
+            if isinstance(one, SharedHandle) and one.mode not in (GIVEN, MADE):
+                self._memory.sort(one, GIVEN)
+        key = (workload.number, reads, writes)
+        if key not in self._known:
+            self._known[key] = Step(self, len(self._known), workload, reads, writes)
+        step = self._known[key]
+        step.inputs, step.outputs = inputs, outputs
+        return step
+
+    def _is_own(self, handle: TensorHandle | None) -> bool:
+        if isinstance(handle, ConstantHandle):
+            return handle.supervisor is self._factory.supervisor
+        return handle is None or (isinstance(handle, SharedHandle) and handle.memory is self._memory)
+
+    def _slot(self, handle: TensorHandle | None) -> int:
+        return handle.slot if isinstance(handle, SharedHandle | ConstantHandle) else ABSENT
+
+    def add(self, step: Step) -> None:
+        """Let a step be run soon."""
+        self._queue.append(step)
+        if len(self._queue) >= MOST_STEPS:
+            self.flush()
+
+    def before_host(self, handle: SharedHandle, writing: bool) -> None:
+        """Do all that was asked, before the host reads a tensor or, if `writing`, changes it."""
+        if self._queue:
+            self.flush()
+        if self._factory.own_memory:
+            if handle.slot in self._host_lacks:
+                self._fetch(handle.slot)
+            self._there.pop(handle.slot, None)  # the host may change what it maps
+        if writing and handle.slot in self._logged_reads:
+            self._forget_log()
+
+    def _forget_log(self) -> None:
+        self._log.clear()
+        self._logged_reads.clear()
+        self._logged.clear()
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Run what was gathered.
+
+        Raises:
+            BackendCrashedError: the child failed, and is not to be started again.
+            BackendError: the backend raised an exception.
+        """
+        steps, self._queue = self._queue, []
+        plan = self._plan(steps)
+        self._factory.supervisor.call(lambda life: self._run(life, plan))
+        if not self._logged.isdisjoint(plan.numbers):
+            self._forget_log()
+        self._log.append(plan)
+        self._logged |= plan.numbers
+        self._logged_reads |= plan.reads
+
+    def _plan(self, steps: Sequence[Step]) -> Plan:
+        key = tuple([step.number for step in steps])
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+                self._sent.clear()
+            found = self._plans[key] = Plan(next(self._numbers), steps)
+        return found
+
+    def _run(self, life: Life, plan: Plan) -> None:
+        self._catch_up(life)
+        self._execute(life, plan)
+
+    def _catch_up(self, life: Life) -> None:
+        """Let the child know all that it needs, and where it is a fresh one, have what the one before had computed."""
+        if self._life is life and self._version == self._memory.version:
+            return
+        self._prepare(life)
+        if self._life is not life:
+            for logged in self._log:
+                self._execute(life, logged)
+            self._life = life
+
+    def _prepare(self, life: Life) -> None:
+        factory, memory = self._factory, self._memory
+        factory.configure(life)
+        if self._life is not life:
+            self._sent.clear()
+        seconds = factory.supervisor.how.deadline_seconds
+        places = [(one.slot, region, one.place) for one in memory.handles if (region := memory.region(one)) is not None]
+        for _, region, _ in places:
+            life.map(region, seconds)
+        told: Plain = {"do": "acquire", "network": factory.number}
+        told["places"] = [[slot, region.number, place] for slot, region, place in places]
+        life.ask(told, "the getting of memory", seconds)
+        self._version = memory.version
+
+    def _execute(self, life: Life, plan: Plan) -> None:
+        seconds = self._factory.supervisor.how.deadline_seconds
+        if plan.number not in self._sent:
+            for factory in {step.workload.factory for step in plan.steps}:
+                factory.configure(life)
+            told = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
+            life.ask(told | {"alone": not self._sent}, "the run", seconds)
+            self._sent.add(plan.number)
+        brought = self._to_bring(life, plan.reads)
+        life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
+        if self._factory.own_memory:
+            self._there |= dict.fromkeys([*brought, *plan.writes], life)
+            self._host_lacks |= plan.writes
+
+    def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
+        """Those of the tensors that the backend does not have in its own memory."""
+        if not self._factory.own_memory:
+            return []
+        absent = [slot for slot in slots if self._there.get(slot) is not life]
+        lost = [slot for slot in absent if slot in self._host_lacks]
+        if lost:
+            text = "the child process was lost together with tensors that only it had"
+            raise BackendError(text, backend=self._factory.supervisor.backend)
+        return absent
+
+    def _fetch(self, slot: int) -> None:
+        """Let the host have a tensor that lies in the backend's own memory."""
+
+        def action(life: Life) -> None:
+            self._catch_up(life)
+            self._to_bring(life, {slot})  # it is there, or lost
+            body = _body(self._factory.number, 0, (), (slot,))
+            life.run(body, lambda index: "", self._factory.supervisor.how.deadline_seconds)
+
+        self._factory.supervisor.call(action)
+        self._host_lacks.discard(slot)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def acquire(self) -> None:
+        """Let the child have the memory too."""
+        self._factory.supervisor.call(self._catch_up)
+
+    def release(self) -> None:
+        """Let the child release its memory, where it is still there; nothing is run any more."""
+        self._queue.clear()
+        self._forget_log()
+        self._there.clear()
+        self._host_lacks.clear()
+        life, self._life = self._life, None
+        supervisor, told = self._factory.supervisor, {"do": "release", "network": self._factory.number}
+        if life is not None and not life.ended:
+            supervisor.once(lambda _: life.ask(told, "the release of memory", supervisor.how.deadline_seconds))
+
+    # --- tensors of unknown shape -------------------------------------------------------------------------------------
+
+    def run_late(
+        self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
+    ) -> None:
+        """Run a workload at once, on tensors some of which are not this network's: they are copied both ways."""
+        if self._queue:
+            self.flush()
+        found = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
+        for handle, array in found:
+            if not handle.info.is_concrete:
+                handle.resize(array.shape)
+            handle.copy_in(array)
+
+    def _run_late(
+        self,
+        life: Life,
+        workload: RemoteWorkload,
+        inputs: Sequence[TensorHandle | None],
+        outputs: Sequence[TensorHandle],
+    ) -> list[tuple[TensorHandle, Array]]:
+        for one in outputs:
+            if isinstance(one, SharedHandle) and self._is_own(one) and one.mode != MADE:
+                self._memory.sort(one, MADE)
+        self._catch_up(life)
+        workload.factory.configure(life)
+        seconds, what = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
+        brought = self._bring_in(life, [one for one in inputs if one is not None and not self._is_own(one)])
+        told: Plain = {
+            "do": "late",
+            "network": self._factory.number,
+            "workload": workload.number,
+            "inputs": [brought.get(id(one), self._slot(one)) for one in inputs],
+            "outputs": [self._late_output(one) for one in outputs],
+        }
+        own = {one.slot for one in inputs if isinstance(one, SharedHandle) and self._is_own(one)}
+        told["bring"] = self._to_bring(life, own)
+        answer = life.ask(told, what, seconds)
+        self._note_late([one.slot for one in outputs if isinstance(one, SharedHandle) and self._is_own(one)])
+        open_ones = [one for one in outputs if not self._is_own(one)]
+        with reading(f"the answer of layer {workload.title}"):
+            infos = [_found_info(one.info, shape) for one, shape in zip(open_ones, answer["shapes"], strict=True)]
+        return list(zip(open_ones, self._collect(life, infos), strict=True))
+
+    def _note_late(self, written: Sequence[int]) -> None:
+        """The host has what was written; what ran before could not be run again without changing it."""
+        for slot in written:
+            self._forget_log()
+            self._host_lacks.discard(slot)
+            self._there.pop(slot, None)
+
+    def _late_output(self, handle: TensorHandle) -> Any:
+        if not self._is_own(handle):
+            return Packer().info(handle.info.with_constant(None))
+        return self._slot(handle)
+
+    def _bring_in(self, life: Life, handles: Sequence[TensorHandle]) -> dict[int, Plain]:
+        """Copy tensors to where the child can read them."""
+        packer, found = Packer(), dict[int, Plain]()
+        scratch, offset = self._room(life, [handle.info for handle in handles]), 0
+        with ExitStack() as stack:
+            for handle in handles:
+                info = handle.info.with_constant(None)
+                array = stack.enter_context(handle.mapped())
+                np.copyto(array_at(scratch.bytes, offset, info.dtype, array.shape), array)
+                found[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
+                offset += aligned(info_bytes(info))
+        return found
+
+    def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
+        """What the child has computed and keeps: copies of it."""
+        scratch, offset, places, found = self._room(life, infos), 0, list[list[int]](), list[Array]()
+        for info in infos:
+            places.append([scratch.number, offset])
+            found.append(array_at(scratch.bytes, offset, info.dtype, tuple(info.shape)))
+            offset += aligned(info_bytes(info))
+        seconds = self._factory.supervisor.how.deadline_seconds
+        life.ask({"do": "collect", "places": places}, "the giving of results", seconds)
+        return [array.copy() for array in found]
+
+    def _room(self, life: Life, infos: Sequence[TensorInfo]) -> Region:
+        size = sum(aligned(info_bytes(info)) for info in infos)
+        if self._scratch is None or self._scratch.size < size:
+            self._scratch = Region(size, writable=True)
+        life.map(self._scratch, self._factory.supervisor.how.deadline_seconds)
+        return self._scratch
+
+
+def _body(network: int, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> bytes:
+    numbers = (network, plan, len(brought), *brought, *fetched)
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def _found_info(wanted: TensorInfo, shape: Sequence[int]) -> TensorInfo:
+    found = TensorShape([int(extent) for extent in shape])
+    if not found.is_concrete or not wanted.shape.accepts(found):
+        raise ValueError(f"the shape {list(shape)} was found for {wanted}")
+    info = wanted.with_constant(None).with_shape(found)
+    if info_bytes(info) > LONGEST_LATE:
+        raise ValueError(f"the shape {list(shape)} takes {info_bytes(info)} bytes")
+    return info

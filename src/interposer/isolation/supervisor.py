@@ -1,0 +1,292 @@
+"""Keeps a child process running: starts it, starts it again after a fault, and gives up at last."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+
+from interposer.backend.events import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent
+from interposer.core.errors import BackendCrashedError, BackendError, BackendUnavailableError
+from interposer.core.types import Array
+from interposer.isolation.life import Life
+from interposer.isolation.regions import Place, Region, aligned, array_bytes
+from interposer.isolation.settings import Isolation
+
+__all__ = ["Lasting", "Supervisor"]
+
+_T = TypeVar("_T")
+_log = logging.getLogger("interposer.backend.isolated")
+ATTEMPTS: Final = 4
+"""How often one call is tried, however many restarts are allowed."""
+
+
+class Lasting(Protocol):
+    """Something in the child that the host can make again after a restart."""
+
+    def ensure(self, life: Life) -> None:
+        """Make it in this process, unless it is there already."""
+
+
+class Supervisor:
+    """The child process of one backend, or rather its lives, one after the other. Thread safe.
+
+    The process is started when it is first needed, also after `close`. What must be in it before anything else is in
+    `first`; everything else is made when it is used.
+    """
+
+    def __init__(
+        self, backend: str, factory: Callable[[], object], how: Isolation, record: Callable[[BackendEvent], None]
+    ) -> None:
+        self.backend, self.how = backend, how
+        self.restarts = 0
+        self.aside: str | None = None
+        self.first: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.constants = Constants(self)
+        self._pickled = _pickled(backend, factory)
+        self._record = record
+        self._life: Life | None = None
+        self._faulty = False
+        self._lock = threading.RLock()
+        self._dropped: list[tuple[str, int]] = []
+        _supervisors.add(self)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, action: Callable[[Life], _T]) -> _T:
+        """Do something with the process; after a fault, once more with a fresh one, as long as restarts are left.
+
+        Raises:
+            BackendCrashedError: the process failed too often.
+            BackendError: what else the backend raises.
+        """
+        with self._lock:
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    return self._tried(action)
+                except BackendCrashedError:
+                    if self.aside is not None:
+                        raise
+            return self._tried(action)
+
+    def _tried(self, action: Callable[[Life], _T]) -> _T:
+        life = self._living()
+        try:
+            self._drop(life)
+            return action(life)
+        except BackendCrashedError as error:
+            self._note_crash(error)
+            raise
+
+    def ask(self, told: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()) -> dict[str, Any]:
+        """Ask something that needs these things and arrays in the process."""
+        arrays = tuple(arrays)
+
+        def action(life: Life) -> dict[str, Any]:
+            for one in needed:
+                one.ensure(life)
+            places = {"arrays": self.constants.placed(arrays, life)} if arrays else {}
+            return life.ask({**told, **places}, what, self.how.deadline_seconds)
+
+        return self.call(action)
+
+    def once(self, action: Callable[[Life], _T]) -> _T:
+        """Do something with the process; after a fault it is not tried again."""
+        with self._lock:
+            return self._tried(action)
+
+    def _spent(self) -> bool:
+        return self.how.max_restarts is not None and self.restarts >= self.how.max_restarts
+
+    def _living(self) -> Life:
+        if self._life is not None and not self._life.ended:
+            return self._life
+        if self.aside is not None:
+            raise BackendCrashedError(
+                f"backend {self.backend!r} is put aside: {self.aside}", backend=self.backend, reason=self.aside
+            )
+        if self._faulty:
+            self.restarts += 1
+        self._life, self._dropped = None, []
+        try:
+            self._life = self._again()
+        except BackendCrashedError as error:
+            self._note_crash(error)
+            raise
+        if self._faulty:
+            self._faulty = False
+            self._note(RESTARTED, f"its child process runs again (restart {self.restarts})")
+        return self._life
+
+    def _again(self) -> Life:
+        try:
+            life, _ = self.started()
+            for one in tuple(self.first):
+                one.ensure(life)
+        except BackendCrashedError:
+            raise
+        except (BackendError, OSError) as error:
+            reason = f"could not start again ({error})"
+            text = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
+        return life
+
+    def started(self) -> tuple[Life, dict[str, Any]]:
+        """A new process with the backend in it, and how the backend describes itself."""
+        life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
+        told = {"do": "make", "backend": self.backend, "factory": self._pickled}
+        try:
+            return life, life.ask(told, "the start", self.how.start_seconds)
+        except BaseException:
+            life.kill()
+            raise
+
+    def begin(self) -> dict[str, Any]:
+        """Start the first process, and give what the backend says of itself; nothing is tried twice here."""
+        with self._lock:
+            self._life, description = self.started()
+            return description
+
+    def _note_crash(self, error: BackendCrashedError) -> None:
+        self._faulty = True
+        self._note(CRASHED, str(error), error.layer)
+        if self._spent():
+            count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
+            self.aside = f"its child process {count}{error.reason}"
+            self.constants.clear()
+            self._note(PUT_ASIDE, self.aside)
+
+    def _note(self, kind: str, text: str, layer: str = "") -> None:
+        event = BackendEvent(self.backend, kind, text, layer)
+        self._record(event)
+        _log.warning("%s", event)
+
+    # --- what goes ----------------------------------------------------------------------------------------------------
+
+    def forget(self, owner: object, kind: str, number: int) -> None:
+        """Let the process drop something when its owner on this side is gone."""
+        weakref.finalize(owner, _drop_later, weakref.ref(self), kind, number).atexit = False
+
+    def drop_later(self, kind: str, number: int) -> None:
+        """Tell the process with the next call that it may drop something."""
+        self._dropped.append((kind, number))
+
+    def _drop(self, life: Life) -> None:
+        regions = [("region", number) for number in life.unused_regions()]
+        if self._dropped or regions:
+            gone, self._dropped = [*self._dropped, *regions], []
+            life.ask({"do": "drop", "gone": gone}, "the dropping of what is not used", self.how.deadline_seconds)
+
+    @property
+    def life(self) -> Life | None:
+        """The process that is there, if any."""
+        return self._life
+
+    @property
+    def running(self) -> bool:
+        """True while the process is there."""
+        return self._life is not None and not self._life.ended
+
+    def close(self) -> None:
+        """End the process. It would be started again if something of it were still used."""
+        with self._lock:
+            life, self._life = self._life, None
+            if life is not None:
+                life.close()
+            self.constants.clear()
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()
+        life, self._life = self._life, None
+        if life is not None:
+            life.abandon()
+
+
+class Constants:
+    """Arrays in shared memory that the child only reads; each is put there once and stays as long as it lives here."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = weakref.ref(supervisor)
+        self._regions: dict[int, tuple[Region, int]] = {}
+
+    def placed(self, arrays: Collection[Array], life: Life) -> list[Place]:
+        """Where these arrays lie; the process has the memory then."""
+        self._add([array for array in arrays if id(array) not in self._regions])
+        supervisor = self._supervisor()
+        seconds = supervisor.how.deadline_seconds if supervisor is not None else None
+        found = []
+        for array in arrays:
+            region, offset = self._regions[id(array)]
+            life.map(region, seconds)
+            found.append(region.place(offset, array))
+        return found
+
+    def _add(self, arrays: Iterable[Array]) -> None:
+        new = {id(array): array for array in arrays}
+        size = sum(aligned(array_bytes(array)) for array in new.values())
+        if not new:
+            return
+        region, offset = Region(size, writable=False), 0
+        for key, array in new.items():
+            count = array_bytes(array)
+            np.copyto(region.bytes[offset : offset + count].view(array.dtype).reshape(array.shape), array)
+            self._regions[key] = (region, offset)
+            weakref.finalize(array, _forget, weakref.ref(self), key).atexit = False
+            offset += aligned(count)
+
+    def clear(self) -> None:
+        """Let go of all; they are put there again if they are needed."""
+        self._regions.clear()
+
+    def forget(self, key: int) -> None:
+        """Let go of an array that nobody has any more."""
+        self._regions.pop(key, None)
+
+
+def _drop_later(reference: weakref.ref[Supervisor], kind: str, number: int) -> None:
+    supervisor = reference()
+    if supervisor is not None:
+        supervisor.drop_later(kind, number)
+
+
+def _forget(reference: weakref.ref[Constants], key: int) -> None:
+    constants = reference()
+    if constants is not None:
+        constants.forget(key)
+
+
+def _pickled(backend: str, factory: Callable[[], object]) -> str:
+    try:
+        made = pickle.dumps(factory)
+    except Exception as error:
+        raise BackendUnavailableError(
+            backend,
+            f"what makes it, {factory!r}, cannot be handed to a child process ({error}); "
+            "register a class or a function of a module, or do not isolate the backend",
+        ) from error
+    if b"__main__" in made:
+        raise BackendUnavailableError(
+            backend,
+            f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
+            "not run; put it into a module, or do not isolate the backend",
+        )
+    return base64.b64encode(made).decode("ascii")
+
+
+_supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for supervisor in _supervisors:
+        supervisor._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,203 @@
+"""The tensors of one network in memory that the host shares with the child."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
+from interposer.backend.planner import Lifetime, plan
+from interposer.core.errors import BackendError
+from interposer.core.types import Array, TensorInfo
+from interposer.isolation.regions import ALIGNMENT, Region, aligned, array_at, info_bytes
+
+if TYPE_CHECKING:
+    from interposer.isolation.steps import Steps
+    from interposer.isolation.supervisor import Supervisor
+
+__all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory", "steps_of"]
+
+OPEN: Final = 0
+GIVEN: Final = 1
+MADE: Final = 2
+FIRST_CONSTANT: Final = -2
+"""Slots below the one that stands for an absent input are those of constants; they are unique in a process."""
+
+
+class SharedMemory(MemoryManager):
+    """Two arenas of the host: what the host gives to the child, which can only read it, and what the child makes.
+
+    Given tensors share their memory with no others, so that they are intact when an interrupted run is repeated. Which
+    tensor is of which sort shows when it is first written: by the host, or as the output of a workload.
+    """
+
+    def __init__(self) -> None:
+        self.handles: list[SharedHandle] = []
+        self.moments: list[tuple[int, bool]] = []
+        """Whose life begins, or ends, one after the other."""
+        self.version = 0
+        self.given: Region | None = None
+        self.made: Region | None = None
+        self._steps: weakref.ref[Steps] | None = None
+        self._stale = False
+        _memories.add(self)
+
+    def attach(self, steps: Steps) -> None:
+        """Let these steps know what the host does with the tensors."""
+        self._steps = weakref.ref(steps)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps that run on these tensors."""
+        found = None if self._steps is None else self._steps()
+        if found is None:
+            raise BackendError("the tensors of a network are used that is gone")
+        return found
+
+    def new_handle(self, info: TensorInfo) -> SharedHandle:
+        """The handle of a tensor of this network."""
+        handle = SharedHandle(info, self, len(self.handles))
+        self.handles.append(handle)
+        return handle
+
+    @property
+    def planned_bytes(self) -> int:
+        """How large the arena of what the child makes is."""
+        return plan(self._lifetimes(), ALIGNMENT).size
+
+    def acquire(self) -> None:
+        """Get both arenas; pages take memory once they are touched."""
+        offset = 0
+        for handle in self.handles:
+            handle.given_offset = offset
+            offset += aligned(info_bytes(handle.info))
+        made = plan(self._lifetimes(), ALIGNMENT)
+        for handle, place in zip(self.handles, made.offsets, strict=True):
+            handle.made_offset = place
+        self.given = Region(offset, writable=False)
+        self.made = Region(made.size, writable=True)
+        for handle in self.handles:
+            self.sort(handle, handle.mode)
+        self.steps.acquire()
+
+    def _lifetimes(self) -> list[Lifetime]:
+        last = len(self.moments)
+        begins = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if not ended}
+        ends = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if ended}
+        slots = range(len(self.handles))
+        sizes = [info_bytes(handle.info) for handle in self.handles]
+        return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last)) for slot in slots]
+
+    def release(self) -> None:
+        """Forget the arenas; they are freed when nobody holds a piece of them."""
+        self.steps.release()
+        self.given = self.made = None
+        for handle in self.handles:
+            handle.bind(None)
+
+    def sort(self, handle: SharedHandle, mode: int) -> None:
+        """Let a tensor be of this sort; the child has to be told where it lies then."""
+        handle.mode = mode
+        self.version += 1
+        region = self.region(handle)
+        if region is not None and mode != OPEN:
+            shape = tuple(handle.info.shape)
+            handle.bind(array_at(region.bytes, handle.place, handle.info.dtype, shape))
+
+    def region(self, handle: SharedHandle) -> Region | None:
+        """The arena that a tensor lies in."""
+        return self.made if handle.mode == MADE else self.given
+
+    def renew(self) -> None:
+        """After a fork: let this process have arenas of its own."""
+        self._stale = False
+        for name in ("given", "made"):
+            old: Region | None = getattr(self, name)
+            if old is not None:
+                fresh = Region(old.size, writable=old.writable)
+                fresh.bytes[:] = old.bytes
+                setattr(self, name, fresh)
+        for handle in self.handles:
+            self.sort(handle, handle.mode)
+
+    @property
+    def stale(self) -> bool:
+        """True where the arenas belong to the process that this one was forked from."""
+        return self._stale
+
+
+class SharedHandle(ArrayHandle):
+    """A tensor in shared memory, which the host can read and write in place."""
+
+    def __init__(self, info: TensorInfo, memory: SharedMemory, slot: int) -> None:
+        super().__init__(info)
+        self.memory, self.slot = memory, slot
+        self.mode = OPEN
+        self.made_offset = self.given_offset = 0
+
+    @property
+    def place(self) -> int:
+        """Where it lies in its arena, in bytes."""
+        return self.made_offset if self.mode == MADE else self.given_offset
+
+    def manage(self) -> None:
+        """Begin the tensor's life in the plan of memory."""
+        self.memory.moments.append((self.slot, False))
+
+    def allocate(self) -> None:
+        """End its life there."""
+        self.memory.moments.append((self.slot, True))
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Refused: the tensor lies in an arena."""
+        TensorHandle.resize(self, shape)
+
+    def map(self) -> Array:
+        """The tensor, once all that was asked of the child before is done; the host may write to it."""
+        self._ready(writing=self.mode != MADE)
+        return super().map()
+
+    def copy_in(self, array: Array) -> None:
+        """Fill the tensor."""
+        self._ready(writing=True)
+        super().copy_in(array)
+
+    def _ready(self, *, writing: bool) -> None:
+        memory = self.memory
+        if memory.stale:
+            memory.renew()
+        if self.mode == OPEN:
+            memory.sort(self, GIVEN)
+        memory.steps.before_host(self, writing)
+
+
+class ConstantHandle(ArrayHandle):
+    """A constant: the host has its array, and the child the same in shared memory. All runs of a network use it."""
+
+    _numbers: Final = itertools.count(FIRST_CONSTANT, -1)
+
+    def __init__(self, info: TensorInfo, array: Array, supervisor: Supervisor) -> None:
+        super().__init__(info, array)
+        self.array, self.supervisor = array, supervisor
+        self.slot = next(self._numbers)
+        supervisor.forget(self, "constant", self.slot)
+
+
+def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
+    """The steps of the first shared tensor among these."""
+    return next((one.memory.steps for one in handles if isinstance(one, SharedHandle)), None)
+
+
+_memories: weakref.WeakSet[SharedMemory] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for memory in _memories:
+        memory._stale = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

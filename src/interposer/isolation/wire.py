@@ -1,0 +1,230 @@
+"""Graphs, operators and infos as JSON-compatible data, for a message; arrays are set aside, to go by shared memory.
+
+Both ends use this. What comes from a child is data that may say anything: reading it raises `WireError` where it does
+not make sense, and what it describes is then checked as the answer of any backend is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from interposer.core.codec import codec_of, info_from_plain, info_to_plain
+from interposer.core.errors import BackendContractError, InterposerError
+from interposer.core.schema import Op, op_class, registered_ops
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.control import Constant, Input, Output, StandIn
+
+__all__ = ["Packer", "Plain", "Reader", "Replica", "WireError", "crossing_fault", "is_described", "reading"]
+
+Plain: TypeAlias = dict[str, Any]
+Tokens = Callable[[Op], "Plain | None"]
+_ANY: Final = codec_of(Any)
+_SIMPLE: Final = (bool, int, str, type(None))
+
+
+class WireError(BackendContractError):
+    """What was read does not describe what it should."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """A block in which an error means that data do not describe what they should: `WireError`."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, InterposerError) as error:
+        raise WireError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def crossing_fault(layer: Layer) -> str | None:
+    """Why a layer cannot be handed to another process, or None where it can."""
+    if layer.regions:
+        return "a layer with regions does not cross into another process"
+    for value in (*layer.values, *layer.outputs):
+        if value.info is not None and not value.info.dtype.bits:
+            return f"{value.name!r} holds {value.info.dtype}, which does not lie in shared memory"
+    return None
+
+
+class Packer:
+    """Makes plain data; `arrays` collects the arrays, which the data name by their number.
+
+    `tokens` gives for an operator that is not to be described the data that stand for it.
+    """
+
+    def __init__(self, tokens: Tokens = lambda op: None) -> None:
+        self.arrays: list[Array] = []
+        self._numbers: dict[int, int] = {}
+        self._tokens = tokens
+
+    def array(self, array: Array) -> int:
+        """The number of an array."""
+        if id(array) not in self._numbers:
+            self._numbers[id(array)] = len(self.arrays)
+            self.arrays.append(array)
+        return self._numbers[id(array)]
+
+    def info(self, info: TensorInfo | None) -> Plain | None:
+        """An info, with its constant."""
+        if info is None:
+            return None
+        constant = info.constant
+        return info_to_plain(info) | ({} if constant is None else {"constant": self.array(constant)})
+
+    def op(self, op: Op) -> Plain:
+        """An operator."""
+        token = self._tokens(op)
+        if token is not None:
+            return token
+        codecs, values = op.codecs(), op.changed_attributes()
+        arrays = {name: self.array(value) for name, value in values.items() if _is_plain_array(value)}
+        others = {name: codecs[name].to_plain(value) for name, value in values.items() if name not in arrays}
+        return {"op": op.op_name(), "module": type(op).__module__, "attributes": others, "arrays": arrays}
+
+    def layer(self, layer: Layer, places: Mapping[Value, Sequence[int]]) -> Plain:
+        """A layer, whose inputs are at these places."""
+        return {
+            "op": self.op(layer.op),
+            "name": layer.name,
+            "inputs": [None if value is None else places[value] for value in layer.inputs],
+            "infos": [self.info(value.info) for value in layer.outputs],
+            "declared": [self.info(value.declared) for value in layer.outputs],
+            "source": layer.source,
+            "replaced": layer.replaced,
+        }
+
+    def graph(self, graph: Graph) -> list[Plain]:
+        """All layers of a graph, in running order."""
+        places: dict[Value, Sequence[int]] = {}
+        found = []
+        for number, layer in enumerate(graph.topological()):
+            found.append(self.layer(layer, places))
+            places |= {value: (number, value.index) for value in layer.outputs}
+        return found
+
+
+def _is_plain_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O"
+
+
+class Replica:
+    """A view as it is handed over: its layers, with an Input or a Constant for what comes in, an Output for what goes.
+
+    Layers have numbers; `layers` and `values` tell what a number stands for in the graph of the view.
+    """
+
+    def __init__(self, view: SubgraphView, packer: Packer) -> None:
+        self.plain: list[Plain] = []
+        self.layers: dict[int, Layer] = {}
+        self.values: dict[tuple[int, int], Value] = {}
+        self._packer = packer
+        self._places: dict[Value, Sequence[int]] = {}
+        for value in view.operands:
+            self._add_border(value)
+        first = len(self.plain)
+        for layer in view:
+            self.layers[len(self.plain)] = layer
+            self._add(packer.layer(layer, self._places), layer.outputs)
+        self.view = [first, len(self.plain)]
+        for number, value in enumerate(view.outputs):
+            self._add(self._border(Output(number), f"{value.name} out", [self._places[value]]))
+
+    def _add(self, plain: Plain, outputs: Sequence[Value] = ()) -> None:
+        number = len(self.plain)
+        self.plain.append(plain)
+        for index, value in enumerate(outputs):
+            self._places[value] = (number, index)
+            self.values[number, index] = value
+
+    def _add_border(self, value: Value) -> None:
+        op = value.producer.op if isinstance(value.producer.op, Constant) else Input(len(self.plain))
+        plain = self._border(op, value.name, [])
+        info = self._packer.info(value.info)
+        self._add(plain | {"infos": [info], "declared": [None if isinstance(op, Constant) else info]}, [value])
+
+    def _border(self, op: Op, name: str, inputs: list[Sequence[int]]) -> Plain:
+        plain = {"op": self._packer.op(op), "name": name, "inputs": inputs, "source": "", "replaced": []}
+        return plain | {"infos": [], "declared": []}
+
+    def part(self, view: SubgraphView, numbers: Iterable[Any]) -> SubgraphView:
+        """The layers of these numbers, as a part of the view."""
+        return view.part([self.layers[int(number)] for number in numbers])
+
+
+class Reader:
+    """Reads what a `Packer` made, with the arrays that it had set aside.
+
+    `tokens` gives the operator that other data stand for. Operators that are not known become a StandIn where
+    `lenient`, and `unknown` tells of which layers; otherwise they are an error. Where `importing`, the module that
+    declares an operator is imported.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Array],
+        tokens: Callable[[Plain], Op],
+        *,
+        importing: bool = False,
+        lenient: bool = False,
+    ) -> None:
+        self.unknown: dict[int, str] = {}
+        self._arrays, self._tokens = arrays, tokens
+        self._importing, self._lenient = importing, lenient
+
+    def info(self, plain: Plain | None) -> TensorInfo | None:
+        """An info, with its constant."""
+        if plain is None:
+            return None
+        info = info_from_plain(plain)
+        return info.with_constant(self._arrays[plain["constant"]]) if plain.get("constant") is not None else info
+
+    def op(self, plain: Plain) -> Op:
+        """An operator."""
+        if "op" not in plain:
+            return self._tokens(plain)
+        kind = self._kind(plain)
+        codecs = kind.codecs()
+        arrays = {name: self._arrays[number] for name, number in plain["arrays"].items()}
+        others = {name: codecs[name].from_plain(value) for name, value in plain["attributes"].items()}
+        return kind(**arrays, **others)
+
+    def _kind(self, plain: Plain) -> type[Op]:
+        name = str(plain["op"])
+        if self._importing and name not in registered_ops():
+            importlib.import_module(str(plain["module"]))
+        return op_class(name)
+
+    def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
+        """A graph, and its layers by their numbers."""
+        graph, layers = Graph(), list[Layer]()
+        for number, one in enumerate(plain):
+            op = self._op_of(number, one)
+            inputs = [None if at is None else layers[at[0]].outputs[at[1]] for at in one["inputs"]]
+            declared = [self.info(info) for info in one["declared"]]
+            layer = graph.add(op, inputs, name=str(one["name"]), outputs=declared, source=str(one["source"]))
+            layer.replaced = tuple(map(str, one["replaced"]))
+            for value, info in zip(layer.outputs, one["infos"], strict=True):
+                value.info = self.info(info)
+            layers.append(layer)
+        return graph, layers
+
+    def _op_of(self, number: int, plain: Plain) -> Op:
+        try:
+            return self.op(plain["op"])
+        except (InterposerError, ImportError) as error:
+            if not self._lenient:
+                raise
+            self.unknown[number] = f"its operator cannot be made in the child process: {error}"
+            return StandIn(num_outputs=len(plain["infos"]), description=str(plain["op"]["op"]))
+
+
+def is_described(op: Op) -> bool:
+    """True where `Packer.op` tells all of an operator: every attribute is a plain value or an array."""
+    codecs = op.codecs()
+    return all(codecs[name] is not _ANY or type(value) in _SIMPLE for name, value in op.changed_attributes().items())

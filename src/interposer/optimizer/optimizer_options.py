@@ -1,0 +1,126 @@
+"""What can be asked of the optimizer, and which backends it is to use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from interposer.backend import Backend, Options
+from interposer.backend.ids import listed_ids
+from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.schema import registered_ops
+from interposer.plugins import DeviceSpec
+from interposer.report.optimized import AbsentBackend
+
+__all__ = ["OptimizerOptions", "check_seconds", "choose_backends"]
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """Options of `optimize`.
+
+    Args:
+        reduce_fp32_to_fp16: compute in float16 what is float32; inputs and outputs keep their type.
+        reduce_fp32_to_bf16: the same with bfloat16; not together with the other one.
+        debug: show every tensor while running, to the registered callback or on standard output.
+        rewrite: apply the rewrites that do not depend on backends.
+        compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
+            them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
+        hints: for layers by name, the backend to ask first.
+        exclude: for types of layers, such as "Softmax", the ids of backends (or one id) that do not get them.
+        model_options: for backends by id, options that they understand.
+        placement: "order" gives each layer to the first backend that takes it; "measured" lets `load` time parts of the
+            network on all backends, and take the fastest plan.
+        budget_seconds: how long a measured placement may take.
+    """
+
+    reduce_fp32_to_fp16: bool = False
+    reduce_fp32_to_bf16: bool = False
+    debug: bool = False
+    rewrite: bool = True
+    compute_in_integers: bool = True
+    hints: Mapping[str, str] = field(default_factory=dict)
+    model_options: Mapping[str, Options] = field(default_factory=dict)
+    placement: str = "order"
+    budget_seconds: float = 30.0
+    exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reduce_fp32_to_fp16 and self.reduce_fp32_to_bf16:
+            raise InvalidArgumentError("reduce_fp32_to_fp16 and reduce_fp32_to_bf16 exclude each other; choose one")
+        expect(self.placement, str, "the placement must be 'order' or 'measured'")
+        if self.placement not in ("order", "measured"):
+            raise InvalidArgumentError(f"the placement is 'order' or 'measured', not {self.placement!r}")
+        check_seconds("budget_seconds", self.budget_seconds)
+        expect(self.hints, Mapping, "hints must be a mapping from layer's name to backend's id")
+        for layer, backend in self.hints.items():
+            expect(layer, str, "hints must be for layers by name")
+            expect(backend, str, f"the hint for layer {layer!r} must be the id of a backend")
+        object.__setattr__(self, "exclude", _exclusions(self.exclude))
+        expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
+        for backend, given in self.model_options.items():
+            expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
+
+
+def check_seconds(name: str, given: object) -> None:
+    """`InvalidArgumentError` unless it is a number above 0 that is finite."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
+        raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {given!r}")
+
+
+def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The exclusions with lists of ids; `InvalidArgumentError` unless the keys are types of layers that there are."""
+    expect(exclude, Mapping, "exclude must be a mapping from a layer's type to ids of backends")
+    for kind in exclude:
+        if kind not in registered_ops():
+            raise InvalidArgumentError(
+                f"exclude names {kind!r}, which is no type of layers{did_you_mean(str(kind), registered_ops())}"
+            )
+    return {kind: listed_ids(ids, f"exclude[{kind!r}]: backends", ordered=False) for kind, ids in exclude.items()}
+
+
+def choose_backends(
+    preferences: Iterable[str] | None, device_spec: DeviceSpec
+) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
+    """The backends to use in order of preference, and those that were asked for but are absent.
+
+    No preferences mean all that are available and not `OnlyByName`, CpuRef last.
+
+    Raises:
+        UnknownBackendError: an id that nobody knows.
+        BackendUnavailableError: none of the preferred backends is available.
+        InvalidArgumentError: an empty list, or something other than ids.
+    """
+    registry = device_spec.registry
+    ids = _ids(preferences) if preferences is not None else device_spec.default_backends
+    reasons = {backend_id: registry.reason_absent(backend_id) for backend_id in ids}
+    absent = tuple(AbsentBackend(backend_id, reason) for backend_id, reason in reasons.items() if reason is not None)
+    chosen = tuple(registry.get(backend_id) for backend_id, reason in reasons.items() if reason is None)
+    if not chosen:
+        raise BackendUnavailableError(", ".join(ids), _none_left(absent, device_spec))
+    return chosen, absent
+
+
+def _ids(preferences: object) -> tuple[str, ...]:
+    ids = listed_ids(preferences)
+    if auto := [one for one in ids if one.lower() == "auto"]:
+        raise InvalidArgumentError(
+            f"backends: {auto[0]!r} measures which placement is fastest, which only interposer.load does; "
+            "name backends here, or give None for all that are available"
+        )
+    if not ids:
+        raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
+    return ids
+
+
+def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
+    why = "; ".join(f"{one.id}: {one.reason}" for one in absent) or _all_absent(device_spec)
+    return f"{why} (available: {', '.join(device_spec.supported_backends) or 'none'})"
+
+
+def _all_absent(device_spec: DeviceSpec) -> str:
+    if device_spec.supported_backends:
+        return f"none was named, and only by name are used {', '.join(device_spec.supported_backends)}"
+    found = [one for one in device_spec.registry.records() if not one.available]
+    return "; ".join(f"{one.id}: {one.reason}" for one in found) or "no backend is registered"

@@ -1,0 +1,63 @@
+"""How attributes of operators cross the C interface: the kind that follows from an annotation."""
+
+from __future__ import annotations
+
+import types
+import typing
+from enum import Enum
+from typing import Any, NamedTuple
+
+from interposer.core.types import DataType
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = ["Kind", "kind_of"]
+
+
+class Kind(NamedTuple):
+    """The kind of an attribute: ``abi.KIND_...``, whether it may be absent, the width of rows, and the choices."""
+
+    number: int
+    optional: bool = False
+    columns: int = 0
+    choices: type[Enum] | None = None
+
+    def __str__(self) -> str:
+        names = {
+            abi.KIND_BOOL: "bool", abi.KIND_INT: "int", abi.KIND_FLOAT: "float", abi.KIND_TEXT: "text",
+            abi.KIND_ENUM: "enum", abi.KIND_DTYPE: "dtype", abi.KIND_INTS: "ints", abi.KIND_FLOATS: "floats",
+            abi.KIND_ENUMS: "enums",
+        }  # fmt: skip
+        of = f" {self.choices.__name__}" if self.choices else f" {self.columns}" if self.columns else ""
+        return f"{names[self.number]}{of}{'?' if self.optional else ''}"
+
+
+_PLAIN = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: abi.KIND_TEXT, DataType: abi.KIND_DTYPE}
+
+
+def kind_of(hint: Any) -> Kind | None:
+    """The kind of an annotated type, or None where values of it cannot be shown to a plug-in."""
+    if hint in _PLAIN:
+        return Kind(_PLAIN[hint])
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return Kind(abi.KIND_ENUM, choices=hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [kind_of(one) for one in arguments if one is not type(None)]
+        return inner[0]._replace(optional=True) if len(inner) == 1 and inner[0] else None
+    if origin is tuple:
+        items = {one for one in arguments if one is not Ellipsis}
+        return _list_of(items.pop()) if len(items) == 1 else None
+    return None
+
+
+def _list_of(item: Any) -> Kind | None:
+    if item in (int, bool):
+        return Kind(abi.KIND_INTS)
+    if item is float:
+        return Kind(abi.KIND_FLOATS)
+    if isinstance(item, type) and issubclass(item, Enum) and item is not DataType:
+        return Kind(abi.KIND_ENUMS, choices=item)
+    row = typing.get_args(item) if typing.get_origin(item) is tuple else ()
+    if row and set(row) == {int}:
+        return Kind(abi.KIND_INTS, columns=len(row))
+    return None

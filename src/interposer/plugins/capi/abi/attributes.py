@@ -1,0 +1,231 @@
+"""Attributes of operators as tables in C, and what a plug-in of an older version may not be shown of them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Hashable, Iterator
+from enum import Enum
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.schema import Op, annotation
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.attribute_kinds import Kind, kind_of
+from interposer.plugins.capi.abi.vocabulary import CHOICES, LAYERS
+
+__all__ = ["AttributeTable", "Shown", "shown"]
+
+MOST_CACHED: Final = 2048
+"""Tables that are kept for each operator, as networks use the same attributes over and over."""
+_FLOATS: Final = (abi.KIND_FLOAT, abi.KIND_FLOATS)
+NEVER: Final = 1 << 30
+"""The version of what is in no version yet."""
+OWN: Final = "interposer."
+
+
+class AttributeTable(NamedTuple):
+    """An array of ``ipr_attribute`` and what it points to."""
+
+    address: int
+    length: int
+    kept: Any
+
+
+class _Text:
+    """Text in memory that stays where it is, with a NUL behind it."""
+
+    def __init__(self, text: str) -> None:
+        self._buffer = ctypes.create_string_buffer(text.encode("utf-8", "replace"))
+        self.struct = abi.String(ctypes.addressof(self._buffer), len(self._buffer) - 1)
+
+
+@cache
+def text_of(text: str) -> abi.String:
+    """An ``ipr_string`` that is never freed: for names of types, attributes and choices."""
+    kept = _Text(text)
+    _kept_texts.append(kept)
+    return kept.struct
+
+
+_kept_texts: list[_Text] = []
+
+
+class Shown:
+    """What plug-ins of one revision of the vocabulary see of one operator: made once by `shown`.
+
+    `refusal` says why no layer of it is shown, or is None.
+    """
+
+    def __init__(self, op: type[Op], revision: int) -> None:
+        self.op, self.revision = op, revision
+        self.type = text_of(op.op_name())
+        since, operands, attributes = _versions(op)
+        kinds = {name: kind_of(annotation(op, name)) for name in op.attributes}
+        self.refusal = self._refusal(since, kinds)
+        self.most_operands = NEVER
+        self._table: dict[Hashable, AttributeTable] = {}
+        self._kinds: dict[str, Kind] = {}
+        self._hidden: list[str] = []
+        self._newer: list[tuple[str, frozenset[str]]] = []
+        if self.refusal is None:
+            self._plan({name: kind for name, kind in kinds.items() if kind}, operands, attributes)
+
+    def _refusal(self, since: int, kinds: dict[str, Kind | None]) -> str | None:
+        if not self.op.executable:
+            return f"layers of type {self.op.op_name()} are not shown to plug-ins"
+        if since > self.revision:
+            return f"layer type {self._newer_than()}"
+        strange = [name for name, kind in kinds.items() if kind is None]
+        return f"the attribute {strange[0]!r} cannot be shown to plug-ins" if strange else None
+
+    def _plan(self, kinds: dict[str, Kind], operands: dict[str, int], attributes: dict[str, tuple[str, int]]) -> None:
+        newer = [index for index, name in enumerate(operands) if operands[name] > self.revision]
+        self.most_operands = min(newer, default=NEVER)
+        self._hidden = [name for name in kinds if attributes.get(name, ("", NEVER))[1] > self.revision]
+        self._kinds = {name: kind for name, kind in kinds.items() if name not in self._hidden}
+        for name, kind in self._kinds.items():
+            texts = CHOICES.get(kind.choices.__name__, {}) if kind.choices and _is_ours(kind.choices) else {}
+            late = frozenset(text for text, since in texts.items() if since > self.revision)
+            if late:
+                self._newer.append((name, late))
+        self._values = _getter(tuple(self._kinds))
+        self._floats = [index for index, kind in enumerate(self._kinds.values()) if kind.number in _FLOATS]
+        codecs = self.op.codecs()
+        self._defaults = [
+            None if self.op.attributes[name].required else codecs[name].coerce(self.op.attributes[name].default)
+            for name in self._kinds
+        ]
+        self._template = (abi.Attribute * len(self._kinds))()
+        for item, (name, kind), default in zip(self._template, self._kinds.items(), self._defaults, strict=True):
+            item.name, item.kind = text_of(name), kind.number
+            if not self.op.attributes[name].required:
+                item.flags = abi.ATTRIBUTE_IS_DEFAULT
+                _fill(item, kind, default, _kept_values)
+
+    def fault(self, op: Op, operands: int) -> str | None:
+        """Why one layer of this operator, with so many operands, is not shown; None where it is."""
+        if self.refusal is not None:
+            return self.refusal
+        if operands > self.most_operands:
+            return f"operand {op.operand_name(self.most_operands)} {self._newer_than()}"
+        for name in self._hidden:
+            if name in op.changed_attributes():
+                return f"attribute {name} {self._newer_than()}"
+        for name, late in self._newer:
+            found = next((text for text in _choices(getattr(op, name)) if text in late), None)
+            if found is not None:
+                return f"{name} {found} {self._newer_than()}"
+        return None
+
+    def _newer_than(self) -> str:
+        return f"newer than revision {self.revision} of the vocabulary"
+
+    @property
+    def always(self) -> bool:
+        """True where every layer of this operator is shown, whatever its attributes and operands are."""
+        return self.refusal is None and not self._hidden and not self._newer and self.most_operands == NEVER
+
+    def table(self, op: Op) -> AttributeTable:
+        """The attributes of one operator."""
+        values = self._values(op)
+        key: Hashable = values
+        if self._floats:  # 0.0 and -0.0 are equal, but not the same
+            key = values, repr([values[index] for index in self._floats])
+        found = self._table.get(key)
+        if found is None:
+            if len(self._table) >= MOST_CACHED:
+                self._table.clear()
+            found = self._table[key] = self._made(values)
+        return found
+
+    def _made(self, values: tuple[Any, ...]) -> AttributeTable:
+        items = type(self._template).from_buffer_copy(self._template)
+        kept: list[Any] = [items]
+        for index, (kind, value) in enumerate(zip(self._kinds.values(), values, strict=True)):
+            default = self._defaults[index]
+            if items[index].flags and (value is default or repr(value) == repr(default)):
+                continue
+            items[index].flags = 0
+            _fill(items[index], kind, value, kept)
+        return AttributeTable(ctypes.addressof(items), len(items), kept)
+
+
+_kept_values: list[Any] = []
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Op], tuple[Any, ...]]:
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda op: (get(op),)
+
+
+def _choices(value: Any) -> Iterator[str]:
+    for one in value if isinstance(value, tuple) else (value,):
+        if isinstance(one, Enum):
+            yield one.name
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith(OWN)
+
+
+def _versions(op: type[Op]) -> tuple[int, dict[str, int], dict[str, tuple[str, int]]]:
+    """The versions of an operator and its parts; what does not belong to this package has version 0 throughout."""
+    if op.__module__.startswith(OWN):
+        return LAYERS.get(op.op_name(), (NEVER, {}, {}))
+    return 0, {one.name: 0 for one in op.operands}, {name: ("", 0) for name in op.attributes}
+
+
+def _fill(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> None:
+    if value is None:
+        item.kind = abi.KIND_NONE
+        return
+    item.kind = kind.number
+    if kind.number in (abi.KIND_BOOL, abi.KIND_INT):
+        item.i = _fitting(value)
+    elif kind.number == abi.KIND_FLOAT:
+        item.f = value
+    elif kind.number == abi.KIND_DTYPE:
+        item.i = abi.DTYPES.get(value, 0)
+    elif kind.number in (abi.KIND_TEXT, abi.KIND_ENUM):
+        text = _Text(value) if isinstance(value, str) else None
+        kept.append(text)
+        item.text = text.struct if text else text_of(value.name)
+    else:
+        _fill_list(item, kind, value, kept)
+
+
+def _fitting(number: int) -> int:
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InvalidArgumentError(f"{number} does not fit into the 64 bits that an attribute has for plug-ins")
+    return number
+
+
+def _fill_list(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> None:
+    flat = [number for row in value for number in row] if kind.columns else list(value)
+    item.count, item.columns = len(flat), kind.columns
+    array: Any
+    if kind.number == abi.KIND_INTS:
+        array = (ctypes.c_int64 * len(flat))(*map(_fitting, flat))
+        item.ints = ctypes.addressof(array)
+    elif kind.number == abi.KIND_FLOATS:
+        array = (ctypes.c_double * len(flat))(*flat)
+        item.floats = ctypes.addressof(array)
+    else:
+        array = (abi.String * len(flat))(*(text_of(one.name) for one in flat))
+        item.texts = ctypes.addressof(array)
+    kept.append(array)
+
+
+_shown: dict[tuple[type[Op], int], Shown] = {}
+
+
+def shown(op: type[Op], revision: int) -> Shown:
+    """What plug-ins of a revision see of an operator."""
+    found = _shown.get((op, revision))
+    if found is None:
+        found = _shown.setdefault((op, revision), Shown(op, revision))
+    return found

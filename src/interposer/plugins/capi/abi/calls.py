@@ -1,0 +1,142 @@
+"""One call into a plug-in: the error buffer that it may fill, and what becomes of its status."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from interposer.core.errors import BackendContractError, BackendError
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = ["CallError", "ErrorBuffers", "announce", "watch_calls"]
+
+CAPACITY: Final = 4096
+_GUARD: Final = 12288
+_CANARY: Final = b"\xa5" * _GUARD
+_KIND: Final = abi.Error.code.offset // 8  # the code, and the kind of the item
+_LENGTH: Final = abi.Error.length.offset // 8
+
+
+_watchers: list[Callable[[str], None]] = []
+
+
+def watch_calls(watcher: Callable[[str], None]) -> None:
+    """Let `watcher` be told the name of every function of a plug-in before it is called, from now on.
+
+    For a process that tries a plug-in out and may not survive the call.
+    """
+    _watchers.append(watcher)
+
+
+def announce(name: str) -> None:
+    """Tell those who watch that a function of a plug-in is called now."""
+    for watcher in _watchers:
+        watcher(name)
+
+
+class CallError(BackendError):
+    """A function of a plug-in gave a status other than ``IPR_OK``.
+
+    `said` is its message, `item_kind` (``abi.ITEM_...``) and `item` (-1 for none) are what it names as faulty.
+    """
+
+    def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
+        self.status, self.code = status, int(error.code)
+        self.item_kind, self.item = int(error.item_kind), int(error.item)
+        self.said, self._function, self._where = said, function, ""
+        super().__init__(f"{function}: {self.reason}", backend=backend)
+
+    def locate(self, where: str) -> None:
+        """Add the name of what is faulty, unless the message has it already."""
+        if where and where not in self.said:
+            self._where = f" (at {where})"
+            self.args = (f"{self._function}: {self.reason}",)
+
+    @property
+    def reason(self) -> str:
+        """The message; the status in words where there is none; both where the status says more."""
+        status = abi.STATUS.get(self.status, f"status {self.status}")
+        tail = f"{self._where} (error {self.code})" if self.code else self._where
+        if not self.said:
+            return f"{status}, without a message{tail}"
+        plain = self.status in (abi.FAILED, abi.UNSUPPORTED)
+        return f"{self.said}{tail}" if plain else f"{status}: {self.said}{tail}"
+
+
+class _Buffer:
+    """An ``ipr_error``, its text, and behind that bytes which must stay as they are."""
+
+    def __init__(self) -> None:
+        self.memory = ctypes.create_string_buffer(b"\0" * CAPACITY + _CANARY, CAPACITY + _GUARD)
+        self.error = abi.Error(
+            struct_size=ctypes.sizeof(abi.Error), item=-1, capacity=CAPACITY, text=ctypes.addressof(self.memory)
+        )
+        self.address = ctypes.addressof(self.error)
+        self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
+
+    def is_blank(self) -> bool:
+        """False where a function filled it in though it did not fail, which must not be taken for the next error."""
+        return not (self.words[_KIND] or self.words[_LENGTH])
+
+    def overrun(self) -> bool:
+        return self.memory.raw[CAPACITY:] != _CANARY
+
+    def text(self) -> str:
+        """The message, cut where it is longer than the buffer."""
+        length = int(self.error.length)
+        raw = self.memory.raw[: min(length, CAPACITY)]
+        cut = f"... ({length:,} bytes)" if length > CAPACITY else ""
+        return raw.decode("utf-8", "replace").strip("\0 \n") + cut
+
+
+class ErrorBuffers:
+    """Calls functions of one plug-in. Thread safe: every call under way has a buffer of its own."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._free: deque[_Buffer] = deque()
+
+    def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
+        """Call ``function(*arguments, error)``.
+
+        Raises:
+            CallError: it gave a status other than ``IPR_OK``.
+            BackendContractError: it wrote past the end of the error's text.
+        """
+        try:
+            buffer = self._free.pop()
+        except IndexError:
+            buffer = _Buffer()
+        if _watchers:
+            announce(name)
+        status = function(*arguments, buffer.address)
+        if status == 0:
+            if buffer.is_blank():
+                self._free.append(buffer)
+            return
+        self._fail(name, status, buffer)
+
+    def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
+        """What does `call` with the same arguments, by one thread at a time."""
+        buffer = _Buffer()
+        given, words = (*arguments, buffer.address), buffer.words
+
+        def call() -> None:
+            nonlocal buffer, given, words
+            if _watchers:
+                announce(name)
+            status = function(*given)
+            if status or words[_KIND] or words[_LENGTH]:
+                used, buffer = buffer, _Buffer()
+                given, words = (*arguments, buffer.address), buffer.words
+                if status:
+                    self._fail(name, status, used)
+
+        return call
+
+    def _fail(self, name: str, status: int, buffer: _Buffer) -> None:
+        if buffer.overrun():
+            raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)
+        raise CallError(self.backend, name, status, buffer.error, buffer.text())

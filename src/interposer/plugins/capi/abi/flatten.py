@@ -1,0 +1,280 @@
+"""Layers of a graph as the tables of an ``ipr_graph``: columns are gathered first, and written into arrays at once."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.addresses import address_of, suitable
+from interposer.core.constants import place_of, share
+from interposer.core.schema import Op
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Layer, Value
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.control import Constant
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.attributes import shown
+
+__all__ = ["FlatGraph", "Withholding"]
+
+_LAYER: Final = np.dtype(abi.Layer)
+_TENSOR: Final = np.dtype(abi.TensorInfo)
+_CONSTANT: Final = np.dtype(abi.Constant)
+_NUMBERS: Final = {id(dtype): number for dtype, number in abi.DTYPES.items()}
+_info, _dtype, _shape = attrgetter("info"), attrgetter("dtype"), attrgetter("shape")
+_quantization, _name, _op = attrgetter("quantization"), attrgetter("name"), attrgetter("op")
+_scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), attrgetter("producer")
+
+
+class Withholding:
+    """Which layers plug-ins of a revision of the vocabulary are not shown, and why."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self._dtypes = frozenset(map(id, abi.DTYPES))  # all are of version 0
+        self._always: set[type[Op]] = set()
+
+    def faults(self, layers: Iterable[Layer]) -> dict[Layer, str]:
+        """The layers that are withheld, each with the reason."""
+        found: dict[Layer, str] = {}
+        always, dtypes = self._always, self._dtypes
+        for layer in layers:
+            fault = None
+            kind = type(layer.op)
+            if kind not in always:
+                fault = self._op_fault(layer)
+            if fault is None:
+                for value in chain(layer.inputs, layer.outputs):
+                    if value is not None and not (
+                        value.info is not None and id(value.info.dtype) in dtypes and value.info.shape.is_ranked
+                    ):
+                        fault = self._value_fault(value)
+                        break
+            if fault is not None:
+                found[layer] = fault
+        return found
+
+    def _op_fault(self, layer: Layer) -> str | None:
+        what = shown(type(layer.op), self.revision)
+        if layer.regions:
+            return "layers with regions are not shown to plug-ins"
+        if what.always:
+            self._always.add(type(layer.op))
+            return None
+        return what.fault(layer.op, len(layer.inputs))
+
+    def _value_fault(self, value: Value) -> str:
+        info = value.info
+        if info is None:
+            return f"nothing is known of the tensor {value.name!r}"
+        if id(info.dtype) not in self._dtypes:
+            return f"tensors of type {info.dtype}, as {value.name!r}, are not shown to plug-ins"
+        return f"the rank of {value.name!r} is not known; such tensors are not shown to plug-ins"
+
+
+class FlatGraph:
+    """An ``ipr_graph`` of some layers, with everything that it points to; `address` is where it lies.
+
+    `layers` and `values` are what the indices in the tables mean. `constants` keep their data in place and may outlive
+    the tables.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        inputs: Iterable[Value],
+        outputs: Iterable[Value],
+        *,
+        name: str = "",
+        revision: int = 0,
+        alignment: int = 1,
+        infos: Mapping[Value, TensorInfo] | None = None,
+    ) -> None:
+        """Make the tables.
+
+        Args:
+            layers: in running order, none of them withheld.
+            inputs: the values that come in and are not constant.
+            outputs: the values that go out.
+            name: of the network.
+            revision: the revision of the vocabulary that the plug-in was written to.
+            alignment: bytes to which the data of constants is aligned, by a copy where need be.
+            infos: what is known of values, instead of what the graph says.
+        """
+        self.layers = tuple(layers)
+        self._kept: list[Any] = []
+        self.constants: list[Array] = []
+        self._number(layers)
+        self._known = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
+        self._write_texts(name)
+        self._write_constants(alignment)
+        self._write_tensors()
+        self._write_layers(revision)
+        self._write_graph(inputs, outputs)
+
+    @classmethod
+    def of(cls, view: SubgraphView, **how: Any) -> FlatGraph:
+        """The tables of a view."""
+        return cls(view.layers, view.inputs, view.outputs, name=view.graph.name, **how)
+
+    def index(self, value: Value) -> int:
+        """The index of a tensor in the tables."""
+        return self._index[value]
+
+    def _number(self, layers: Sequence[Layer]) -> None:
+        self._index: dict[Value, int] = {}
+        self.values: list[Value] = []
+        self._producers: list[int] = []
+        self._operands: list[int] = []
+        self._operand_counts: list[int] = []
+        self._first_results: list[int] = []
+        self._entering: list[int] = []
+        index, values, producers, operands = self._index, self.values, self._producers, self._operands
+        entering = self._entering
+        for number, layer in enumerate(layers):
+            taken = layer.inputs
+            for value in taken:
+                if value is None:
+                    operands.append(-1)
+                    continue
+                position = index.get(value)
+                if position is None:
+                    position = index[value] = len(values)
+                    values.append(value)
+                    producers.append(-1)
+                    entering.append(position)
+                operands.append(position)
+            self._operand_counts.append(len(taken))
+            self._first_results.append(len(values))
+            for value in layer.outputs:
+                index[value] = len(values)
+                values.append(value)
+                producers.append(number)
+
+    def _write_texts(self, name: str) -> None:
+        """Names in one piece of memory: the graph's, the layers', and those of the producers of all tensors."""
+        texts = [name, *map(_name, self.layers), *map(_name, map(_producer, self.values))]
+        blob = "\0".join(texts).encode("utf-8", "replace") + b"\0"
+        sizes = list(map(len, texts))
+        if len(blob) != sum(sizes) + len(sizes):
+            sizes = [len(text.encode("utf-8", "replace")) for text in texts]
+        start = self._keep(ctypes.create_string_buffer(blob, len(blob)))
+        self._sizes = np.array(sizes, np.uint64)
+        self._places = np.cumsum(self._sizes + 1) - (self._sizes + 1) + start
+
+    def _write_constants(self, alignment: int) -> None:
+        numbers = [-1] * len(self.values)
+        rows: list[tuple[int, int, int, int]] = []
+        for position in self._entering:
+            op = self.values[position].producer.op
+            if isinstance(op, Constant):
+                numbers[position] = len(rows)
+                rows.append(self._constant(op.value, alignment))
+        self._constant_numbers = numbers
+        table = np.zeros(len(rows), _CONSTANT)
+        for name, column in zip(("data", "size", "fd", "offset"), zip(*rows, strict=True), strict=False):
+            table[name] = column
+        self._constant_table = table
+
+    def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
+        """Where the data is, in memory and in a file; a copy for the sake of its alignment is made once for all."""
+        place = address_of(array)
+        if place % max(alignment, 16) or not array.flags.c_contiguous:
+            found = suitable(array, alignment)
+            array = found if found is array else share(found, alignment)
+            place = address_of(array)
+        self.constants.append(array)
+        return place, array.nbytes, *(place_of(array) or (-1, 0))
+
+    def hash_constants(self) -> None:
+        """Give constants their SHA-256, which ``compile`` and ``restore`` may want."""
+        self._constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
+
+    def _write_tensors(self) -> None:
+        infos, count = self._known, len(self.values)
+        shapes = list(map(_shape, infos))
+        ranks = np.fromiter(map(len, shapes), np.int64, count)
+        extents = np.fromiter(chain.from_iterable(shapes), np.int64)
+        table = np.zeros(count, _TENSOR)
+        first = len(self.layers) + 1
+        table["name"]["data"], table["name"]["size"] = self._places[first:], self._sizes[first:]
+        table["dtype"] = list(map(_NUMBERS.__getitem__, map(id, map(_dtype, infos))))
+        table["rank"] = ranks
+        table["shape"] = self._address(extents) + 8 * (np.cumsum(ranks) - ranks)
+        table["axis"] = -1
+        table["constant"] = self._constant_numbers
+        table["producer"] = self._producers
+        self._write_quantization(table, list(map(_quantization, infos)))
+        self._tensor_table = table
+
+    def _write_quantization(self, table: Any, all_of_them: list[Any]) -> None:
+        where = [index for index, one in enumerate(all_of_them) if one is not None]
+        if not where:
+            return
+        found = [all_of_them[index] for index in where]
+        scales = list(map(_scales, found))
+        counts = np.fromiter(map(len, scales), np.int64, len(where))
+        begins = 8 * (np.cumsum(counts) - counts)
+        table["scale_count"][where] = counts
+        table["scales"][where] = self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
+        points = np.fromiter(chain.from_iterable(map(_points, found)), np.int64)
+        table["zero_points"][where] = self._address(points) + begins
+        table["axis"][where] = [-1 if one.axis is None else one.axis for one in found]
+
+    def _write_layers(self, revision: int) -> None:
+        count = len(self.layers)
+        table = np.zeros(count, _LAYER)
+        ops = list(map(_op, self.layers))
+        kinds = {kind: shown(kind, revision) for kind in set(map(type, ops))}
+        attributes = [kinds[type(op)].table(op) for op in ops]
+        types = [kinds[type(op)].type for op in ops]
+        table["type"]["data"] = [text.data for text in types]
+        table["type"]["size"] = [text.size for text in types]
+        table["name"]["data"], table["name"]["size"] = self._places[1 : count + 1], self._sizes[1 : count + 1]
+        operands = np.array(self._operands, np.int64)
+        starts = np.array([0, *accumulate(self._operand_counts)][:count], np.uint64)
+        table["inputs"] = self._address(operands) + 8 * starts
+        table["input_count"] = self._operand_counts
+        everything = np.arange(len(self.values), dtype=np.int64)
+        table["outputs"] = self._address(everything) + 8 * np.array(self._first_results, np.uint64)
+        table["output_count"] = [len(layer.outputs) for layer in self.layers]
+        table["attributes"] = [one.address for one in attributes]
+        table["attribute_count"] = [one.length for one in attributes]
+        self._kept.append(attributes)
+        self._layer_table = table
+
+    def _write_graph(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        border = [np.array([self._index[one] for one in ones], np.int64) for ones in (self.inputs, self.outputs)]
+        self.struct = abi.Graph(
+            struct_size=ctypes.sizeof(abi.Graph),
+            name=abi.String(int(self._places[0]), int(self._sizes[0])),
+            layer_count=len(self._layer_table), layer_stride=_LAYER.itemsize,
+            layers=self._address(self._layer_table), attribute_stride=ctypes.sizeof(abi.Attribute),
+            tensor_count=len(self._tensor_table), tensor_stride=_TENSOR.itemsize,
+            tensors=self._address(self._tensor_table),
+            constant_count=len(self._constant_table), constant_stride=_CONSTANT.itemsize,
+            constants=self._address(self._constant_table),
+            input_count=len(border[0]), inputs=self._address(border[0]),
+            output_count=len(border[1]), outputs=self._address(border[1]),
+        )  # fmt: skip
+        self.address = ctypes.addressof(self.struct)
+
+    def _address(self, array: Array) -> int:
+        self._kept.append(array)
+        return address_of(array)
+
+    def _keep(self, buffer: Any) -> int:
+        self._kept.append(buffer)
+        return ctypes.addressof(buffer)
+
+
+def _digest(array: Array) -> Any:
+    digest = hashlib.sha256(array.reshape(-1).view(np.uint8).data).digest()
+    return ctypes.create_string_buffer(digest, len(digest))

@@ -1,0 +1,175 @@
+"""Parts of networks as bytes that a file can keep: the tables of a `FlatGraph`, which a plug-in can compile again.
+
+An image has all tables and what they point to, one behind the other. Pointers are offsets in it; `places` says where
+they are, so that making them addresses again takes one addition, whatever the size of the part.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.addresses import address_of, aligned_empty
+from interposer.core.errors import InvalidArgumentError
+from interposer.core.types import Array
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = ["Image", "ImageGraph", "outline"]
+
+ALIGNMENT: Final = 64
+
+
+class Image:
+    """The tables of a part as bytes: `data`, the ``ipr_graph`` first, and `places`, the offsets of pointers in it.
+
+    Each offset is a uint64. `digest` is of both.
+    """
+
+    def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
+        self.data, self.places = data, places
+        if digest is not None:
+            self.digest = digest
+
+    @cached_property
+    def digest(self) -> str:
+        """Another one for every other part; in hexadecimal digits."""
+        found = hashlib.sha256(self.data)
+        found.update(self.places)
+        return found.hexdigest()
+
+    @classmethod
+    def of(cls, graph: abi.Graph) -> Image:
+        """Copy the tables of an ``ipr_graph``."""
+        writer = _Writer()
+        writer.graph(graph)
+        return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
+
+    def has_constants_of(self, graph: abi.Graph) -> bool:
+        """Whether the constants of the tables that were copied are what they were; files may be changed in place."""
+        ours = abi.Graph.from_buffer_copy(self.data).constants or 0
+        step = ctypes.sizeof(abi.Constant)
+        return all(
+            _is_same(
+                self.data[abi.Constant.from_buffer_copy(self.data, ours + at).data or 0 :],
+                abi.Constant.from_address(graph.constants + at),
+            )
+            for at in range(0, graph.constant_count * step, step)
+        )
+
+
+def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
+    if not constant.data or not constant.size:
+        return True
+    now = (ctypes.c_char * constant.size).from_address(constant.data)
+    return np.array_equal(np.frombuffer(copied, np.uint8, constant.size), np.frombuffer(now, np.uint8))
+
+
+def outline(tables: abi.Graph) -> str:
+    """A short text that is the same for the same tables, and for few others."""
+    counts = (tables.layer_count, tables.tensor_count, tables.constant_count, tables.input_count, tables.output_count)
+    return "-".join(map(str, counts))
+
+
+class ImageGraph:
+    """An ``ipr_graph`` that was made of an image; `address` is where it lies, in memory of its own.
+
+    Raises:
+        InvalidArgumentError: the image is damaged, as far as can be told.
+    """
+
+    def __init__(self, image: Image) -> None:
+        memory = aligned_empty((len(image.data) // 8,), np.dtype(np.uint64), ALIGNMENT)
+        places = np.frombuffer(image.places, np.uint64)
+        if len(image.data) % 8 or len(image.data) < ctypes.sizeof(abi.Graph):
+            raise InvalidArgumentError("this is no image of a part")
+        memory.view(np.uint8)[:] = np.frombuffer(image.data, np.uint8)
+        if places.size and (np.any(places % 8) or int(places.max()) >= memory.nbytes):
+            raise InvalidArgumentError("the pointers of the image lie outside")
+        index = (places // 8).astype(np.int64)
+        if np.any(memory[index] > memory.nbytes):
+            raise InvalidArgumentError("the image points outside")
+        self.address = address_of(memory)
+        memory[index] += np.uint64(self.address)
+        self.constants: list[Array] = [memory]
+        """All of it: constants lie in the image."""
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.places: list[int] = []
+        self._known: dict[tuple[int, int], int] = {}
+
+    def graph(self, graph: abi.Graph) -> None:
+        self._copy(ctypes.addressof(graph), ctypes.sizeof(abi.Graph))
+        self._text(abi.Graph.name.offset, graph.name)
+        for name, kind, write in (
+            ("layers", abi.Layer, self._layer), ("tensors", abi.TensorInfo, self._tensor),
+            ("constants", abi.Constant, self._constant),
+        ):  # fmt: skip
+            count = getattr(graph, f"{name.removesuffix('s')}_count")
+            at = self._point(getattr(abi.Graph, name).offset, getattr(graph, name), count * ctypes.sizeof(kind))
+            for number in range(count):
+                step = number * ctypes.sizeof(kind)
+                write(at + step, kind.from_address(getattr(graph, name) + step))
+        self._point(abi.Graph.inputs.offset, graph.inputs, 8 * graph.input_count)
+        self._point(abi.Graph.outputs.offset, graph.outputs, 8 * graph.output_count)
+        self.data += bytes(-len(self.data) % 8)
+
+    def _layer(self, at: int, layer: Any) -> None:
+        self._text(at + abi.Layer.type.offset, layer.type)
+        self._text(at + abi.Layer.name.offset, layer.name)
+        self._point(at + abi.Layer.inputs.offset, layer.inputs, 8 * layer.input_count)
+        self._point(at + abi.Layer.outputs.offset, layer.outputs, 8 * layer.output_count)
+        size = ctypes.sizeof(abi.Attribute)
+        known = (layer.attributes or 0, layer.attribute_count * size) in self._known
+        table = self._point(at + abi.Layer.attributes.offset, layer.attributes, layer.attribute_count * size)
+        for number in range(0 if known else layer.attribute_count):
+            self._attribute(table + number * size, abi.Attribute.from_address(layer.attributes + number * size))
+
+    def _attribute(self, at: int, one: Any) -> None:
+        self._text(at + abi.Attribute.name.offset, one.name)
+        self._text(at + abi.Attribute.text.offset, one.text)
+        self._point(at + abi.Attribute.ints.offset, one.ints, 8 * one.count)
+        self._point(at + abi.Attribute.floats.offset, one.floats, 8 * one.count)
+        size = ctypes.sizeof(abi.String)
+        texts = self._point(at + abi.Attribute.texts.offset, one.texts, size * one.count)
+        for number in range(one.count if one.texts else 0):
+            self._text(texts + number * size, abi.String.from_address(one.texts + number * size))
+
+    def _tensor(self, at: int, one: Any) -> None:
+        self._text(at + abi.TensorInfo.name.offset, one.name)
+        self._point(at + abi.TensorInfo.shape.offset, one.shape, 8 * max(0, one.rank))
+        self._point(at + abi.TensorInfo.scales.offset, one.scales, 8 * one.scale_count)
+        self._point(at + abi.TensorInfo.zero_points.offset, one.zero_points, 8 * one.scale_count)
+
+    def _constant(self, at: int, one: Any) -> None:
+        copied = abi.Constant.from_buffer_copy(self.data, at)
+        copied.fd, copied.offset = -1, 0  # a copy is in no file
+        self.data[at : at + ctypes.sizeof(copied)] = bytes(copied)
+        self._point(at + abi.Constant.data.offset, one.data, one.size)
+        self._point(at + abi.Constant.sha256.offset, one.sha256, 32)
+
+    def _text(self, at: int, text: Any) -> None:
+        self._point(at + abi.String.data.offset, text.data, text.size + 1)  # a NUL is behind it
+
+    def _point(self, at: int, address: int | None, size: int) -> int:
+        """Copy what is at an address, and let the pointer at offset `at` lead there."""
+        if not address:
+            return 0
+        found = self._copy(address, size)
+        self.data[at : at + 8] = found.to_bytes(8, "little")
+        self.places.append(at)
+        return found
+
+    def _copy(self, address: int, size: int) -> int:
+        found = self._known.get((address, size))
+        if found is None:
+            self.data += bytes(-len(self.data) % (ALIGNMENT if size >= ALIGNMENT else 8))
+            found = self._known[address, size] = len(self.data)
+            self.data += (ctypes.c_char * size).from_address(address)
+        return found

@@ -1,0 +1,43 @@
+"""Errors of a plug-in that name a layer or tensor by its index get the name that the index stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from interposer.ir.graph import Layer
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.flatten import FlatGraph
+
+__all__ = ["faulty_layer", "located"]
+
+
+@contextmanager
+def located(flat: FlatGraph) -> Iterator[None]:
+    """Add to a `CallError` which layer or tensor of these tables it means."""
+    try:
+        yield
+    except CallError as error:
+        error.locate(_name(flat, error))
+        raise
+
+
+def faulty_layer(flat: FlatGraph, error: CallError) -> Layer | None:
+    """The layer that an error names as faulty, if it is one of these."""
+    if error.item_kind == abi.ITEM_LAYER and 0 <= error.item < len(flat.layers):
+        return flat.layers[error.item]
+    return None
+
+
+def _name(flat: FlatGraph, error: CallError) -> str:
+    layer = faulty_layer(flat, error)
+    if layer is not None:
+        return f"layer {layer}"
+    if error.item_kind == abi.ITEM_TENSOR:
+        return _named("tensor", error.item, [value.name for value in flat.values])
+    return ""
+
+
+def _named(what: str, index: int, names: Sequence[str]) -> str:
+    return f"{what} {names[index]!r}" if 0 <= index < len(names) else ""

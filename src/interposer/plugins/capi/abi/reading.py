@@ -1,0 +1,181 @@
+"""Reading memory that a plug-in points to, without trusting it: what is not there is an error, not a crash.
+
+The kernel copies (process_vm_readv on the own process) and reports addresses that are not mapped. Where it may not be
+asked, memory is read directly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = [
+    "MAX_TEXT",
+    "CodeMap",
+    "read",
+    "read_array",
+    "read_integers",
+    "read_struct",
+    "read_table",
+    "read_text",
+    "read_versioned",
+]
+
+MAX_TEXT: Final = 1 << 16
+"""Bytes of a text that are taken at most; what is longer is cut."""
+MAX_BYTES: Final = 1 << 32
+_NOT_ALLOWED: Final = (errno.EPERM, errno.ENOSYS, errno.EACCES)
+_S = TypeVar("_S", bound=ctypes.Structure)
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+@cache
+def _copier() -> Any:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)
+    if function is not None:
+        spans = ctypes.POINTER(_Span)
+        function.argtypes = [ctypes.c_int, spans, ctypes.c_ulong, spans, ctypes.c_ulong, ctypes.c_ulong]
+        function.restype = ctypes.c_ssize_t
+    return function
+
+
+def read(address: int | None, size: int, what: str) -> bytes:
+    """A copy of `size` bytes of memory.
+
+    Raises:
+        BackendContractError: nothing is mapped there; names `what` was to be read.
+    """
+    if size == 0:
+        return b""
+    if not address:
+        raise BackendContractError(f"{what}: the pointer is NULL, but {size:,} bytes were announced")
+    if size > MAX_BYTES or address + size > 1 << 64:
+        raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be meant")
+    copy = _copier()
+    if copy is None:
+        return ctypes.string_at(address, size)
+    buffer, done = ctypes.create_string_buffer(size), 0
+    while done < size:  # the kernel copies at most 2 GiB at once
+        here, there = _Span(ctypes.addressof(buffer) + done, size - done), _Span(address + done, size - done)
+        got = copy(os.getpid(), here, 1, there, 1, 0)
+        if got <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
+            return ctypes.string_at(address, size)
+        if got <= 0:
+            raise BackendContractError(f"{what}: {size:,} bytes at {address:#x} cannot be read")
+        done += got
+    return buffer.raw
+
+
+def read_struct(kind: type[_S], address: int | None, what: str) -> _S:
+    """A copy of a struct of fixed size."""
+    if address and address % ctypes.alignment(kind):
+        raise BackendContractError(f"{what}: the pointer {address:#x} is not aligned")
+    return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), what))
+
+
+def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -> _S:
+    """A copy of a struct that begins with its size; members beyond that size are zero.
+
+    Raises:
+        BackendContractError: it cannot be read, or its size is less than `least` or absurd.
+    """
+    given = int.from_bytes(read(address, 8, what), "little")
+    if not least <= given <= abi.MAX_STRUCT_SIZE:
+        raise BackendContractError(f"{what} has struct_size {given:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}")
+    size = ctypes.sizeof(kind)
+    return kind.from_buffer_copy(read(address, min(given, size), what).ljust(size, b"\0"))
+
+
+def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
+    """Copies of the elements of an array; members that came after version 1.0 are zero where a plug-in lacks them."""
+    raw, stride = _elements(kind, address, count, stride, what)
+    return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
+
+
+def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
+    """The same as a structured array of NumPy, for arrays that may be long."""
+    raw, stride = _elements(kind, address, count, stride, what)
+    known = np.dtype(kind)
+    fields: Any = known.fields or {}
+    names = [*fields]
+    layout: Any = {
+        "names": names, "formats": [fields[name][0] for name in names],
+        "offsets": [fields[name][1] for name in names], "itemsize": stride if count else known.itemsize,
+    }  # fmt: skip
+    return np.frombuffer(raw, np.dtype(layout))
+
+
+def _elements(
+    kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
+) -> tuple[bytes, int]:
+    """The bytes of an array and its stride; elements as they were in an older version get zeros behind."""
+    if count == 0:
+        return b"", stride
+    size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
+    least = abi.ELEMENT_SIZES.get(kind.__name__, size)
+    if not least <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
+        raise BackendContractError(
+            f"{what} has the stride {stride:,}; expected a multiple of {alignment} from {least} to "
+            f"{abi.MAX_STRUCT_SIZE:,}"
+        )
+    raw = read(address, count * stride, what)
+    if stride >= size:
+        return raw, stride
+    return b"".join(raw[at : at + stride].ljust(size, b"\0") for at in range(0, len(raw), stride)), size
+
+
+def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
+    """A copy of an array of int64, of which at most `limit` can be meant."""
+    if count > limit:
+        raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
+    return struct.unpack(f"={count}q", read(address, 8 * count, what))
+
+
+def read_text(text: Any, what: str) -> str:
+    """What an ``ipr_string`` of the plug-in says; bytes that are not UTF-8 become replacement characters."""
+    size = min(int(text.size), MAX_TEXT)
+    return read(text.data, size, what).decode("utf-8", "replace")
+
+
+class CodeMap:
+    """Where the code of this process lies at this moment."""
+
+    def __init__(self) -> None:
+        self._ranges = _mapped_ranges()
+
+    def fault(self, address: int | None) -> str | None:
+        """Why this cannot be the address of a function, or None; None also where the system does not say."""
+        if not address:
+            return "is NULL"
+        for start, stop, is_code in self._ranges or ():
+            if start <= address < stop:
+                return None if is_code else f"is {address:#x}, which is no code"
+        return f"is {address:#x}, where there is nothing" if self._ranges else None
+
+
+def _mapped_ranges() -> list[tuple[int, int, bool]]:
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        place, rights = line.split(maxsplit=2)[:2]
+        start, _, stop = place.partition("-")
+        found.append((int(start, 16), int(stop, 16), "x" in rights))
+    return found

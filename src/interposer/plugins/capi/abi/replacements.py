@@ -1,0 +1,215 @@
+"""Graphs that come from a plug-in: the tables of an ``ipr_graph``, read into a `Graph` with everything checked."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.errors import BackendContractError, InterposerError
+from interposer.core.schema import Op, annotation, op_class
+from interposer.core.types import MAX_RANK, Array, DataType, Quantization, TensorInfo, TensorShape
+from interposer.ir.graph import Graph, Value
+from interposer.ops.control import Constant, Input, Output
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.attribute_kinds import Kind, kind_of
+from interposer.plugins.capi.abi.reading import read, read_array, read_integers, read_text, read_versioned
+
+__all__ = ["read_graph"]
+
+MOST: Final = 1 << 20
+"""Layers, tensors or constants that a graph may have; and numbers that an attribute may have."""
+_DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
+
+
+def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: str) -> Graph:
+    """A graph with an Input layer for each of `inputs` and so many Output layers, in the order of its tables.
+
+    Raises:
+        BackendContractError: memory that cannot be read, indices out of range, unknown layers or attributes, another
+            number of inputs or outputs, or tensors that differ from what goes in.
+    """
+    try:
+        return _Reader(address, what).graph(inputs, outputs)
+    except BackendContractError:
+        raise
+    except InterposerError as error:
+        raise BackendContractError(f"{what}: {error}") from error
+
+
+class _Reader:
+    def __init__(self, address: int, what: str) -> None:
+        self._what = what
+        given = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), what)
+        self._given = given
+        self._tensors = self._table(abi.TensorInfo, "tensor")
+        self._layers = self._table(abi.Layer, "layer")
+        self._constants = self._table(abi.Constant, "constant")
+        self._graph = Graph()
+        self._values: dict[int, Value] = {}
+
+    def _table(self, kind: type[Any], name: str) -> list[Any]:
+        given = self._given
+        count, stride = getattr(given, f"{name}_count"), getattr(given, f"{name}_stride")
+        if count > MOST:
+            raise self._fault(f"it has {count:,} {name}s")
+        return read_array(kind, getattr(given, f"{name}s"), count, stride, f"{self._what}: its {name}s")
+
+    def graph(self, inputs: Sequence[TensorInfo], outputs: int) -> Graph:
+        given = self._given
+        entering = self._indices(given.inputs, given.input_count, "inputs")
+        leaving = self._indices(given.outputs, given.output_count, "outputs")
+        if len(entering) != len(inputs) or len(leaving) != outputs:
+            raise self._fault(
+                f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
+            )
+        for binding, (index, info) in enumerate(zip(entering, inputs, strict=True)):
+            found = self._info(index)
+            if found != info:
+                raise self._fault(f"its input {binding} is {found}, but the tensor is {info}")
+            self._values[index] = self._graph.add(Input(binding), outputs=[info]).output
+        for number in range(len(self._layers)):
+            self._add_layer(number)
+        for binding, index in enumerate(leaving):
+            self._graph.add(Output(binding), [self._value(index, f"output {binding}")])
+        return self._graph
+
+    def _add_layer(self, number: int) -> None:
+        given = self._layers[number]
+        name = read_text(given.name, f"{self._what}: the name of layer {number}")
+        where = f"layer {number} ({name})"
+        cls = op_class(read_text(given.type, f"{self._what}: the type of {where}"))
+        inputs = self._indices(given.inputs, given.input_count, f"the inputs of {where}", absent=True)
+        outputs = self._indices(given.outputs, given.output_count, f"the outputs of {where}")
+        op = cls(**self._attributes(cls, given, where))
+        if op.num_results() != len(outputs):
+            raise self._fault(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
+        values = [None if index < 0 else self._value(index, where) for index in inputs]
+        layer = self._graph.add(op, values, name=name or None, outputs=[self._info(index) for index in outputs])
+        for index, value in zip(outputs, layer.outputs, strict=True):
+            if index in self._values:
+                raise self._fault(f"{where} gives tensor {index}, which has a source already")
+            self._values[index] = value
+
+    def _value(self, index: int, where: str) -> Value:
+        if index not in self._values and self._tensors[index].constant >= 0:
+            self._values[index] = self._constant(index)
+        if index not in self._values:
+            raise self._fault(f"{where} takes tensor {index}, which nothing before it gives")
+        return self._values[index]
+
+    def _constant(self, index: int) -> Value:
+        info, number = self._info(index), self._tensors[index].constant
+        if number >= len(self._constants):
+            raise self._fault(f"tensor {index} is constant {number}; there are {len(self._constants)}")
+        given = self._constants[number]
+        if not info.is_concrete or given.size != info.num_bytes:
+            raise self._fault(f"constant {number} has {given.size:,} bytes, but tensor {index} is {info}")
+        raw = read(given.data, given.size, f"{self._what}: constant {number}")
+        array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
+        layer = self._graph.add(Constant(array, info.quantization))
+        return layer.output
+
+    def _info(self, index: int) -> TensorInfo:
+        given = self._tensors[index]
+        if given.dtype not in _DTYPES:
+            raise self._fault(f"tensor {index} has the type {given.dtype}")
+        if given.rank < 0:
+            raise self._fault(f"tensor {index} has the rank {given.rank}")
+        shape = read_integers(given.shape, given.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
+        extents = TensorShape(None if extent < 0 else extent for extent in shape)
+        return TensorInfo(extents, _DTYPES[given.dtype], self._quantization(index))
+
+    def _quantization(self, index: int) -> Quantization | None:
+        given = self._tensors[index]
+        if not given.scale_count:
+            return None
+        if given.scale_count > MOST:
+            raise self._fault(f"tensor {index} has {given.scale_count:,} scales")
+        where = f"{self._what}: the quantization of tensor {index}"
+        scales = _floats(given.scales, given.scale_count, where)
+        points = read_integers(given.zero_points, given.scale_count, MOST, where)
+        return Quantization(scales, points, None if given.axis < 0 else given.axis)
+
+    def _attributes(self, cls: type[Op], given: Any, where: str) -> Mapping[str, Any]:
+        if given.attribute_count > MOST:
+            raise self._fault(f"{where} has {given.attribute_count:,} attributes")
+        stride, what = self._given.attribute_stride, f"{self._what}: the attributes of {where}"
+        found = {}
+        for item in read_array(abi.Attribute, given.attributes, given.attribute_count, stride, what):
+            name = read_text(item.name, what)
+            kind = kind_of(annotation(cls, name)) if name in cls.attributes else None
+            if kind is None:
+                raise self._fault(f"{where}: {cls.op_name()} has no attribute {name!r}")
+            found[name] = _attribute(item, kind, f"{what}: {name}")
+        return found
+
+    def _indices(self, address: int | None, count: int, what: str, absent: bool = False) -> Sequence[int]:
+        least, most = -1 if absent else 0, len(self._tensors)
+        found = read_integers(address, count, MOST, f"{self._what}: {what}")
+        for index in found:
+            if not least <= index < most:
+                raise self._fault(f"{what}: there is no tensor {index}")
+        return found
+
+    def _fault(self, text: str) -> BackendContractError:
+        return BackendContractError(f"{self._what}: {text}")
+
+
+def _floats(address: int | None, count: int, what: str) -> list[float]:
+    if count > MOST:
+        raise BackendContractError(f"{what}: {count:,} numbers")
+    return list(struct.unpack(f"={count}d", read(address, 8 * count, what)))
+
+
+def _attribute(item: Any, kind: Kind, what: str) -> Any:
+    if item.kind == abi.KIND_NONE:
+        return None
+    if item.kind != kind.number:
+        raise BackendContractError(f"{what} is of kind {item.kind}; expected {kind.number} ({kind})")
+    plain: dict[int, Callable[[], Any]] = {
+        abi.KIND_BOOL: lambda: bool(item.i),
+        abi.KIND_INT: lambda: item.i,
+        abi.KIND_FLOAT: lambda: item.f,
+        abi.KIND_TEXT: lambda: read_text(item.text, what),
+        abi.KIND_ENUM: lambda: _choice(kind, item.text, what),
+        abi.KIND_DTYPE: lambda: _dtype(item.i, what),
+        abi.KIND_FLOATS: lambda: _floats(item.floats, item.count, what),
+        abi.KIND_INTS: lambda: _integers(item, kind, what),
+        abi.KIND_ENUMS: lambda: _choices(item, kind, what),
+    }
+    return plain[kind.number]()
+
+
+def _dtype(number: int, what: str) -> DataType:
+    if number not in _DTYPES:
+        raise BackendContractError(f"{what}: there is no type {number}")
+    return _DTYPES[number]
+
+
+def _choice(kind: Kind, text: Any, what: str) -> Enum:
+    assert kind.choices is not None
+    name = read_text(text, what)
+    if name not in kind.choices.__members__:
+        raise BackendContractError(f"{what} is {name!r}; expected one of {', '.join(kind.choices.__members__)}")
+    return kind.choices[name]
+
+
+def _choices(item: Any, kind: Kind, what: str) -> list[Enum]:
+    if item.count > MOST:
+        raise BackendContractError(f"{what}: {item.count:,} texts")
+    texts = read_array(abi.String, item.texts, item.count, ctypes.sizeof(abi.String), what)
+    return [_choice(kind, text, what) for text in texts]
+
+
+def _integers(item: Any, kind: Kind, what: str) -> Sequence[Any]:
+    flat = read_integers(item.ints, item.count, MOST, what)
+    if not kind.columns:
+        return flat
+    if item.columns != kind.columns or item.count % kind.columns:
+        raise BackendContractError(f"{what} has {item.count} numbers in rows of {item.columns}, not of {kind.columns}")
+    return [tuple(flat[start : start + kind.columns]) for start in range(0, len(flat), kind.columns)]

@@ -1,0 +1,510 @@
+"""The C header ``interposer/backend.h`` in ctypes: its constants and, member by member, its structs.
+
+Functions are kept as addresses in the structs, so that reading one never makes an object; `FUNCTIONS` has their types.
+Offsets are compared with the C compiler's by a test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from enum import IntFlag
+from typing import Any, Final
+
+from interposer import _version
+from interposer.core.types import DataType
+
+API_VERSION: Final = _version.API_VERSION
+MAGIC: Final = 0x31444E4B42525049
+MAX_STRUCT_SIZE: Final = 1 << 16
+"""Bytes that a versioned struct or an array's stride may have at most."""
+
+OK: Final = 0
+FAILED: Final = 1
+INVALID_ARGUMENT: Final = 2
+UNSUPPORTED: Final = 3
+OUT_OF_MEMORY: Final = 4
+UNAVAILABLE: Final = 5
+REFUSED: Final = 6
+CANCELLED: Final = 7
+DEADLINE: Final = 8
+CORRUPT: Final = 9
+STALE: Final = 10
+DEVICE_LOST: Final = 11
+STATUS: Final = {
+    FAILED: "failed",
+    INVALID_ARGUMENT: "invalid argument",
+    UNSUPPORTED: "unsupported",
+    OUT_OF_MEMORY: "out of memory",
+    UNAVAILABLE: "unavailable",
+    REFUSED: "refused",
+    CANCELLED: "cancelled",
+    DEADLINE: "deadline passed",
+    CORRUPT: "corrupt blob",
+    STALE: "stale blob",
+    DEVICE_LOST: "device lost",
+}
+
+ITEM_NONE: Final = 0
+ITEM_LAYER: Final = 1
+ITEM_TENSOR: Final = 2
+ITEM_INPUT: Final = 3
+ITEM_OUTPUT: Final = 4
+ITEM_OPTION: Final = 5
+
+DTYPES: Final = {
+    DataType.BOOL: 1,
+    DataType.INT8: 2,
+    DataType.INT16: 3,
+    DataType.INT32: 4,
+    DataType.INT64: 5,
+    DataType.UINT8: 6,
+    DataType.UINT16: 7,
+    DataType.UINT32: 8,
+    DataType.UINT64: 9,
+    DataType.FLOAT16: 10,
+    DataType.FLOAT32: 11,
+    DataType.FLOAT64: 12,
+    DataType.BFLOAT16: 13,
+    DataType.INT4: 14,
+    DataType.UINT4: 15,
+    DataType.FLOAT8_E4M3FN: 16,
+    DataType.FLOAT8_E4M3FNUZ: 17,
+    DataType.FLOAT8_E5M2: 18,
+    DataType.FLOAT8_E5M2FNUZ: 19,
+    DataType.INT2: 20,
+    DataType.UINT2: 21,
+    DataType.FLOAT8_E8M0FNU: 22,
+    DataType.FLOAT6_E2M3FN: 23,
+    DataType.FLOAT6_E3M2FN: 24,
+    DataType.FLOAT4_E2M1FN: 25,
+}
+DLPACK_CODES: Final = {
+    DataType.BOOL: 6,
+    DataType.BFLOAT16: 4,
+    DataType.FLOAT8_E4M3FN: 10,
+    DataType.FLOAT8_E4M3FNUZ: 11,
+    DataType.FLOAT8_E5M2: 12,
+    DataType.FLOAT8_E5M2FNUZ: 13,
+    DataType.FLOAT8_E8M0FNU: 14,
+    DataType.FLOAT6_E2M3FN: 15,
+    DataType.FLOAT6_E3M2FN: 16,
+    DataType.FLOAT4_E2M1FN: 17,
+}
+"""DLPack's type codes, where they are not 0 (signed), 1 (unsigned) or 2 (IEEE floats)."""
+
+KIND_NONE: Final = 0
+KIND_BOOL: Final = 1
+KIND_INT: Final = 2
+KIND_FLOAT: Final = 3
+KIND_TEXT: Final = 4
+KIND_ENUM: Final = 5
+KIND_DTYPE: Final = 6
+KIND_INTS: Final = 7
+KIND_FLOATS: Final = 8
+KIND_ENUMS: Final = 9
+
+ATTRIBUTE_IS_DEFAULT: Final = 1
+
+NO: Final = 0
+YES: Final = 1
+GROUP: Final = 2
+PREFERRED: Final = 3
+
+MEMORY_HOST: Final = 1
+MEMORY_PRIVATE: Final = 0x80000000
+TENSOR_READ_ONLY: Final = 1
+LOG_DEBUG: Final = 10
+LOG_INFO: Final = 20
+LOG_WARNING: Final = 30
+LOG_ERROR: Final = 40
+SCOPE_INIT: Final = 1
+SCOPE_MODEL: Final = 2
+HOST_CHECKING: Final = 1
+BLOB_NEEDS_GRAPH: Final = 1
+
+EXT_CONTEXT: Final = b"ipr.context/1"
+EXT_BLOBS: Final = b"ipr.blobs/1"
+EXT_HANDLES: Final = b"ipr.handles/1"
+EXT_ALLOCATOR: Final = b"ipr.allocator/1"
+
+FACTORY_MAPS: Final = 1
+FACTORY_SUB_TENSORS: Final = 2
+FACTORY_DEVICE_COPIES: Final = 4
+HANDLE_ALONE: Final = 1
+
+
+class Cap(IntFlag):
+    """What a backend declares in ``ipr_info.capabilities``."""
+
+    CONCURRENT_EXECUTE = 0x1
+    CONCURRENT_COMPILE = 0x2
+    KEEPS_CONSTANTS = 0x4
+    WANTS_HASHES = 0x8
+    DYNAMIC_SHAPES = 0x10
+    IN_PLACE = 0x20
+    STRIDED = 0x40
+    FORK_SAFE = 0x80
+    DETERMINISTIC = 0x100
+    FENCES = 0x200
+
+
+class ExecutableFlag(IntFlag):
+    """What an executable declares in ``ipr_executable.flags``."""
+
+    CONCURRENT = 1
+    KEEPS_CONSTANTS = 2
+
+
+class String(ctypes.Structure):
+    """``ipr_string``."""
+
+    _fields_ = [("data", c_void_p), ("size", c_uint64)]
+
+
+class Error(ctypes.Structure):
+    """``ipr_error``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("code", c_int32), ("item_kind", c_int32), ("item", c_int64),
+        ("capacity", c_uint64), ("length", c_uint64), ("text", c_void_p),
+    ]  # fmt: skip
+
+
+class Attribute(ctypes.Structure):
+    """``ipr_attribute``."""
+
+    _fields_ = [
+        ("name", String), ("kind", c_int32), ("flags", c_uint32), ("i", c_int64), ("f", c_double), ("text", String),
+        ("ints", c_void_p), ("floats", c_void_p), ("texts", c_void_p), ("count", c_uint64), ("columns", c_uint64),
+    ]  # fmt: skip
+
+
+class Options(ctypes.Structure):
+    """``ipr_options``."""
+
+    _fields_ = [("struct_size", c_uint64), ("count", c_uint64), ("stride", c_uint64), ("items", c_void_p)]
+
+
+class TensorInfo(ctypes.Structure):
+    """``ipr_tensor_info``."""
+
+    _fields_ = [
+        ("name", String), ("dtype", c_int32), ("rank", c_int32), ("shape", c_void_p), ("scale_count", c_uint64),
+        ("scales", c_void_p), ("zero_points", c_void_p), ("axis", c_int32), ("reserved", c_uint32),
+        ("constant", c_int64), ("producer", c_int64),
+    ]  # fmt: skip
+
+
+class Constant(ctypes.Structure):
+    """``ipr_constant``."""
+
+    _fields_ = [
+        ("data", c_void_p), ("size", c_uint64), ("sha256", c_void_p), ("fd", c_int64), ("offset", c_uint64),
+    ]  # fmt: skip
+
+
+class Layer(ctypes.Structure):
+    """``ipr_layer``."""
+
+    _fields_ = [
+        ("type", String), ("name", String), ("inputs", c_void_p), ("input_count", c_uint64),
+        ("outputs", c_void_p), ("output_count", c_uint64), ("attributes", c_void_p), ("attribute_count", c_uint64),
+    ]  # fmt: skip
+
+
+class Graph(ctypes.Structure):
+    """``ipr_graph``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("name", String),
+        ("layer_count", c_uint64), ("layer_stride", c_uint64), ("layers", c_void_p), ("attribute_stride", c_uint64),
+        ("tensor_count", c_uint64), ("tensor_stride", c_uint64), ("tensors", c_void_p),
+        ("constant_count", c_uint64), ("constant_stride", c_uint64), ("constants", c_void_p),
+        ("input_count", c_uint64), ("inputs", c_void_p), ("output_count", c_uint64), ("outputs", c_void_p),
+    ]  # fmt: skip
+
+
+class Verdict(ctypes.Structure):
+    """``ipr_verdict``."""
+
+    _fields_ = [
+        ("verdict", c_int32), ("reason_code", c_int32), ("group", c_int64), ("reason", String),
+        ("seconds", c_double), ("bytes", c_double),
+    ]  # fmt: skip
+
+
+class Report(ctypes.Structure):
+    """``ipr_report``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("verdict_count", c_uint64), ("verdict_stride", c_uint64), ("verdicts", c_void_p),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class Substitution(ctypes.Structure):
+    """``ipr_substitution``."""
+
+    _fields_ = [
+        ("layers", c_void_p), ("layer_count", c_uint64), ("replacement", c_void_p),
+        ("inputs", c_void_p), ("input_count", c_uint64), ("outputs", c_void_p), ("output_count", c_uint64),
+    ]  # fmt: skip
+
+
+class Failure(ctypes.Structure):
+    """``ipr_failure``."""
+
+    _fields_ = [
+        ("layers", c_void_p), ("layer_count", c_uint64), ("reason_code", c_int32), ("reserved", c_uint32),
+        ("reason", String),
+    ]  # fmt: skip
+
+
+class Answer(ctypes.Structure):
+    """``ipr_answer``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("substitution_count", c_uint64), ("substitution_stride", c_uint64),
+        ("substitutions", c_void_p), ("failure_count", c_uint64), ("failure_stride", c_uint64), ("failures", c_void_p),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class Executable(ctypes.Structure):
+    """``ipr_executable``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("handle", c_void_p), ("flags", c_uint64), ("workspace_size", c_uint64),
+        ("workspace_alignment", c_uint64), ("seconds", c_double), ("memory", c_uint64),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class Tensor(ctypes.Structure):
+    """``ipr_tensor``."""
+
+    _fields_ = [
+        ("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+        ("dtype_code", c_uint8), ("dtype_bits", c_uint8), ("dtype_lanes", c_uint16),
+        ("shape", c_void_p), ("strides", c_void_p), ("byte_offset", c_uint64),
+        ("dtype", c_int32), ("memory_kind", c_uint32), ("size", c_uint64), ("native_handle", c_uint64),
+        ("fence", c_int64), ("flags", c_uint64),
+    ]  # fmt: skip
+
+
+class Run(ctypes.Structure):
+    """``ipr_run``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("tensor_stride", c_uint64), ("input_count", c_uint64), ("inputs", c_void_p),
+        ("output_count", c_uint64), ("outputs", c_void_p), ("workspace", c_void_p), ("workspace_size", c_uint64),
+        ("run_id", c_uint64), ("deadline_ns", c_int64), ("cancel", c_void_p), ("thread_limit", c_uint32),
+        ("priority", c_int32), ("host", c_void_p), ("resize", c_void_p),
+    ]  # fmt: skip
+
+
+class Property(ctypes.Structure):
+    """``ipr_property``."""
+
+    _fields_ = [
+        ("name", String), ("doc", String), ("kind", c_int32), ("scope", c_uint32), ("i", c_int64), ("f", c_double),
+        ("text", String),
+    ]  # fmt: skip
+
+
+class Info(ctypes.Structure):
+    """``ipr_info``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("vendor", String), ("name", String), ("version", String), ("description", String),
+        ("capabilities", c_uint64), ("alignment", c_uint64), ("memory_kinds", c_uint32), ("reserved", c_uint32),
+        ("option_count", c_uint64), ("option_stride", c_uint64), ("options", c_void_p),
+        ("property_count", c_uint64), ("property_stride", c_uint64), ("properties", c_void_p),
+    ]  # fmt: skip
+
+
+class LogSlot(ctypes.Structure):
+    """``ipr_log_slot``."""
+
+    _fields_ = [("sequence", c_uint64), ("level", c_int32), ("length", c_uint32)]
+
+
+class LogRing(ctypes.Structure):
+    """``ipr_log_ring``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("slot_count", c_uint64), ("slot_stride", c_uint64), ("slots", c_void_p),
+        ("head", c_uint64), ("tail", c_uint64), ("lost", c_uint64), ("level", c_int32), ("reserved", c_uint32),
+    ]  # fmt: skip
+
+
+class HostExtension(ctypes.Structure):
+    """``ipr_host_extension``."""
+
+    _fields_ = [("name", String), ("table", c_void_p)]
+
+
+class Host(ctypes.Structure):
+    """``ipr_host``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("api_major", c_uint32), ("api_minor", c_uint32), ("name", String),
+        ("version", String), ("library_path", String), ("cache_dir", String), ("log", c_void_p),
+        ("aligned_alloc", c_void_p), ("free", c_void_p), ("thread_count", c_uint32), ("flags", c_uint32),
+        ("cpu_mask_words", c_uint64), ("cpu_mask", c_void_p),
+        ("extension_count", c_uint64), ("extension_stride", c_uint64), ("extensions", c_void_p),
+    ]  # fmt: skip
+
+
+class Backend(ctypes.Structure):
+    """``ipr_backend``, version 1.0; what a later minor version adds is listed in `TABLE_SIZES`."""
+
+    _fields_ = [
+        ("magic", c_uint64), ("struct_size", c_uint64), ("self", c_void_p), ("init", c_void_p), ("shutdown", c_void_p),
+        ("get_info", c_void_p), ("query_support", c_void_p), ("optimize", c_void_p), ("compile", c_void_p),
+        ("execute", c_void_p), ("get_extension", c_void_p),
+    ]  # fmt: skip
+
+
+class Network(ctypes.Structure):
+    """``ipr_network``."""
+
+    _fields_ = [("struct_size", c_uint64), ("id", c_int64)]
+
+
+class ContextApi(ctypes.Structure):
+    """``ipr_context_api``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("create", c_void_p), ("destroy", c_void_p), ("before_load", c_void_p),
+        ("after_load", c_void_p), ("before_unload", c_void_p), ("after_unload", c_void_p),
+    ]  # fmt: skip
+
+
+class Blob(ctypes.Structure):
+    """``ipr_blob``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("data", c_void_p), ("size", c_uint64), ("flags", c_uint64),
+        ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class Text(ctypes.Structure):
+    """``ipr_text``."""
+
+    _fields_ = [("struct_size", c_uint64), ("text", String), ("owner", c_void_p), ("release", c_void_p)]
+
+
+class BlobsApi(ctypes.Structure):
+    """``ipr_blobs_api``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("fingerprint", c_void_p), ("save", c_void_p), ("check", c_void_p),
+        ("restore", c_void_p),
+    ]  # fmt: skip
+
+
+class Factory(ctypes.Structure):
+    """``ipr_factory``."""
+
+    _fields_ = [("id", String), ("flags", c_uint64), ("import_kinds", c_uint32), ("export_kinds", c_uint32)]
+
+
+class Factories(ctypes.Structure):
+    """``ipr_factories``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("factory_count", c_uint64), ("factory_stride", c_uint64), ("factories", c_void_p),
+        ("preference_count", c_uint64), ("preferences", c_void_p), ("owner", c_void_p), ("release", c_void_p),
+    ]  # fmt: skip
+
+
+class HandlesApi(ctypes.Structure):
+    """``ipr_handles_api``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("describe", c_void_p), ("create_pool", c_void_p), ("destroy_pool", c_void_p),
+        ("acquire", c_void_p), ("give_back", c_void_p), ("create_tensor", c_void_p), ("create_sub_tensor", c_void_p),
+        ("destroy_tensor", c_void_p), ("manage", c_void_p), ("allocate", c_void_p), ("map", c_void_p),
+        ("unmap", c_void_p), ("copy", c_void_p), ("import_memory", c_void_p), ("forget_memory", c_void_p),
+        ("export_memory", c_void_p),
+    ]  # fmt: skip
+
+
+class Allocator(ctypes.Structure):
+    """``ipr_allocator``."""
+
+    _fields_ = [
+        ("struct_size", c_uint64), ("self", c_void_p), ("memory_kind", c_uint32), ("reserved", c_uint32),
+        ("allocate", c_void_p), ("free", c_void_p),
+    ]  # fmt: skip
+
+
+class AllocatorApi(ctypes.Structure):
+    """``ipr_allocator_api``."""
+
+    _fields_ = [("struct_size", c_uint64), ("accept", c_void_p), ("use", c_void_p)]
+
+
+STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
+    "ipr_string": String, "ipr_error": Error, "ipr_attribute": Attribute, "ipr_options": Options,
+    "ipr_tensor_info": TensorInfo, "ipr_constant": Constant, "ipr_layer": Layer, "ipr_graph": Graph,
+    "ipr_verdict": Verdict, "ipr_report": Report, "ipr_substitution": Substitution, "ipr_failure": Failure,
+    "ipr_answer": Answer, "ipr_executable": Executable, "ipr_tensor": Tensor, "ipr_run": Run,
+    "ipr_property": Property, "ipr_info": Info, "ipr_log_slot": LogSlot, "ipr_log_ring": LogRing,
+    "ipr_host_extension": HostExtension, "ipr_host": Host, "ipr_backend": Backend, "ipr_network": Network,
+    "ipr_context_api": ContextApi, "ipr_blob": Blob, "ipr_text": Text, "ipr_blobs_api": BlobsApi,
+    "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
+    "ipr_allocator_api": AllocatorApi,
+}  # fmt: skip
+"""The structs of the header by their names there."""
+
+TABLE_SIZES: Final = {0: ctypes.sizeof(Backend)}
+"""Bytes of ``ipr_backend`` in each minor version."""
+ELEMENT_SIZES: Final = {
+    "Layer": 80, "TensorInfo": 80, "Constant": 40, "Attribute": 96, "Verdict": 48, "Substitution": 56, "Failure": 40,
+    "Property": 72,
+}  # fmt: skip
+"""Bytes that the elements of arrays had in version 1.0; those that a plug-in gives have at least so many."""
+REQUIRED: Final = ("init", "shutdown", "get_info", "query_support", "compile", "execute")
+"""Members of the table that must not be NULL."""
+OPTIONAL: Final = ("optimize", "get_extension")
+
+_P: Any = c_void_p
+FUNCTIONS: Final[dict[str, Any]] = {
+    "init": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "shutdown": CFUNCTYPE(None, _P),
+    "get_info": CFUNCTYPE(c_int32, _P, _P, _P),
+    "query_support": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "optimize": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "compile": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "execute": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "get_extension": CFUNCTYPE(_P, _P, c_char_p),
+    "release": CFUNCTYPE(None, _P),
+    "resize": CFUNCTYPE(c_int32, _P, c_uint64, _P, c_uint64),
+    "create": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "destroy": CFUNCTYPE(None, _P, _P),
+    "notice": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "fingerprint": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "save": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "check": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "restore": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P, _P, _P),
+    "describe": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "create_pool": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "of_pool": CFUNCTYPE(c_int32, _P, _P, _P),
+    "create_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, c_uint64, _P, _P),
+    "create_sub_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P, _P, _P),
+    "destroy_tensor": CFUNCTYPE(None, _P, _P, c_uint64),
+    "of_tensor": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P),
+    "map": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "copy": CFUNCTYPE(c_int32, _P, _P, _P, _P, _P),
+    "import_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, _P, _P),
+    "export_memory": CFUNCTYPE(c_int32, _P, _P, c_uint64, c_uint32, _P, _P),
+    "accept": CFUNCTYPE(c_int32, _P, c_uint32, _P),
+    "use": CFUNCTYPE(c_int32, _P, _P, _P, _P),
+    "host_allocate": CFUNCTYPE(c_int32, _P, c_uint64, c_uint64, _P),
+    "host_free": CFUNCTYPE(None, _P, _P),
+}
+"""The types of the functions in the tables; calls release the global interpreter lock."""

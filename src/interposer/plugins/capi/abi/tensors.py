@@ -1,0 +1,129 @@
+"""The tensors of one run as ``ipr_tensor``, with copies for those that lie where the plug-in cannot take them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.addresses import address_of, aligned_empty
+from interposer.core.types import FLOATS, SIGNED_INTEGERS, Array, DataType, TensorInfo
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = ["TensorTable", "describe"]
+
+_SIZE: Final = ctypes.sizeof(abi.Tensor)
+
+
+class TensorTable:
+    """An array of ``ipr_tensor`` that is used for run after run: `bind` all, run, `finish`.
+
+    `inputs` are read only for the plug-in; outputs are written by it. With `strided`, the plug-in accepts arrays that
+    are not compact (``IPR_CAP_STRIDED``). Keeps no array of the caller.
+    """
+
+    def __init__(self, infos: Sequence[TensorInfo], alignment: int, *, inputs: bool, strided: bool = False) -> None:
+        self.infos = tuple(infos)
+        self._inputs, self._strided = inputs, strided
+        self._strides: dict[int, ctypes.Array[ctypes.c_int64]] = {}
+        self._memory = (abi.Tensor * len(self.infos))()
+        self._items = list(self._memory)
+        self._shapes = [(ctypes.c_int64 * info.rank)(*info.shape) for info in self.infos]
+        self._alignment = [max(alignment, info.dtype.numpy.alignment) for info in self.infos]
+        self._places = [0] * len(self.infos)
+        self._copies: dict[int, Array] = {}
+        self.address = ctypes.addressof(self._memory)
+        for item, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
+            describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
+
+    def bind(self, index: int, array: Array) -> None:
+        """Let a tensor lie in an array, or in a copy if the plug-in does not accept its strides or alignment."""
+        place, compact = address_of(array), array.flags.c_contiguous
+        if place % self._alignment[index] or not (compact or self._accepts_strides(array)):
+            place, compact = self._bind_copy(index, array), True
+        if not compact or self._strides:
+            self._bind_strides(index, array, compact=compact)
+        if place != self._places[index]:
+            self._places[index] = self._items[index].data = place
+
+    def bind_private(self, index: int, number: int) -> None:
+        """Let a tensor be the one that the plug-in knows by this number."""
+        item = self._items[index]
+        item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
+        item.strides = None
+        self._strides.pop(index, None)
+        self._places[index] = 0
+
+    def _accepts_strides(self, array: Array) -> bool:
+        """Return True if the plug-in can use an array that is not compact.
+
+        Strides must be a multiple of the element size and not negative, and those of an output must not be 0.
+        """
+        least = 0 if self._inputs else 1
+        return self._strided and all(
+            size == 1 or (stride >= least and stride % array.itemsize == 0)
+            for size, stride in zip(array.shape, array.strides, strict=True)
+        )
+
+    def _bind_strides(self, index: int, array: Array, *, compact: bool) -> None:
+        item = self._items[index]
+        if not compact:
+            steps = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
+            strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in steps))
+            self._strides[index], item.strides = strides, ctypes.addressof(strides)
+            last = sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True))
+            item.size = last + array.itemsize
+        elif self._strides.pop(index, None) is not None:
+            item.strides, item.size = None, array.nbytes
+
+    def takes(self, arrays: Sequence[Array]) -> bool:
+        """True where `bind` would copy none of them."""
+        return all(
+            array.flags.c_contiguous and address_of(array) % alignment == 0
+            for array, alignment in zip(arrays, self._alignment, strict=True)
+        )
+
+    def _bind_copy(self, index: int, array: Array) -> int:
+        copy = self._copies.get(index)
+        if copy is None or copy.shape != array.shape:
+            copy = self._copies[index] = aligned_empty(array.shape, array.dtype, self._alignment[index])
+        if self._inputs:
+            np.copyto(copy, array)
+        return address_of(copy)
+
+    def finish(self, arrays: Sequence[Array] | Mapping[int, Array]) -> None:
+        """After a run: what was written to copies goes to the arrays that were bound."""
+        for index, copy in self._copies.items():
+            if self._places[index] == address_of(copy):
+                np.copyto(arrays[index], copy)
+
+    def reshape(self, index: int, shape: Sequence[int]) -> None:
+        """Give a tensor another shape of the same rank."""
+        self._shapes[index][:] = list(shape)
+        self._items[index].size = self.infos[index].with_shape(shape).num_bytes
+
+    def reset(self) -> None:
+        """Give tensors the shapes again that they had at first, and no data where that is not known."""
+        for index, info in enumerate(self.infos):
+            if not info.is_concrete:
+                self._shapes[index][:] = list(info.shape)
+                self._items[index].data, self._items[index].size, self._places[index] = None, 0, 0
+
+
+def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
+    """Fill in an ``ipr_tensor`` in memory of the host, but for where it lies."""
+    code, bits = dlpack_type(info.dtype)
+    item.device_type, item.ndim = 1, info.rank
+    item.dtype_code, item.dtype_bits, item.dtype_lanes = code, bits, 1
+    item.shape = ctypes.addressof(shape)
+    item.dtype = abi.DTYPES[info.dtype]
+    item.memory_kind, item.fence, item.flags = abi.MEMORY_HOST, -1, flags
+    item.size = info.num_bytes if info.is_concrete else 0
+
+
+def dlpack_type(dtype: DataType) -> tuple[int, int]:
+    """DLPack's code of a type, and its number of bits."""
+    plain = 2 if dtype in FLOATS else 0 if dtype in SIGNED_INTEGERS else 1
+    return abi.DLPACK_CODES.get(dtype, plain), dtype.bits

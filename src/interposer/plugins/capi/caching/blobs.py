@@ -1,0 +1,136 @@
+"""``ipr.blobs/1``: compiled parts as bytes that a file can keep."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.backend.capabilities import Options
+from interposer.core.addresses import address_of
+from interposer.core.errors import BackendContractError, InvalidArgumentError
+from interposer.ir.subgraph import SubgraphView
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.images import ImageGraph
+from interposer.plugins.capi.abi.located import located
+from interposer.plugins.capi.abi.reading import MAX_BYTES, read, read_text
+from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
+
+__all__ = ["Blob", "Blobs"]
+
+_FUNCTIONS: Final = {name: name for name in ("fingerprint", "save", "check", "restore")}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A compiled part as bytes. One that `needs_graph` has no constants in it and is restored with its part."""
+
+    data: bytes | memoryview
+    needs_graph: bool = False
+
+
+class Blobs:
+    """Saving and restoring what a plug-in has compiled. Thread safe."""
+
+    @classmethod
+    def of(cls, library: Library, owner: object = None) -> Blobs | None:
+        """The extension of a plug-in, or None where it has none.
+
+        Raises:
+            BackendContractError: its table is damaged.
+        """
+        functions = library.extension(abi.EXT_BLOBS, abi.BlobsApi, _FUNCTIONS)
+        return None if functions is None else cls(library, functions, owner)
+
+    def __init__(self, library: Library, functions: dict[str, Any], owner: object) -> None:
+        self._library, self._functions, self._owner = library, functions, owner
+
+    def fingerprint(self, options: Options | OptionTable | None = None) -> str:
+        """A text that is different where blobs of one setting are of no use in another."""
+        out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
+        table = options if isinstance(options, OptionTable) else self._options(options)
+        with self._library.serialized():
+            self._call("fingerprint", table.address, ctypes.addressof(out))
+            with self._library.holding(out):
+                return read_text(out.text, "the fingerprint")
+
+    def save(self, executable: Executable) -> Blob | None:
+        """The bytes of a compiled part, or None where the plug-in cannot save this one."""
+        if executable.library is not self._library:
+            raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
+        out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))
+        with self._library.serialized():
+            try:
+                self._call("save", executable.handle, ctypes.addressof(out))
+            except CallError as error:
+                if error.status == abi.UNSUPPORTED:
+                    return None
+                raise
+            with self._library.holding(out):
+                if out.size > MAX_BYTES:
+                    raise BackendContractError(
+                        f"a blob of {out.size:,} bytes cannot be meant", backend=self._library.id
+                    )
+                return Blob(read(out.data, out.size, "the blob"), bool(out.flags & abi.BLOB_NEEDS_GRAPH))
+
+    def fault(self, blob: Blob, options: Options | None = None) -> str | None:
+        """Why a blob cannot be restored here, "stale ..." or "corrupt ...", or None where it can."""
+        table = self._options(options)
+        with self._library.serialized():
+            try:
+                self._call("check", *_bytes(blob), table.address)
+            except CallError as error:
+                if error.status in (abi.STALE, abi.CORRUPT):
+                    return error.reason
+                raise
+        return None
+
+    def restore(self, blob: Blob, view: SubgraphView | None = None, options: Options | None = None) -> Executable:
+        """Make a compiled part from its bytes. `view` is the part, which may be left out unless the blob needs it.
+
+        Raises:
+            CallError: the plug-in cannot; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` where the blob is at fault.
+            InvalidArgumentError: the blob needs its part, and there is none.
+        """
+        if blob.needs_graph and view is None:
+            raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
+        table, flat = self._options(options), None
+        if view is None:
+            return self.restore_tables(blob, None, table, self._owner)
+        flat = FlatGraph.of(view, revision=self._library.identity.vocabulary, alignment=self._library.info.alignment)
+        if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
+            flat.hash_constants()
+        with located(flat):
+            return self.restore_tables(blob, flat, table, self._owner)
+
+    def restore_tables(
+        self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
+    ) -> Executable:
+        """The same with the tables of a part, which are not looked at before; what is made keeps `owner` alive.
+
+        Raises:
+            CallError: the plug-in cannot.
+        """
+        out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+        address = None if flat is None else flat.address
+        with self._library.serialized():
+            self._call("restore", *_bytes(blob), address, table.address, ctypes.addressof(out))
+            return Executable(self._library, out, flat, owner)
+
+    def _options(self, options: Options | None) -> OptionTable:
+        library = self._library
+        return OptionTable(checked_options(library.id, options or {}, library.info.options, abi.SCOPE_MODEL))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._library.call(name, self._functions[name], self._library.self, *arguments)
+
+
+def _bytes(blob: Blob) -> tuple[int | None, int]:
+    """Where the bytes lie, valid while the blob is, and how many there are."""
+    return address_of(np.frombuffer(blob.data, np.uint8)) or None, len(blob.data)

@@ -1,0 +1,309 @@
+"""Compiled parts that are kept between processes, as blobs in the cache folder: a file for every part and setting.
+
+A part is found again by its tables and constants, the file and the fingerprint of the plug-in, and the options. Nothing
+here fails: what cannot be restored is compiled anew. A plug-in that declares the option `CACHE_DIRECTORY` lets users
+say which folder is taken instead of the cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from interposer.backend.capabilities import Options
+from interposer.core.cache import (
+    LARGEST,
+    LATER,
+    Record,
+    cache_folder,
+    has_cached,
+    later,
+    make_room,
+    mapped_cached,
+    own_names,
+    read_record,
+    settle,
+    write_cached,
+)
+from interposer.core.errors import InterposerError
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.images import Image, ImageGraph
+from interposer.plugins.capi.caching.blobs import Blob, Blobs
+from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.library.information import DeclaredOption
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable
+from interposer.plugins.registry import BackendRegistry
+
+__all__ = [
+    "CACHE_DIRECTORY",
+    "FOLDER",
+    "NAMES",
+    "TRIAL",
+    "KeptPart",
+    "Mark",
+    "PartKeeper",
+    "cache_directory",
+    "keeps_parts",
+    "read_mark",
+    "read_part",
+    "trial",
+    "without_directory",
+]
+
+FOLDER: Final = "compiled"
+"""The folder in the cache folder."""
+TRIAL: Final = ".trial"
+"""What is behind the name of a part while a plug-in saves or restores it, and stays there if that ends the process."""
+NAMES: Final = own_names(r"[0-9a-f]{32}\.\d+(-\d+){4}(\.trial)?")
+"""The files in it that are written here."""
+CACHE_DIRECTORY: Final = "CacheDirectory"
+"""The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
+LONGEST_TRIAL: Final = 24 * 3600
+"""Seconds after which the mark of a process that ended there does not count any more."""
+MOST_KEPT: Final = 1 << 29
+"""All of them together have no more bytes; the oldest go first."""
+_FIRST: Final = b"saves it for the first time\n"
+_MAGIC: Final = b"interposer compiled part 2\n"
+_log = logging.getLogger("interposer.cache")
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """A compiled part that is kept: `made` says by what, from what and for which options."""
+
+    made: Mapping[str, Any]
+    blob: Blob
+
+    def fault(self, registry: BackendRegistry) -> str | None:
+        """Why it is of no use here any more, or None where it is, as far as the backend tells without restoring it."""
+        name = self.made["backend"]
+        absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
+        if absent is not None:
+            return f"backend {name!r} is not available: {absent}"
+        backend: Any = registry.get(name)
+        if self.made["stamp"] != getattr(backend, "identity", ""):
+            return f"backend {name!r} was changed since"
+        blobs, options = backend.blobs, self.made["options"]
+        try:
+            if blobs.fingerprint(options) != self.made["fingerprint"]:
+                return None  # of use with another number of threads, say
+            said: str | None = blobs.fault(self.blob, options)
+        except InterposerError as error:
+            return str(error)
+        return said
+
+    def content(self) -> list[bytes | memoryview]:
+        """What the file holds."""
+        return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
+
+
+def read_part(content: bytes | memoryview) -> KeptPart:
+    """The part that a file holds; ValueError, KeyError or TypeError where it is damaged or none."""
+    facts, [data] = read_record(content, _MAGIC)
+    return KeptPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
+
+
+def cache_directory(library: Library, options: Options) -> str:
+    """The folder that users have named for what a plug-in compiles with these options; empty: the cache folder."""
+    declared = _declared_directory(library)
+    if declared is None:
+        return ""
+    said = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
+    return said if isinstance(said, str) else ""  # what it should be is told by those who check options
+
+
+def without_directory(library: Library, options: Options) -> Options:
+    """The options but for the folder."""
+    if _declared_directory(library) is None:
+        return dict(options)
+    return {name: value for name, value in options.items() if name != CACHE_DIRECTORY}
+
+
+def _declared_directory(library: Library) -> DeclaredOption | None:
+    options = library.info.options
+    return next((one for one in options if one.name == CACHE_DIRECTORY and one.kind is str), None)
+
+
+def keeps_parts(library: Library, options: OptionTable) -> bool:
+    """Whether there is a folder for what a plug-in compiles."""
+    return cache_folder(cache_directory(library, options.options)) is not None
+
+
+class PartKeeper:
+    """Keeps what becomes of one part with certain options, and gives it back."""
+
+    @classmethod
+    def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
+        """The keeper of a part; None where there is no cache folder, or the plug-in has no blobs to be used."""
+        folder = cache_folder(cache_directory(library, options.options))
+        if folder is None:
+            return None
+        try:
+            blobs = Blobs.of(library)
+            fingerprint = None if blobs is None else blobs.fingerprint(options)
+            stamp = library.stamp
+        except (InterposerError, OSError) as error:
+            _log.info("what %s compiles is not kept: %s", library.id, error)
+            return None
+        if blobs is None:
+            return None
+        made = {
+            "backend": library.id, "stamp": stamp, "fingerprint": fingerprint,
+            "setting": (library.setting[0], without_directory(library, library.setting[1])),
+            "options": without_directory(library, options.options),
+        }  # fmt: skip
+        return cls(blobs, options, made, image, outline, str(folder))
+
+    def __init__(
+        self, blobs: Blobs, options: OptionTable, setting: Mapping[str, Any], image: Image, outline: str, folder: str
+    ) -> None:
+        self._blobs, self._options, self._setting, self._folder = blobs, options, setting, folder
+        self._image, self._outline = image, f".{outline}"
+        self._job = f"{folder}/{FOLDER}/*{self._outline}"  # the digest of all constants is not asked for to wait
+
+    @cached_property
+    def _made(self) -> Mapping[str, Any]:
+        return {**self._setting, "part": self._image.digest}
+
+    @cached_property
+    def name(self) -> str:
+        """That of the file."""
+        digest = hashlib.sha256(json.dumps(self._made, sort_keys=True).encode()).hexdigest()
+        return f"{FOLDER}/{digest[:32]}{self._outline}"
+
+    def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
+        """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
+        settle(self._job)
+        if not has_cached(FOLDER, self._outline, self._folder):
+            return None  # found without the digest of all constants
+        content = mapped_cached(self.name, self._folder)
+        if content is None:
+            return None
+        try:
+            blob = read_part(content).blob
+            with trial(self.name, self._folder) as allowed:
+                return self._blobs.restore_tables(blob, tables, self._options, owner) if allowed else None
+        except (ValueError, KeyError, TypeError, InterposerError) as error:
+            _log.info("a part that %s compiled before is compiled anew: %s", self._made["backend"], error)
+            return None
+
+    def keep(self, made: Executable, source: str) -> None:
+        """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
+        if made.concurrent and made.memory > LATER:
+            later(self._job, lambda: self._keep(made, source))
+        else:
+            self._keep(made, source)
+
+    def _keep(self, made: Executable, source: str) -> None:
+        try:
+            with trial(self.name, self._folder, saves=True) as allowed:
+                blob = self._blobs.save(made) if allowed else None
+        except (InterposerError, MemoryError) as error:
+            _log.info("what %s compiled is not kept: %s", self._made["backend"], error)
+            return
+        if blob is None:
+            return
+        part = KeptPart({**self._made, "source": source, "time": time.time()}, blob)
+        if len(blob.data) < LARGEST // 2:
+            make_room(FOLDER, NAMES, MOST_KEPT, len(blob.data), self._folder)
+            write_cached(self.name, part.content(), self._folder)
+
+
+class Mark(Enum):
+    """What the mark of a trial tells."""
+
+    NONE = "there is none, or its process is alive"
+    ONCE = "a process ended while a backend saved this part, which is tried once more"
+    FATAL = "a process ended while a backend restored or saved this part"
+    PAST = "a process ended while a backend restored or saved this part, more than a day ago or before the last start"
+
+
+def read_mark(name: str, folder: str = "") -> Mark:
+    """What the mark of the part of this name tells; neither a killed process nor a power failure counts for ever."""
+    where = cache_folder(folder)
+    if where is None:
+        return Mark.NONE
+    descriptor, found = _locked(where / (name + TRIAL))
+    if descriptor >= 0:
+        os.close(descriptor)
+    return found
+
+
+def _locked(path: Path) -> tuple[int, Mark]:
+    """A mark of a process that is gone: the file, open and locked, or else -1."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except (OSError, ValueError):
+        return -1, Mark.NONE
+    with suppress(OSError):  # who has it is alive, or has deleted it
+        flock(descriptor, LOCK_EX | LOCK_NB)
+        facts, said = os.fstat(descriptor), os.read(descriptor, 256)
+        if os.stat(path).st_ino == facts.st_ino and said.startswith(b"begun"):
+            lasts = said.removesuffix(_FIRST) == _begun() and abs(time.time() - facts.st_mtime) < LONGEST_TRIAL
+            return descriptor, (Mark.ONCE if said.endswith(_FIRST) else Mark.FATAL) if lasts else Mark.PAST
+    os.close(descriptor)
+    return -1, Mark.NONE
+
+
+@cache
+def _begun() -> bytes:
+    """What a mark holds: since when this machine runs."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        started = b"some time"
+    return b"begun on the machine that runs since " + started + b"\n"
+
+
+@contextmanager
+def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]:
+    """True where a plug-in may be let loose on the part of this name: that has not ended a process lately.
+
+    A process that ends while a part is saved may be one that somebody has killed, as that takes place when `load` is
+    over: only the second one counts.
+    """
+    where = cache_folder(folder)
+    if where is None:
+        yield False
+        return
+    path = where / (name + TRIAL)
+    found = _taken_away(path)
+    if found is Mark.FATAL:
+        yield False
+        return
+    descriptor = -1
+    with suppress(OSError, ValueError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        flock(descriptor, LOCK_EX | LOCK_NB)
+        os.write(descriptor, _begun() + (_FIRST if saves and found is not Mark.ONCE else b""))
+    try:
+        yield True
+    finally:
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
+
+
+def _taken_away(path: Path) -> Mark:
+    """What the mark at `path` tells, which is deleted unless it forbids a trial."""
+    descriptor, found = _locked(path)
+    if descriptor >= 0:
+        if found is not Mark.FATAL:
+            with suppress(OSError):
+                os.unlink(path)
+        os.close(descriptor)
+    return found

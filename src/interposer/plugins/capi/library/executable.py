@@ -1,0 +1,95 @@
+"""Parts that a plug-in has compiled, and running them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.images import ImageGraph
+from interposer.plugins.capi.library.library import Library
+
+__all__ = ["Executable"]
+
+MOST_WORKSPACE: Final = 1 << 40
+MOST_ALIGNMENT: Final = 1 << 21
+
+
+class Executable:
+    """What ``compile`` or ``restore`` of a plug-in gave; released when nobody uses it any more.
+
+    `seconds` for one run and `memory` in bytes are the plug-in's estimates, 0 where there are none.
+    """
+
+    def __init__(
+        self, library: Library, out: abi.Executable, flat: FlatGraph | ImageGraph | None, owner: object = None
+    ) -> None:
+        self.library, self._owner = library, owner
+        self.handle = out.handle
+        flags = abi.ExecutableFlag(out.flags & sum(abi.ExecutableFlag))
+        keeps = abi.ExecutableFlag.KEEPS_CONSTANTS in flags or abi.Cap.KEEPS_CONSTANTS in library.info.capabilities
+        self.constants = [] if keeps or flat is None else flat.constants
+        number = library.hold(out, self.constants)
+        weakref.finalize(self, library.let_go, number).atexit = False
+        self.concurrent = (
+            abi.ExecutableFlag.CONCURRENT in flags or abi.Cap.CONCURRENT_EXECUTE in library.info.capabilities
+        )
+        self.workspace_size, self.workspace_alignment = _workspace(out, library.id)
+        self.seconds, self.memory = out.seconds, out.memory
+        self._sums = [_sum(array) for array in self.constants] if library.checking else []
+        self._turn = None if self.concurrent else threading.Lock()
+        self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
+
+    def run(self, run_address: int) -> None:
+        """Call ``execute`` with an ``ipr_run``; where the plug-in does not allow it at the same time, one by one.
+
+        Raises:
+            CallError: it failed.
+            BackendUnavailableError: the plug-in was shut down.
+        """
+        if self._turn is None:
+            self._call(run_address)
+            return
+        with self._turn:
+            self._call(run_address)
+
+    def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
+        """What does `run` with one ``ipr_run``, which belongs to `owner`, again and again, by one thread at a time."""
+        library, function = self.library, self.library.functions["execute"]
+        call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
+        return call if self._turn is None else partial(_call_in_turn, self._turn, call)
+
+    def check_constants(self) -> None:
+        """Raise `BackendContractError` where a constant is not what it was; only in checking mode."""
+        for array, before in zip(self.constants, self._sums, strict=False):
+            if _sum(array) != before:
+                raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)
+
+
+def _call_in_turn(turn: threading.Lock, call: Callable[[], None]) -> None:
+    with turn:
+        call()
+
+
+def _sum(array: Array) -> int:
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+
+
+def _workspace(out: abi.Executable, backend: str) -> tuple[int, int]:
+    size, alignment = out.workspace_size, max(64, out.workspace_alignment)
+    if size > MOST_WORKSPACE or alignment > MOST_ALIGNMENT or alignment & (alignment - 1):
+        raise BackendContractError(
+            f"the executable asks for a workspace of {size:,} bytes, aligned to {out.workspace_alignment:,}; expected "
+            f"at most {MOST_WORKSPACE:,} bytes and a power of two up to {MOST_ALIGNMENT:,}",
+            backend=backend,
+        )
+    return size, alignment

@@ -1,0 +1,120 @@
+"""What a plug-in is given at ``init``: the services of the host, and the ring that it writes its log lines to."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from interposer._version import __version__
+from interposer.plugins.capi.abi import structs as abi
+
+__all__ = ["HostServices", "HostSettings", "LogRing"]
+
+SLOTS: Final = 256
+SLOT_BYTES: Final = 512
+_HEAD: Final = ctypes.sizeof(abi.LogSlot)
+
+
+def _allowed_cpus() -> frozenset[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What a plug-in is told of the machine and of the user's wishes.
+
+    `cache_dir` is a folder that exists and that nobody else writes to, or empty. `threads` is the number of threads
+    that it should not exceed; `cpus` are the processors that it may use.
+    """
+
+    cache_dir: str = ""
+    threads: int = field(default_factory=lambda: len(_allowed_cpus()))
+    cpus: frozenset[int] = field(default_factory=_allowed_cpus)
+
+
+class LogRing:
+    """Lines that a plug-in has logged, from any thread, and that wait to be read here. Reading is thread safe.
+
+    There is something to read where ``lines_written[0]`` is not `lines_read`.
+    """
+
+    def __init__(self, level: int = abi.LOG_INFO) -> None:
+        self._memory = ctypes.create_string_buffer(SLOTS * SLOT_BYTES + 64)
+        self._start = -ctypes.addressof(self._memory) % 64
+        self._reading = threading.Lock()
+        self._told = 0
+        self.lines_read = 0
+        self.head = abi.LogRing(
+            struct_size=ctypes.sizeof(abi.LogRing), slot_count=SLOTS, slot_stride=SLOT_BYTES,
+            slots=ctypes.addressof(self._memory) + self._start, level=level,
+        )  # fmt: skip
+        words = memoryview(self.head).cast("B").cast("Q")  # quicker to read than a field of the structure
+        self.lines_written = words[abi.LogRing.head.offset // 8 :]
+
+    def drain(self, logger: logging.Logger) -> None:
+        """Pass on all lines that are complete, unless somebody else is at it."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
+            for level, text in self._lines():
+                logger.log(level, "%s", text)
+            if self.head.lost != self._told:
+                logger.warning("%d lines found no place in the log", self.head.lost - self._told)
+                self._told = self.head.lost
+        finally:
+            self._reading.release()
+
+    def after_fork(self) -> None:
+        """In the child: nobody else reads here."""
+        self._reading = threading.Lock()
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        for _ in range(SLOTS):
+            number = self.head.tail
+            offset = self._start + number % SLOTS * SLOT_BYTES
+            slot = abi.LogSlot.from_buffer(self._memory, offset)
+            if number == self.head.head or slot.sequence != number + 1:
+                return
+            size = min(slot.length, SLOT_BYTES - _HEAD)
+            raw = ctypes.string_at(ctypes.addressof(self._memory) + offset + _HEAD, size)
+            level = min(max(slot.level, logging.DEBUG), logging.ERROR)
+            self.head.tail = self.lines_read = number + 1
+            yield level, raw.decode("utf-8", "replace")
+
+
+class HostServices:
+    """An ``ipr_host`` with everything that it points to."""
+
+    def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
+        self._kept: list[Any] = []
+        libc = ctypes.CDLL(None)
+        words = max(settings.cpus, default=-1) // 64 + 1
+        mask = (ctypes.c_uint64 * max(words, 1))()
+        for cpu in settings.cpus:
+            mask[cpu // 64] |= 1 << cpu % 64
+        self._kept.append(mask)
+        self.struct = abi.Host(
+            struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
+            name=self._text("interposer"), version=self._text(__version__), library_path=self._text(path),
+            cache_dir=self._text(settings.cache_dir), log=ctypes.addressof(log.head),
+            aligned_alloc=_address(libc.aligned_alloc), free=_address(libc.free),
+            thread_count=max(1, settings.threads), flags=abi.HOST_CHECKING if checking else 0,
+            cpu_mask_words=words, cpu_mask=ctypes.addressof(mask),
+            extension_stride=ctypes.sizeof(abi.HostExtension),
+        )  # fmt: skip
+
+    def _text(self, text: str) -> abi.String:
+        kept = ctypes.create_string_buffer(os.fsencode(text))
+        self._kept.append(kept)
+        return abi.String(ctypes.addressof(kept), len(kept) - 1)
+
+
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value

@@ -1,0 +1,113 @@
+"""What a plug-in says of itself in ``get_info``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.backend.capabilities import Capabilities, Capability, OptionValue
+from interposer.core.errors import BackendContractError
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.reading import read_array, read_text
+
+__all__ = ["DeclaredOption", "LibraryInfo", "read_info"]
+
+MAX_PROPERTIES: Final = 4096
+MAX_ALIGNMENT: Final = 4096
+_SCOPES: Final = abi.SCOPE_INIT | abi.SCOPE_MODEL
+_NAMED: Final = {abi.Cap.DYNAMIC_SHAPES: "DynamicShapes", abi.Cap.CONCURRENT_EXECUTE: "ConcurrentExecute"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredOption:
+    """An option that a plug-in understands: for ``init`` (the runtime), for a network (the model), or both."""
+
+    name: str
+    default: OptionValue
+    doc: str
+    scope: int
+
+    @property
+    def scopes(self) -> list[str]:
+        """For what it can be given: "runtime", "network" or both."""
+        names = {"runtime": abi.SCOPE_INIT, "network": abi.SCOPE_MODEL}
+        return [name for name, bit in names.items() if self.scope & bit]
+
+    @property
+    def kind(self) -> type:
+        """The Python type of its values."""
+        return type(self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryInfo:
+    """What a plug-in says of itself. `alignment` is in bytes, at least 1."""
+
+    vendor: str = ""
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    capabilities: abi.Cap = abi.Cap(0)
+    alignment: int = 1
+    options: tuple[DeclaredOption, ...] = ()
+    properties: tuple[Capability, ...] = ()
+
+    def named_capabilities(self) -> Capabilities:
+        """The capabilities that can be asked for by name: the plug-in's own, and those that follow from its bits."""
+        own = {one.name: one for one in self.properties}
+        given = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
+        if abi.Cap.DETERMINISTIC not in self.capabilities:
+            given["Deterministic"] = Capability("Deterministic", False)
+        return Capabilities(*(given | own).values())
+
+
+def read_info(out: abi.Info) -> LibraryInfo:
+    """The content of an ``ipr_info``; `BackendContractError` where it cannot be meant."""
+    alignment = max(1, out.alignment)
+    if alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise BackendContractError(f"the alignment is {alignment}; expected a power of two up to {MAX_ALIGNMENT}")
+    if not (out.memory_kinds or abi.MEMORY_HOST) & abi.MEMORY_HOST:
+        raise BackendContractError("memory_kinds lacks IPR_MEMORY_HOST, and it has no extension for other memory")
+    options = _properties(out, "option")
+    return LibraryInfo(
+        read_text(out.vendor, "the vendor"),
+        read_text(out.name, "the name"),
+        read_text(out.version, "the version"),
+        read_text(out.description, "the description"),
+        abi.Cap(out.capabilities & sum(abi.Cap)),
+        alignment,
+        tuple(DeclaredOption(*_read_property(one), scope=_scope(one)) for one in options),
+        tuple(Capability(*_read_property(one)) for one in _properties(out, "property")),
+    )
+
+
+def _properties(out: abi.Info, what: str) -> list[abi.Property]:
+    plural = "options" if what == "option" else "properties"
+    count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
+    if count > MAX_PROPERTIES:
+        raise BackendContractError(f"{count:,} {plural}; at most {MAX_PROPERTIES:,} can be meant")
+    found = read_array(abi.Property, getattr(out, plural), count, stride, f"the list of {plural}")
+    names = [read_text(one.name, f"the name of one of the {plural}") for one in found]
+    if len(set(names)) < len(names) or "" in names:
+        raise BackendContractError(f"the {plural} must have different names, not {', '.join(map(repr, names))}")
+    return found
+
+
+def _read_property(one: abi.Property) -> tuple[str, OptionValue, str]:
+    name = read_text(one.name, "the name of a property")
+    values: dict[int, Any] = {
+        abi.KIND_BOOL: lambda: bool(one.i),
+        abi.KIND_INT: lambda: int(one.i),
+        abi.KIND_FLOAT: lambda: float(one.f),
+        abi.KIND_TEXT: lambda: read_text(one.text, f"the text of {name!r}"),
+    }
+    if one.kind not in values:
+        raise BackendContractError(f"{name!r} is of kind {one.kind}; expected BOOL, INT, FLOAT or TEXT")
+    return name, values[one.kind](), read_text(one.doc, f"the line about {name!r}")
+
+
+def _scope(one: abi.Property) -> int:
+    if not one.scope & _SCOPES:
+        name = read_text(one.name, "the name of an option")
+        raise BackendContractError(f"the option {name!r} has scope {one.scope}; expected IPR_SCOPE_INIT or _MODEL")
+    return int(one.scope & _SCOPES)

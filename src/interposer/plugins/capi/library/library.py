@@ -1,0 +1,539 @@
+"""An opened plug-in: the checks of its three functions and of its table, what it says of itself, and its end.
+
+`identify` and `open_library` are what a loader needs; both name the check that failed in `PluginError.check`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import itertools
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from interposer.backend.base import BackendId
+from interposer.backend.capabilities import Options
+from interposer.core import config
+from interposer.core.cache import settle
+from interposer.core.errors import (
+    BackendContractError,
+    BackendUnavailableError,
+    InterposerError,
+    InvalidArgumentError,
+    PluginError,
+)
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError, ErrorBuffers, announce
+from interposer.plugins.capi.abi.flatten import Withholding
+from interposer.plugins.capi.abi.reading import CodeMap, read, read_versioned
+from interposer.plugins.capi.library.host import HostServices, HostSettings, LogRing
+from interposer.plugins.capi.library.information import LibraryInfo, read_info
+from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
+
+__all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_fault"]
+
+SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
+"""The functions that a plug-in exports."""
+HOST_VERSION: Final = "SetHostVersion"
+VOCABULARY_REVISION: Final = "GetVocabularyRevision"
+"""The optional function through which a plug-in learns the host's version of the interface before it gives its own."""
+PATIENCE: Final = 10.0
+"""Seconds that `Library.close` waits for calls that are under way."""
+_UNWRITTEN: Final = 0xFFFFFFFF
+_LONGEST_ID: Final = 256
+_open: set[Library] = set()
+
+
+class Identity(NamedTuple):
+    """The id of a plug-in, and the versions of the interface and of the vocabulary that it was written to."""
+
+    id: str
+    major: int
+    minor: int
+    vocabulary: int = 0
+
+    @property
+    def version(self) -> str:
+        """The version as text, "1.0"."""
+        return f"{self.major}.{self.minor}"
+
+
+def version_fault(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
+    """Why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
+    here = abi.API_VERSION if here is None else here
+    if version[0] == here[0] and version[1] <= here[1]:
+        return None
+    return f"it needs version {version[0]}.{version[1]} of the backend interface; this is {here[0]}.{here[1]}"
+
+
+def identify(library: ctypes.CDLL, path: str) -> Identity:
+    """Ask an opened shared object for its version and id; runs code of the plug-in.
+
+    Raises:
+        PluginError: ``.check`` is "symbols" (one is missing), "version" or "id".
+    """
+    for name in SYMBOLS:
+        if not hasattr(library, name):
+            raise PluginError(path, "symbols", f"it does not export {name}")
+    major, minor = _version(library, path)
+    fault = version_fault((major, minor))
+    if fault is not None:
+        raise PluginError(path, "version", fault)
+    return Identity(_id(library, path), major, minor, _vocabulary(library))
+
+
+def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
+    if hasattr(library, HOST_VERSION):
+        _exported(library, HOST_VERSION, None, ctypes.c_uint32, ctypes.c_uint32)(*abi.API_VERSION)
+    major, minor = ctypes.c_uint32(_UNWRITTEN), ctypes.c_uint32(_UNWRITTEN)
+    ask = _exported(library, "GetVersion", None, ctypes.c_void_p, ctypes.c_void_p)
+    ask(ctypes.addressof(major), ctypes.addressof(minor))
+    for name, number in (("major", major), ("minor", minor)):
+        if number.value == _UNWRITTEN:
+            raise PluginError(path, "version", f"GetVersion did not write the {name} version")
+    return major.value, minor.value
+
+
+def _vocabulary(library: ctypes.CDLL) -> int:
+    """Return the revision of the vocabulary that a plug-in knows; one that exports no such function knows the first."""
+    if not hasattr(library, VOCABULARY_REVISION):
+        return 0
+    return int(_exported(library, VOCABULARY_REVISION, ctypes.c_uint32)())
+
+
+def _id(library: ctypes.CDLL, path: str) -> str:
+    address = _exported(library, "GetBackendId", ctypes.c_void_p)()
+    if not address:
+        raise PluginError(path, "id", "GetBackendId gave NULL")
+    try:
+        return BackendId(_c_text(address).decode("utf-8"))
+    except (InterposerError, UnicodeDecodeError) as error:
+        raise PluginError(path, "id", f"GetBackendId gave no valid id: {error}") from error
+
+
+def _c_text(address: int) -> bytes:
+    """The bytes up to NUL, read in pieces that cross no page before they must."""
+    found = b""
+    while len(found) <= _LONGEST_ID:
+        piece = read(address + len(found), min(64, 4096 - (address + len(found)) % 4096), "the id")
+        end = piece.find(b"\0")
+        if end >= 0:
+            return found + piece[:end]
+        found += piece
+    raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
+
+
+def _exported(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    announce(name)
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
+    return function
+
+
+def open_library(
+    library: ctypes.CDLL,
+    path: str,
+    *,
+    settings: HostSettings | None = None,
+    options: Options | None = None,
+    checking: bool | None = None,
+) -> Library:
+    """Check an opened shared object, get its table from the factory and initialise it.
+
+    Args:
+        library: stays open as long as what is returned, which keeps it.
+        path: the canonical path of the file; the plug-in is told.
+        settings: the machine as the plug-in should see it.
+        options: the user's options for the plug-in, those for ``init``.
+        checking: look for writes past outputs, to inputs and to constants in every run; slow. None: as the setting
+            ``check_backends`` says.
+
+    Raises:
+        PluginError: ``.check`` is one of those of `identify`, "factory", "table", "info" or "init".
+        InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
+        BackendUnavailableError: the plug-in says that what it needs is not here.
+    """
+    identity = identify(library, path)
+    table = _table(library, path, identity)
+    opened = Library(library, path, identity, table, bool(config.settings()["check_backends"].read(checking)))
+    opened._start(settings or HostSettings(), options or {})
+    return opened
+
+
+def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
+    address = _exported(library, "BackendFactory", ctypes.c_void_p)()
+    if not address:
+        raise PluginError(path, "factory", "BackendFactory gave NULL")
+    try:
+        raw = _table_bytes(address, path, identity)
+    except BackendContractError as error:
+        raise PluginError(path, "table", str(error)) from error
+    table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
+    code = CodeMap()
+    for name in (*abi.REQUIRED, *abi.OPTIONAL):
+        fault = code.fault(getattr(table, name))
+        if fault is not None and (name in abi.REQUIRED or getattr(table, name)):
+            raise PluginError(path, "table", f"its member {name} {fault}")
+    return table
+
+
+def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
+    head = read(address, 16, "the table")
+    magic, given = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    if magic != abi.MAGIC:
+        raise PluginError(
+            path,
+            "table",
+            f"it begins with {magic:#018x}, not with {abi.MAGIC:#018x}: BackendFactory gave no ipr_backend "
+            "(a backend for Arm NN exports the same functions, and gives a C++ object)",
+        )
+    least = abi.TABLE_SIZES[identity.minor]
+    if not least <= given <= abi.MAX_STRUCT_SIZE:
+        raise PluginError(
+            path,
+            "table",
+            f"its struct_size is {given:,}; version {identity.version} of the interface, which GetVersion tells, needs "
+            f"at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
+        )
+    return read(address, min(given, ctypes.sizeof(abi.Backend)), "the table")
+
+
+class _Held(NamedTuple):
+    """Something of the plug-in that is to be released, and what must stay valid until then."""
+
+    release: Callable[[], None] | None
+    kept: object
+
+
+class Library:
+    """A plug-in that is initialised, until `close`. Made by `open_library`; thread safe.
+
+    `info` is what it says of itself. `call` and `serialized` are how the other modules of this package call it.
+    """
+
+    def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
+        self.path, self.identity, self.checking = path, identity, checking
+        self.id = identity.id
+        self.log = logging.getLogger(f"interposer.backend.{identity.id}")
+        self.info = LibraryInfo()
+        self.functions = {
+            name: abi.FUNCTIONS[name](getattr(table, name))
+            for name in (*abi.REQUIRED, *abi.OPTIONAL)
+            if getattr(table, name)
+        }
+        self._library, self._table = library, table
+        self.self = table.self
+        self.setting: tuple[int, Options] = (0, {})  # threads, and what `init` was given
+        self._errors = ErrorBuffers(identity.id)
+        self._extensions: dict[bytes, dict[str, Any] | None] = {}
+        self._host: HostServices | None = None
+        self._ring = LogRing()
+        self._compiling = threading.Lock()
+        self._closing = threading.RLock()  # a finalizer may come here again
+        self.withholding = Withholding(identity.vocabulary)
+        self._releases: set[int] = set()
+        self._held: dict[int, _Held] = {}
+        self._to_release: deque[int] = deque()
+        self._inside: list[None] = []
+        self._numbers = itertools.count()
+        self._pid = os.getpid()
+        self._fork_safe = self._abandoned = False
+        self._why_closed = "it is not initialised"
+        self._refuses = True
+
+    def __repr__(self) -> str:
+        return f"<Library {self.id} {self.identity.version} at {self.path}>"
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _start(self, settings: HostSettings, options: Options) -> None:
+        self.info = self._ask_info()
+        given = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
+        self.setting = (settings.threads, given.options)
+        host = HostServices(self.path, settings, self.checking, self._ring)
+        self._host = host
+        try:
+            self._errors.call("init", self.functions["init"], self.self, ctypes.addressof(host.struct), given.address)
+        except CallError as error:
+            self._pass_on_log()
+            if error.status == abi.UNAVAILABLE:
+                raise BackendUnavailableError(self.id, error.said or error.reason) from error
+            raise PluginError(self.path, "init", f"init: {error.reason}") from error
+        except BackendContractError as error:
+            raise PluginError(self.path, "init", str(error)) from error
+        self._why_closed, self._refuses = "", False
+        _open.add(self)
+        try:
+            self.info = self._ask_info()
+        except BaseException:
+            self.close()
+            raise
+        self._fork_safe = abi.Cap.FORK_SAFE in self.info.capabilities
+        self._pass_on_log()
+
+    def _ask_info(self) -> LibraryInfo:
+        out = abi.Info(struct_size=ctypes.sizeof(abi.Info))
+        try:
+            self._errors.call("get_info", self.functions["get_info"], self.self, ctypes.addressof(out))
+            return read_info(out)
+        except (CallError, BackendContractError, InvalidArgumentError) as error:
+            raise PluginError(self.path, "info", f"get_info: {getattr(error, 'reason', error)}") from error
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`, and before it is initialised."""
+        return bool(self._why_closed)
+
+    @property
+    def stamp(self) -> str:
+        """A text that is different after the file was changed."""
+        found = os.stat(self.path)
+        return f"{self.id} {self.info.version} {found.st_size} {found.st_mtime_ns}"
+
+    def close(self) -> bool:
+        """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
+
+        Waits for calls that are under way; where one does not come back, the plug-in is left as it is, and False
+        is returned: its code must stay in memory.
+        """
+        settle(seconds=PATIENCE)  # what it compiled may be about to be kept
+        with self._closing:
+            if self.closed:
+                return not self._abandoned
+            self._why_closed, self._refuses = "it was shut down", True
+            _open.discard(self)
+            if not self._usable_here():
+                self._abandoned = True  # the plug-in belongs to the parent process
+                return False
+            if not (self._wait_until_left() and self._compiling.acquire(timeout=PATIENCE)):  # kept: nothing comes after
+                self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
+                self._abandoned = True
+                return False
+            for number in sorted(self._held, reverse=True):
+                self._release(number)
+            announce("shutdown")
+            self.functions["shutdown"](self.self)
+            self._pass_on_log()
+            return True
+
+    def close_at_last(self, process: int) -> None:
+        """Release and shut down as `close` does, while the interpreter ends and modules are empty already.
+
+        Nothing global is used here. A plug-in that a thread is still in, or that belongs to the parent of this
+        `process`, is left as it is.
+        """
+        if self._why_closed or self._inside or not (process == self._pid or self._fork_safe):
+            return
+        self._why_closed, self._refuses = "it was shut down", True
+        for number in sorted(self._held, reverse=True):
+            release = self._held.pop(number).release
+            if release is not None:
+                release()
+        self.functions["shutdown"](self.self)
+
+    def _wait_until_left(self) -> bool:
+        end = time.monotonic() + PATIENCE
+        while self._inside and time.monotonic() < end:
+            time.sleep(0.001)
+        return not self._inside
+
+    def _usable_here(self) -> bool:
+        return os.getpid() == self._pid or self._fork_safe
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
+        """Call a function that takes `arguments` and an error.
+
+        Raises:
+            BackendUnavailableError: the library is closed, or was opened before the process was forked.
+            CallError: the function failed.
+        """
+        self._inside.append(None)
+        try:
+            if self._refuses:
+                self._refuse()
+            self._errors.call(name, function, *arguments)
+        finally:
+            self._inside.pop()
+            if self._ring.lines_written[0] != self._ring.lines_read:
+                self._pass_on_log()
+
+    def prepared(
+        self, name: str, function: Callable[..., int], *arguments: Any, owner: object = None
+    ) -> Callable[[], None]:
+        """What does `call` with the same arguments, by one thread at a time, with as little as possible beside it.
+
+        It keeps `owner` alive.
+        """
+        call, ring = self._errors.prepared(name, function, *arguments), self._ring
+        written, enter, leave = ring.lines_written, self._inside.append, self._inside.pop
+
+        def run(_: object = owner) -> None:
+            enter(None)
+            try:
+                if self._refuses:
+                    self._refuse()
+                call()
+            finally:
+                leave()
+                if written[0] != ring.lines_read:
+                    self._pass_on_log()
+
+        return run
+
+    def _refuse(self) -> None:
+        """Raise `BackendUnavailableError` where nothing may be called."""
+        if self._why_closed:
+            raise BackendUnavailableError(self.id, self._why_closed)
+        if not self._usable_here():
+            raise BackendUnavailableError(self.id, "it was opened before this process was forked")
+
+    @contextmanager
+    def serialized(self) -> Iterator[None]:
+        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it, and from closing."""
+        self._inside.append(None)
+        try:
+            self._refuse()
+            if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
+                yield
+            else:
+                with self._compiling:
+                    yield
+        finally:
+            self._inside.pop()
+            self._release_waiting()
+
+    def extension(
+        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """The functions of an extension by their names, or None where the plug-in does not have it.
+
+        `functions` says for each member which type of `abi.FUNCTIONS` it is.
+
+        Raises:
+            BackendContractError: a table that is too small, or a member that is no function.
+        """
+        if name not in self._extensions:
+            self._extensions[name] = self._asked_extension(name, kind, functions)
+        return self._extensions[name]
+
+    def _asked_extension(
+        self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        ask = self.functions.get("get_extension")
+        if ask is None:
+            return None
+        with self.serialized():
+            address = ask(self.self, name)
+        if not address:
+            return None
+        what = f"the table of {name.decode()}"
+        table = read_versioned(kind, address, ctypes.sizeof(kind), what)
+        code = CodeMap()
+        for member in functions:
+            fault = code.fault(getattr(table, member))
+            if fault is not None:
+                raise BackendContractError(f"{what}: its member {member} {fault}", backend=self.id)
+        return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
+
+    # --- what the plug-in gave ----------------------------------------------------------------------------------------
+
+    def hold(self, out: Any, kept: object = None) -> int:
+        """Remember an out struct, and what it uses, until `let_go`; gives the number by which that is asked.
+
+        Raises:
+            BackendContractError: its release function is none.
+        """
+        if not out.release:
+            return self.hold_call(None, kept)
+        if out.release not in self._releases:
+            fault = CodeMap().fault(out.release)
+            if fault is not None:
+                raise BackendContractError(f"the release function {fault}", backend=self.id)
+            self._releases.add(out.release)
+        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), kept)
+
+    def hold_call(self, release: Callable[[], None] | None, kept: object = None) -> int:
+        """Remember that ``release()`` is to be called by `let_go`."""
+        number = next(self._numbers)
+        self._held[number] = _Held(release, kept)
+        return number
+
+    def let_go(self, number: int) -> None:
+        """Release what `hold` remembered: now, or after the call that is under way. Never waits."""
+        self._to_release.append(number)
+        self._release_waiting()
+
+    @contextmanager
+    def holding(self, out: Any) -> Iterator[None]:
+        """Release an out struct at the end of a ``with`` block."""
+        number = self.hold(out)
+        try:
+            yield
+        finally:
+            self._release(number)
+
+    def _release_waiting(self) -> None:
+        while self._to_release and self._compiling.acquire(blocking=False):
+            try:
+                while self._to_release:
+                    self._release(self._to_release.popleft())
+            except IndexError:  # another thread took the last one
+                pass
+            finally:
+                self._compiling.release()
+
+    def _release(self, number: int) -> None:
+        held = self._held.pop(number, None)
+        if held is not None and held.release is not None and self._usable_here():
+            held.release()
+            self._pass_on_log()
+
+    def _pass_on_log(self) -> None:
+        self._ring.drain(self.log)
+
+    def after_fork(self) -> None:
+        """In the child: forget the parent's other threads, which are not here."""
+        self._refuses = self.closed or not self._usable_here()
+        self._compiling, self._closing = threading.Lock(), threading.RLock()
+        self._inside.clear()
+        self._ring.after_fork()
+
+
+@atexit.register
+def _settle() -> None:
+    if _open:
+        settle(seconds=PATIENCE)
+
+
+class _AtLast:
+    """Shuts plug-ins down when the interpreter has finalized the objects of all other modules.
+
+    Functions that `atexit` calls may run before other ones of the user, and run before ``__del__`` of what modules
+    hold: models must work in both. The interpreter clears the module `sys` after all others, so an object in it goes
+    last.
+    """
+
+    def __del__(self, libraries: set[Library] = _open, process: Callable[[], int] = os.getpid) -> None:
+        for library in [*libraries]:
+            library.close_at_last(process())
+
+
+vars(sys).setdefault("_interposer_at_last", []).append(_AtLast())
+
+
+def _after_fork() -> None:
+    for library in _open:
+        library.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

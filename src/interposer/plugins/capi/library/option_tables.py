@@ -1,0 +1,77 @@
+"""The options that a user gives for a plug-in, checked against those that it declares, and as a table in C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+from interposer.backend.capabilities import Options, OptionValue
+from interposer.core.errors import OptionError, did_you_mean
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.library.information import DeclaredOption
+
+__all__ = ["OptionTable", "checked_options"]
+
+_SCOPE_NAMES = {abi.SCOPE_INIT: "a runtime", abi.SCOPE_MODEL: "a network"}
+
+
+def checked_options(backend: str, given: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
+    """The options that were given, each as the kind that is declared.
+
+    Raises:
+        OptionError: an unknown name, one of another scope, or a value of another kind.
+    """
+    known = {one.name: one for one in declared}
+    for name in given:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            near = did_you_mean(str(name), known)
+            raise OptionError(f"backend {backend!r} has no option {name!r}{near} (it has: {listed})")
+        if not known[name].scope & scope:
+            right, wrong = _SCOPE_NAMES[known[name].scope], _SCOPE_NAMES[scope]
+            raise OptionError(f"option {name!r} of backend {backend!r} is given for {right}, not for {wrong}")
+    return {name: _value(backend, known[name], value) for name, value in given.items()}
+
+
+def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> OptionValue:
+    kind = declared.kind
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise OptionError(f"option {declared.name!r} of backend {backend!r} must be a {kind.__name__}, not {value!r}")
+    if kind is int and not -(1 << 63) <= value < 1 << 63:  # type: ignore[operator] # an int, as was just found
+        raise OptionError(f"option {declared.name!r} of backend {backend!r} is too large: {value!r}")
+    return value
+
+
+class OptionTable:
+    """An ``ipr_options`` with everything that it points to; `options` is what it was made of."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._kept: list[Any] = []
+        items = (abi.Attribute * len(options))(*(self._item(name, value) for name, value in options.items()))
+        self._struct = abi.Options(
+            struct_size=ctypes.sizeof(abi.Options), count=len(options), stride=ctypes.sizeof(abi.Attribute),
+            items=ctypes.addressof(items) if options else None,
+        )  # fmt: skip
+        self._kept.append(items)
+        self.address = ctypes.addressof(self._struct)
+
+    def _item(self, name: str, value: OptionValue) -> abi.Attribute:
+        item = abi.Attribute(name=self._text(name))
+        if isinstance(value, bool):
+            item.kind, item.i = abi.KIND_BOOL, value
+        elif isinstance(value, int):
+            item.kind, item.i = abi.KIND_INT, value
+        elif isinstance(value, float):
+            item.kind, item.f = abi.KIND_FLOAT, value
+        else:
+            item.kind, item.text = abi.KIND_TEXT, self._text(value)
+        return item
+
+    def _text(self, text: str) -> abi.String:
+        kept = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
+        self._kept.append(kept)
+        return abi.String(ctypes.addressof(kept), len(kept) - 1)

@@ -1,0 +1,1 @@
+"""From folders to registered backends: search, checks of the file, the probe process, and opening."""

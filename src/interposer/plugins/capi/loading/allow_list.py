@@ -1,0 +1,47 @@
+"""The list of shared objects that may be loaded, by the SHA-256 of their content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from interposer.core.errors import ConfigError, InvalidArgumentError
+
+__all__ = ["allowed_digests"]
+
+_LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(\s.*)?")
+
+
+def allowed_digests(given: str | PathLike[str] | Collection[str]) -> frozenset[str]:
+    """The digests of a list: in a file as ``sha256sum`` writes it, or one by one.
+
+    In a file, each line begins with a digest; lines that are empty or begin with ``#`` say nothing.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line has no digest.
+        InvalidArgumentError: one of the digests is none.
+    """
+    if isinstance(given, str | PathLike):
+        return frozenset(_digests_in(Path(given)))
+    for digest in given:
+        if not re.fullmatch("[0-9a-fA-F]{64}", str(digest)):
+            raise InvalidArgumentError(f"a SHA-256 has 64 hexadecimal digits; {digest!r} is none")
+    return frozenset(digest.lower() for digest in given)
+
+
+def _digests_in(path: Path) -> Iterator[str]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"the list of allowed backends {path} cannot be read: {reason}", source=str(path)) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _LINE.fullmatch(line.strip())
+        if found is None:
+            raise ConfigError(f"{path}, line {number}, does not begin with a SHA-256: {line[:80]!r}", source=str(path))
+        yield found[1].lower()

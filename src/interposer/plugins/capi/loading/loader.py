@@ -1,0 +1,316 @@
+"""From folders to registered backends, step by step; what became of each file is a record.
+
+Nothing that is found can stop the search or this process: a file that does not pass a check is skipped with a reason.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from interposer.backend.base import Backend
+from interposer.backend.capabilities import Options
+from interposer.core.errors import OptionError, UnknownBackendError
+from interposer.plugins.capi.library.library import SYMBOLS
+from interposer.plugins.capi.loading.elf import elf_fault
+from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_fault
+from interposer.plugins.capi.loading.open_libraries import (
+    FileIdentity,
+    backend_of_file,
+    opened_file,
+    sha256_of,
+    shared_backend,
+)
+from interposer.plugins.capi.loading.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folder, own_files
+from interposer.plugins.capi.loading.probe import Verdict, keep_verdict, kept_verdict, probe
+from interposer.plugins.capi.loading.records import DynamicBackendRecord, State, Step, StepError
+from interposer.plugins.registry import BackendRegistry
+
+__all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backends"]
+
+DISABLED: Final = "it is disabled"
+_log = logging.getLogger("interposer.backend")
+_verdicts: Final[dict[tuple[FileIdentity, float, str], tuple[str, Verdict]]] = {}
+"""For files that were tried for so many seconds, and with these options, their SHA-256 and what came of it."""
+_probing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class LoadingOptions:
+    """How dynamic backends are loaded.
+
+    Args:
+        allowed: the SHA-256 of every file that may be loaded; None allows all.
+        probe_seconds: how long a file may take when it is tried out; 0 loads it without.
+        unload: whether libraries leave the process with their last user.
+        disabled: ids of backends that are not loaded.
+        backend_options: for backends by id, the options for their ``init``.
+    """
+
+    allowed: frozenset[str] | None = None
+    probe_seconds: float = 30.0
+    unload: bool = False
+    disabled: Collection[str] = ()
+    backend_options: Mapping[str, Options] = field(default_factory=dict)
+
+
+class DynamicBackends:
+    """The dynamic backends of one registry, and the records of all that was seen."""
+
+    def __init__(
+        self,
+        registry: BackendRegistry,
+        records: Sequence[DynamicBackendRecord],
+        registered: Sequence[str],
+        opened: Sequence[weakref.ref[Backend]],
+    ) -> None:
+        self._registry, self._registered, self._opened = registry, registered, opened
+        self.records = tuple(records)
+
+    def close(self) -> None:
+        """Take the backends out of the registry; each is shut down as soon as nobody uses it. May be called again."""
+        for name in self._registered:
+            with suppress(UnknownBackendError):
+                self._registry.deregister(name)
+        if any(backend() is not None for backend in self._opened):
+            gc.collect()  # optimized networks that nobody has any more keep their backends until then
+        self.records = tuple(
+            replace(one, state=State.CLOSED) if one.state is State.LOADED else one for one in self.records
+        )
+
+
+def load_backends(
+    registry: BackendRegistry, folders: Sequence[Folder], options: LoadingOptions, own_folder: str = PACKAGE_FOLDER
+) -> DynamicBackends:
+    """Load what is in the package's own folder and then in the folders of the user, and register it.
+
+    Folders come in the given order, their entries by name. This never raises because of what is found. Nobody looks at
+    an own backend that is disabled, and one of the user may take its place.
+
+    Raises:
+        OptionError: an option that a backend does not declare, or a value of the wrong kind.
+    """
+    search = _Search(registry, options)
+    search.own(own_files(own_folder))
+    for folder in folders:
+        search.folder(folder)
+    search.register_absent()
+    return DynamicBackends(registry, search.records, search.registered, search.opened)
+
+
+def forget_verdicts() -> None:
+    """Let files that were tried out in this process be tried again."""
+    _verdicts.clear()
+
+
+def _after_fork() -> None:
+    global _probing  # noqa: PLW0603 - a thread that is not here may hold it
+    _probing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Search:
+    def __init__(self, registry: BackendRegistry, options: LoadingOptions) -> None:
+        self.registry, self.options = registry, options
+        self.records: list[DynamicBackendRecord] = []
+        self.registered: list[str] = []
+        self.opened: list[weakref.ref[Backend]] = []
+        self.seen: dict[tuple[int, int], str] = {}
+        self.vacant = set(OWN_BACKENDS) & set(options.disabled)
+        """Ids of the package's own backends that are disabled: others may take their places."""
+
+    def own(self, files: Mapping[str, str]) -> None:
+        """Go through the package's own files, by the ids that their names tell."""
+        for name, path in files.items():
+            if name in self.options.disabled:
+                self.vacant.add(name)
+            else:
+                self._record(_File(self, path, own_id=name).load(), ours=True)
+
+    def folder(self, folder: Folder) -> None:
+        """Go through the entries of a folder."""
+        try:
+            if folder.fault:
+                raise StepError(Step.FOLDER, folder.fault)
+            names = _entries(folder.path)
+        except StepError as error:
+            self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
+            return
+        for name in names:
+            self._record(_File(self, os.path.join(folder.path, name)).load())
+
+    def register_absent(self) -> None:
+        """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
+        for record in self.records:
+            if record.id and record.id not in self.registry:
+                self.registry.register_absent(record.id, record.reason, source=record.source)
+                self.registered.append(record.id)
+
+    def _record(self, record: DynamicBackendRecord, *, ours: bool = False) -> None:
+        self.records.append(record)
+        taken = record.state is State.SKIPPED and record.step is Step.REGISTER and record.reason != DISABLED
+        wrong = record.state is State.REFUSED or (taken and not ours)
+        _log.log(logging.WARNING if wrong else logging.INFO, "%s", record)
+
+
+def _entries(folder: str) -> list[str]:
+    if not os.path.exists("/proc/self/exe"):
+        raise StepError(Step.FOLDER, "dynamic backends are only for Linux; nothing here is looked at")
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise StepError(Step.FOLDER, f"the folder cannot be read: {error.strerror}") from error
+
+
+class _File:
+    """The loading of one file: every step adds to the record."""
+
+    def __init__(self, search: _Search, path: str, *, own_id: str = "") -> None:
+        self.search, self.options, self.ours = search, search.options, bool(own_id)
+        self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK, id=own_id)
+
+    def load(self) -> DynamicBackendRecord:
+        """Take all steps, or as many as go well."""
+        try:
+            self._take_steps()
+        except StepError as error:
+            self._note(step=error.step, reason=error.reason, state=error.state)
+        except OptionError:  # the caller's mistake, and no fault of the file
+            raise
+        except Exception as error:
+            reason = f"this should not have happened, it is a fault of Interposer ({type(error).__name__}: {error})"
+            self._note(step=Step.REGISTER, reason=reason, state=State.REFUSED)
+        return self.record
+
+    def _note(self, **facts: str | State | Step) -> None:
+        self.record = replace(self.record, **facts)  # type: ignore[arg-type] # names of members
+
+    def _take_steps(self) -> None:
+        self._note(library=_resolved(self.record.path))
+        _check_name(self.record.file_name)
+        with opened_file(self.record.library) as descriptor:
+            self._check_first(descriptor)
+            fault = elf_fault(descriptor, SYMBOLS)
+            if fault is not None:
+                raise StepError(Step.FILE, fault)
+            self._check_allowed(descriptor)
+            self._check_probe(descriptor)
+            if self.record.id:
+                self._check_id()
+            self._open_and_register(descriptor)
+
+    def _check_first(self, descriptor: int) -> None:
+        identity = FileIdentity.of(descriptor)
+        first = self.search.seen.setdefault((identity.device, identity.number), self.record.path)
+        if first != self.record.path:
+            raise StepError(Step.LIBRARY, f"it is the same file as {first}", State.SKIPPED)
+
+    def _check_allowed(self, descriptor: int) -> None:
+        if self.options.allowed is None or self.ours:
+            return
+        self._note(sha256=sha256_of(descriptor))
+        if self.record.sha256 not in self.options.allowed:
+            raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not in the list of allowed ones: {self.record.sha256}")
+
+    @property
+    def _exactly(self) -> bool:
+        """Whether to load what was hashed, rather than what has the path now."""
+        return self.options.allowed is not None and not self.ours
+
+    def _check_probe(self, descriptor: int) -> None:
+        """Try the file out in a child process, or only read its id there if isolation depends on that id.
+
+        The package's own files are never tried: their names tell their ids.
+        """
+        if self.ours or not (self.options.probe_seconds or self.search.registry.isolates_any):
+            return
+        verdict = self._verdict(descriptor)
+        self._note(id=verdict.id, version=verdict.version)
+        if verdict.option_fault:
+            raise OptionError(verdict.option_fault)
+        if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
+            raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
+
+    def _verdict(self, descriptor: int) -> Verdict:
+        seconds = self.options.probe_seconds
+        options = self.options.backend_options
+        key = FileIdentity.of(descriptor), seconds, repr({name: dict(options[name]) for name in sorted(options)})
+        with _probing:
+            if key not in _verdicts:
+                digest = self.record.sha256 or sha256_of(descriptor)
+                _verdicts[key] = digest, kept_verdict(digest, options) or self._probed(descriptor, digest, seconds)
+            digest, verdict = _verdicts[key]
+        self._note(sha256=digest)
+        return verdict
+
+    def _probed(self, descriptor: int, digest: str, seconds: float) -> Verdict:
+        opened_as = f"/proc/self/fd/{descriptor}" if self._exactly else self.record.library
+        options, only_id = self.options.backend_options, not seconds
+        verdict = probe(
+            self.record.library,
+            opened_as,
+            descriptor,
+            seconds or LoadingOptions.probe_seconds,
+            options,
+            only_id=only_id,
+        )
+        if not only_id:
+            keep_verdict(digest, verdict, options)
+        return verdict
+
+    def _check_id(self) -> None:
+        name = self.record.id
+        source = self.search.registry.taken_by(name)
+        if source is not None:
+            raise StepError(Step.REGISTER, f"the id {name!r} is registered already ({source})", State.SKIPPED)
+        if name in self.options.disabled and name not in self.search.registry and name not in self.search.vacant:
+            raise StepError(Step.REGISTER, DISABLED, State.SKIPPED)
+
+    @property
+    def _is_isolated(self) -> bool:
+        """Whether another process is to run it; known as soon as its id is."""
+        return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
+
+    def _open_and_register(self, descriptor: int) -> None:
+        factory = self._factory(descriptor)
+        in_place = self.record.id in self.search.vacant
+        self.search.registry.register(self.record.id, factory, source=self.record.source, in_place=in_place)
+        self.search.registered.append(self.record.id)
+        self._note(state=State.LOADED, step=Step.REGISTER)
+
+    def _factory(self, descriptor: int) -> Callable[[], Backend]:
+        if not self._is_isolated:
+            backend = shared_backend(
+                self.record.library, descriptor, options=self.options.backend_options,
+                unload=self.options.unload, exactly=self._exactly,
+            )  # fmt: skip
+            self._note(id=backend.id, version=".".join(map(str, backend.api_version)))
+            self._check_id()
+            if not self._is_isolated:
+                self.search.opened.append(weakref.ref(backend))
+                return lambda: backend
+        digest = self.record.sha256 if self._exactly else ""
+        return partial(backend_of_file, self.record.library, dict(self.options.backend_options), sha256=digest)
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        raise StepError(Step.LINK, f"the symbolic link leads nowhere: {error.strerror}") from error
+
+
+def _check_name(file_name: str) -> None:
+    fault = name_fault(file_name)
+    if fault is not None:
+        raise StepError(Step.NAME, fault, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)

@@ -1,0 +1,290 @@
+"""The shared objects that this process has open: each once, however many runtimes use its backend."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import hashlib
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from interposer.backend.capabilities import Options
+from interposer.core.cache import cache_folder
+from interposer.core.config import thread_budget
+from interposer.core.errors import BackendUnavailableError, InterposerError, OptionError, PluginError
+from interposer.plugins.capi.library.host import HostSettings
+from interposer.plugins.capi.library.library import SYMBOLS, Library, identify, open_library
+from interposer.plugins.capi.loading.elf import elf_fault
+from interposer.plugins.capi.loading.records import State, Step, StepError
+from interposer.plugins.capi.running.backend import DynamicBackend
+
+__all__ = [
+    "FileIdentity",
+    "backend_of_file",
+    "host_settings",
+    "opened_file",
+    "sha256_of",
+    "shared_backend",
+    "step_error",
+]
+
+PATIENCE: Final = 20.0
+"""Seconds to wait for the end of a backend that somebody else has just let go of."""
+_changed = threading.Condition(threading.RLock())
+_opened: dict[tuple[int, int], _Opened] = {}
+
+
+class FileIdentity(NamedTuple):
+    """Which file it is, whatever its name, and which state of it."""
+
+    device: int
+    number: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> FileIdentity:
+        """The identity of an open file."""
+        found = os.fstat(descriptor)
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+    @property
+    def content(self) -> tuple[int, int]:
+        """What is different after its content was changed."""
+        return self.size, self.modified
+
+
+@contextmanager
+def opened_file(path: str) -> Iterator[int]:
+    """A descriptor of a regular file; `StepError` where it cannot be opened, or is something else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StepError(Step.FILE, f"it cannot be opened: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StepError(Step.FILE, "it is not a regular file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(eq=False)
+class _Opened:
+    """A shared object that is open. `busy` from the start of its backend until that has come to its end.
+
+    `stuck` where its backend could not be shut down, so that it cannot be started again.
+    """
+
+    path: str
+    identity: FileIdentity
+    library: ctypes.CDLL
+    descriptor: int | None
+    unload: bool
+    backend: weakref.ref[DynamicBackend] | None = None
+    busy: bool = False
+    stuck: bool = False
+
+    def living(self) -> DynamicBackend | None:
+        return None if self.backend is None else self.backend()
+
+
+def shared_backend(
+    path: str, descriptor: int, *, options: Mapping[str, Options], unload: bool = False, exactly: bool = False
+) -> DynamicBackend:
+    """The backend of a shared object, which is opened if it is not open yet.
+
+    It is shut down when nobody refers to it any more; whoever asks before that gets the same one, or one of the same
+    plug-in with other options. Thread safe.
+
+    Args:
+        path: the canonical path of the file.
+        descriptor: the file, open.
+        options: for backends by id, what is given to ``init``; the first who asks decides. For others, those of them
+            that networks can have are given with every network.
+        unload: whether the library leaves the process with the backend, which it does if all who asked say so.
+        exactly: load what `descriptor` is open on, even if another file has the path meanwhile. The library then does
+            not know its own folder (``$ORIGIN``).
+
+    Raises:
+        StepError: it cannot be loaded, with the step that failed.
+        OptionError: an option that it does not declare, or a value of the wrong kind.
+    """
+    with _changed:
+        opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
+        if opened.stuck:
+            raise StepError(Step.INIT, "it could not be shut down after its last use; only a new process can use it")
+        if not _changed.wait_for(lambda: opened.living() is not None or not opened.busy, PATIENCE):
+            raise StepError(Step.INIT, "its last use in this process has not come to its end")
+        living = opened.living()
+        if living is not None:
+            opened.unload = opened.unload and unload
+            return _for_runtime(living, options)
+        opened.unload = unload
+        return _new_backend(opened, options)
+
+
+def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
+    try:
+        return living.for_runtime(options.get(living.id, {}))
+    except OptionError:
+        raise
+    except InterposerError as error:
+        raise step_error(error) from error
+
+
+def backend_of_file(
+    path: str | os.PathLike[str], options: Mapping[str, Options] | None = None, *, sha256: str = ""
+) -> DynamicBackend:
+    """The backend of one file, whatever its name, loaded into this process without a trial.
+
+    `options` are those of backends by id; with `sha256`, it is refused unless the file has this content.
+
+    Raises:
+        PluginError: it cannot be loaded; ``.check`` names the step that failed.
+        OptionError: an option that it does not declare, or a value of the wrong kind.
+    """
+    library = os.path.realpath(path)
+    try:
+        with opened_file(library) as descriptor:
+            fault = elf_fault(descriptor, SYMBOLS)
+            if fault is not None:
+                raise StepError(Step.FILE, fault)
+            if sha256 and sha256_of(descriptor) != sha256:
+                raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not {sha256} any more")
+            return shared_backend(library, descriptor, options=options or {}, exactly=bool(sha256))
+    except StepError as error:
+        raise PluginError(library, error.step.value, error.reason) from error
+
+
+def sha256_of(descriptor: int) -> str:
+    """The SHA-256 of an open file."""
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) -> _Opened:
+    identity = FileIdentity.of(descriptor)
+    key = identity.device, identity.number
+    known = _opened.get(key)
+    if known is None:
+        if not exactly and any(other.path == path for other in _opened.values()):
+            raise StepError(Step.OPEN, "this process has loaded another file of this path; only a new one can load it")
+        _opened[key] = known = _load(path, descriptor, identity, unload=unload, exactly=exactly)
+    elif known.identity.content != identity.content:
+        raise StepError(Step.OPEN, "it was changed after this process had loaded it; only a new one can load it")
+    return known
+
+
+def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, exactly: bool) -> _Opened:
+    # The dynamic linker knows libraries by their names: as long as this one is loaded, its descriptor stays open, so
+    # that the name below cannot mean another file.
+    kept = os.dup(descriptor) if exactly else None
+    name = path if kept is None else f"/proc/self/fd/{kept}"
+    try:
+        with _same_arithmetic():
+            library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        if kept is not None:
+            os.close(kept)
+        raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(name, path)}") from error
+    return _Opened(path, identity, library, kept, unload)
+
+
+@contextmanager
+def _same_arithmetic() -> Iterator[None]:
+    """Keep what is loaded from changing how this thread computes, as code does that was linked with -ffast-math."""
+    process = ctypes.CDLL(None)
+    state = ctypes.create_string_buffer(4096)
+    try:
+        process.fegetenv(state)
+    except AttributeError:  # no libm here
+        yield
+        return
+    try:
+        yield
+    finally:
+        process.fesetenv(state)
+
+
+def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBackend:
+    library: Library | None = None
+    try:
+        own = options.get(identify(opened.library, opened.path).id, {})
+        library = open_library(opened.library, opened.path, settings=host_settings(opened.path), options=own)
+        backend = DynamicBackend(library)
+    except InterposerError as error:
+        _leave(opened, library)
+        if isinstance(error, OptionError):
+            raise
+        raise step_error(error) from error
+    opened.backend, opened.busy = weakref.ref(backend), True
+    weakref.finalize(backend, _leave, opened, library).atexit = False  # libraries close themselves then
+    return backend
+
+
+def step_error(error: InterposerError) -> StepError:
+    """What `open_library` raised, as the step that failed."""
+    if isinstance(error, PluginError):
+        return StepError(Step.FILE if error.check == "symbols" else Step(error.check), error.reason)
+    if isinstance(error, BackendUnavailableError):
+        return StepError(Step.INIT, error.reason, State.SKIPPED)
+    return StepError(Step.INIT, str(error))
+
+
+def host_settings(path: str) -> HostSettings:
+    """What a plug-in is told of this machine, with a folder of its own in the cache folder.
+
+    Raises:
+        ConfigError: the setting ``num_threads`` cannot be meant.
+    """
+    above, threads = cache_folder(), thread_budget()
+    if above is None:
+        return HostSettings(threads=threads)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+    folder = above / "backends" / f"{Path(path).name}-{digest}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return HostSettings(threads=threads)
+    return HostSettings(cache_dir=str(folder), threads=threads)
+
+
+def _after_fork() -> None:
+    global _changed  # noqa: PLW0603 - a thread that is not here may hold its lock
+    _changed = threading.Condition(threading.RLock())
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def _leave(opened: _Opened, library: Library | None) -> None:
+    closed = library is None or library.close()
+    with _changed:
+        opened.backend, opened.busy, opened.stuck = None, False, not closed
+        if opened.unload and closed:
+            _unload(opened)
+        _changed.notify_all()
+
+
+def _unload(opened: _Opened) -> None:
+    name = opened.library._name
+    _ctypes.dlclose(opened.library._handle)
+    with suppress(OSError):  # some libraries stay, whatever they are asked
+        opened.library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        return
+    del _opened[opened.identity.device, opened.identity.number]
+    if opened.descriptor is not None:
+        os.close(opened.descriptor)

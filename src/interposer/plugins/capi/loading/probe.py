@@ -1,0 +1,155 @@
+"""Whether a shared object can be loaded without harm, found out in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer._version import __version__
+from interposer.backend.capabilities import Options
+from interposer.core.cache import read_cached, write_cached
+from interposer.core.child_process import Child
+from interposer.plugins.capi.abi.structs import API_VERSION
+from interposer.plugins.capi.loading.records import State, Step, StepError
+
+__all__ = ["Verdict", "keep_verdict", "kept_verdict", "probe"]
+
+START_SECONDS: Final = 120.0
+"""How long the process may take before it comes to the shared object."""
+TRIAL: Final = "interposer.session.trial"
+"""The module that the process runs: it has the whole package to try the backend with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a probe has found: who the backend is, and why it must not be loaded, unless `error` is None."""
+
+    id: str = ""
+    version: str = ""
+    error: StepError | None = None
+    option_fault: str = ""
+    """What is wrong with the options that the caller gave; the file was not tried to the end then."""
+    files: tuple[str, ...] = ()
+    """The other libraries that were in the process with it."""
+
+
+def probe(
+    library: str,
+    opened_as: str,
+    descriptor: int,
+    seconds: float,
+    options: Mapping[str, Options],
+    *,
+    only_id: bool = False,
+) -> Verdict:
+    """Load a shared object in another process, run small networks on it, and shut it down.
+
+    Args:
+        library: the canonical path of the file, as the plug-in is told.
+        opened_as: the path that is loaded: the same, or that of the descriptor.
+        descriptor: the file, open; the process has it under the same number.
+        seconds: how long all of that may take.
+        options: for backends by id, their options.
+        only_id: only read the id and the version of the backend, without initializing it.
+    """
+    arguments = {
+        "library": library,
+        "opened_as": opened_as,
+        "options": {key: dict(options[key]) for key in options},
+        "only_id": only_id,
+    }
+    try:
+        with Child(TRIAL, arguments, (descriptor,)) as child:
+            return _Watch(child, seconds).verdict()
+    except OSError as error:
+        return Verdict(error=StepError(Step.PROBE, f"the process that tries it out cannot be started: {error}"))
+
+
+class _Watch:
+    """Listens to the process: what it is doing, and what it has found."""
+
+    def __init__(self, child: Child, seconds: float) -> None:
+        self.child, self.seconds = child, seconds
+        self.doing = "before it came to the file"
+        self.found: dict[str, Any] = {}
+
+    def verdict(self) -> Verdict:
+        try:
+            ending = self._ending()
+        except TimeoutError:
+            return self._bad(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
+        except ValueError:
+            return self._bad(f"it disturbs the process {self.doing}")
+        if "option_fault" in self.found:
+            return Verdict(self.found["id"], self.found["version"], option_fault=str(self.found["option_fault"]))
+        if "failed" in self.found:
+            state = State(self.found.get("state", State.REFUSED.value))
+            return self._with(StepError(Step(self.found["failed"]), self.found["reason"], state))
+        if ending is not None or "done" not in self.found:
+            return self._bad(f"it {ending or 'ends its process'} {self.doing}")
+        return self._with(None)
+
+    def _ending(self) -> str | None:
+        deadline = time.monotonic() + START_SECONDS
+        while (message := self.child.receive(deadline)) is not None:
+            if "ready" in message:
+                deadline = time.monotonic() + self.seconds
+            self.doing = message.pop("doing", self.doing)
+            self.found |= message
+        return self.child.ending(deadline)
+
+    def _bad(self, reason: str) -> Verdict:
+        wrote = f"; it wrote {self.child.wrote!r}" if self.child.wrote else ""
+        return self._with(StepError(Step.PROBE, f"{reason}{wrote}"))
+
+    def _with(self, error: StepError | None) -> Verdict:
+        files = tuple(map(str, self.found.get("files", ())))
+        return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files=files)
+
+
+# --- verdicts that are kept -------------------------------------------------------------------------------------------
+
+
+def _name(digest: str) -> str:
+    interface = ".".join(map(str, API_VERSION))
+    return f"probed/{digest}-{__version__}-{interface}-{sys.implementation.cache_tag}.json"
+
+
+def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
+    """The verdict of an earlier probe of a file with this SHA-256, by this version of everything; only good ones.
+
+    None also where the backend had other options then, or where a library that was loaded with it has changed.
+    """
+    content = read_cached(_name(digest))
+    try:
+        found = json.loads(content or b"")
+        verdict = Verdict(str(found["id"]), str(found["version"]))
+        holds = found["options"] == dict(options.get(verdict.id, {})) and all(
+            _state(path) == state for path, state in found["files"].items()
+        )
+        return verdict if holds else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) -> None:
+    """Let later processes know that a probe went well."""
+    if verdict.error is not None or verdict.option_fault:
+        return
+    files = {path: state for path in verdict.files if (state := _state(path)) is not None}
+    kept = {"id": verdict.id, "version": verdict.version, "options": dict(options.get(verdict.id, {})), "files": files}
+    write_cached(_name(digest), json.dumps(kept).encode())
+
+
+def _state(path: str) -> list[int] | None:
+    """What is different after a file was replaced or changed; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return [found.st_size, found.st_mtime_ns]

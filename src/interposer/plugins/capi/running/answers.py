@@ -1,0 +1,114 @@
+"""What a plug-in answers to ``optimize``, read and checked: substitutions, and layers that it gives back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interposer.core.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.located import located
+from interposer.plugins.capi.abi.reading import read_array, read_integers, read_text
+from interposer.plugins.capi.abi.replacements import read_graph
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable
+
+__all__ = ["Answer", "Replacement", "optimized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A graph of the plug-in, with the values that its inputs are and those that its outputs stand for."""
+
+    graph: Graph
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Parts to be compiled, parts to be replaced, and parts that are given back with the reason; all disjoint."""
+
+    units: tuple[tuple[Layer, ...], ...]
+    replaced: tuple[tuple[tuple[Layer, ...], Replacement], ...]
+    failed: tuple[tuple[tuple[Layer, ...], str], ...]
+
+
+def optimized(library: Library, flat: FlatGraph, options: OptionTable) -> Answer:
+    """Ask a plug-in what to make of the layers of its tables.
+
+    Raises:
+        CallError: it failed.
+        BackendContractError: an answer that cannot be meant.
+    """
+    out = abi.Answer(struct_size=ctypes.sizeof(abi.Answer))
+    function, arguments = library.functions["optimize"], (library.self, flat.address, options.address)
+    with library.serialized():
+        with located(flat):
+            library.call("optimize", function, *arguments, ctypes.addressof(out))
+        with library.holding(out):
+            return _Reader(flat, library.id).answer(out)
+
+
+class _Reader:
+    def __init__(self, flat: FlatGraph, backend: str) -> None:
+        self._flat, self._backend = flat, backend
+        self._taken: set[int] = set()
+
+    def answer(self, out: abi.Answer) -> Answer:
+        units, replaced, failed = [], [], []
+        for number, one in enumerate(self._entries(abi.Substitution, out, "substitution")):
+            what = f"substitution {number}"
+            layers = self._layers(one, what)
+            if one.replacement:
+                replaced.append((layers, self._replacement(one, what)))
+            else:
+                units.append(layers)
+        for number, given in enumerate(self._entries(abi.Failure, out, "failure")):
+            what = f"failure {number}"
+            reason = read_text(given.reason, f"the reason of {what}") or "no reason was given"
+            failed.append((self._layers(given, what), reason))
+        return Answer(tuple(units), tuple(replaced), tuple(failed))
+
+    def _entries(self, kind: type[Any], out: abi.Answer, what: str) -> Sequence[Any]:
+        count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
+        if count > len(self._flat.layers):
+            raise self._fault(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
+        return read_array(kind, getattr(out, f"{what}s"), count, stride, f"the list of {what}s")
+
+    def _layers(self, one: Any, what: str) -> tuple[Layer, ...]:
+        known = self._flat.layers
+        found = read_integers(one.layers, one.layer_count, len(known), f"the layers of {what}")
+        if not found:
+            raise self._fault(f"{what} has no layers")
+        for index in found:
+            if not 0 <= index < len(known):
+                raise self._fault(f"{what} names layer {index}; there are {len(known)}")
+            if index in self._taken:
+                raise self._fault(f"{what} names layer {index}, {known[index]}, which is named already")
+            self._taken.add(index)
+        return tuple(known[index] for index in sorted(found))
+
+    def _replacement(self, one: Any, what: str) -> Replacement:
+        inputs = self._values(one.inputs, one.input_count, f"the inputs of {what}")
+        outputs = self._values(one.outputs, one.output_count, f"the outputs of {what}")
+        if len(set(outputs)) < len(outputs):
+            raise self._fault(f"the outputs of {what} name a tensor twice")
+        infos = [value.known for value in inputs]
+        graph = read_graph(one.replacement, infos, len(outputs), f"the replacement in {what}")
+        return Replacement(graph, inputs, outputs)
+
+    def _values(self, address: int | None, count: int, what: str) -> tuple[Value, ...]:
+        known = self._flat.values
+        found = read_integers(address, count, len(known), what)
+        for index in found:
+            if not 0 <= index < len(known):
+                raise self._fault(f"{what} name tensor {index}; there are {len(known)}")
+        return tuple(known[index] for index in found)
+
+    def _fault(self, text: str) -> BackendContractError:
+        return BackendContractError(f"optimize gave an answer that cannot be meant: {text}", backend=self._backend)

@@ -1,0 +1,208 @@
+"""`DynamicBackend`: an opened plug-in as a `Backend` like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from interposer.backend.allocator import CustomAllocator
+from interposer.backend.base import Backend, BackendContext
+from interposer.backend.capabilities import Options, OptionValue
+from interposer.backend.handles import TensorHandleFactoryRegistry
+from interposer.backend.memory import MemoryManager, MemorySource
+from interposer.backend.support import LayerSupport
+from interposer.backend.views import OptimizationViews
+from interposer.backend.workload import Workload, WorkloadFactory, WorkloadInfo
+from interposer.core.errors import BackendContractError
+from interposer.core.types import TensorInfo
+from interposer.ir.graph import Layer
+from interposer.ir.subgraph import SubgraphView
+from interposer.ops.control import PreCompiled
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.images import Image
+from interposer.plugins.capi.caching.blobs import Blobs
+from interposer.plugins.capi.caching.part_cache import cache_directory, without_directory
+from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.library.information import DeclaredOption
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
+from interposer.plugins.capi.running.compiling import compile_image, compile_part
+from interposer.plugins.capi.running.context import DynamicContext
+from interposer.plugins.capi.running.handles import Allocators, Handles
+from interposer.plugins.capi.running.parts import Optimizer
+from interposer.plugins.capi.running.support import DynamicSupport
+from interposer.plugins.capi.running.workload import DynamicWorkload
+
+__all__ = ["DynamicBackend", "DynamicWorkloadFactory"]
+
+
+class DynamicBackend(Backend):
+    """The backend behind a plug-in's table. Thread safe; works until the library is closed.
+
+    What it makes keeps it alive, so that the library can be closed when the backend is gone, and nobody uses it then.
+
+    A connected part becomes one compiled unit, unless the plug-in's ``optimize`` says otherwise; layers that it leaves
+    as they are are compiled one by one. Tensors lie in ordinary memory, and are not copied.
+    """
+
+    def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
+        self.library = library
+        self._defaults, self._shared = defaults or {}, shared
+        self.id = library.id  # type: ignore[misc] # of one instance, as every library brings its own
+        self.version = library.info.version  # type: ignore[misc]
+        self.api_version = (library.identity.major, library.identity.minor)  # type: ignore[misc]
+        self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
+
+    def for_runtime(self, options: Options) -> DynamicBackend:
+        """The same plug-in for a runtime that gives it other options than it was initialised with.
+
+        What can also be given for a network is, for all networks of that runtime; of the rest the log tells.
+
+        Raises:
+            InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
+        """
+        declared = {one.name: one for one in self.library.info.options}
+        wanted = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
+        known = self.library.setting[1]
+        other: dict[str, OptionValue] = {}
+        for name in {**known, **wanted}:
+            value = wanted.get(name, declared[name].default)
+            if value == known.get(name, declared[name].default):
+                continue
+            if declared[name].scope & abi.SCOPE_MODEL:
+                other[name] = value
+            else:
+                self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
+        return DynamicBackend(self.library, other, self) if other else self
+
+    @property
+    def handle_factory_preferences(self) -> Sequence[str]:
+        """What the plug-in says that it takes; arrays in ordinary memory where it has no memory of its own."""
+        handles = self._plain_handles
+        return () if handles is None else handles.preferences
+
+    def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
+        """Bring the plug-in's kinds of memory."""
+        if self._plain_handles is not None:
+            Handles(self.library, self._plain_handles.functions, self._options(options)).register(registry, self)
+
+    def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
+        """What the plug-in says of it; one without memory of its own works on ordinary memory from anywhere."""
+        allocators = Allocators.of(self.library)
+        if allocators is not None:
+            return allocators.refusal(allocator.memory_source)
+        if self._plain_handles is not None:
+            return "it has memory of its own, and no use for an allocator (the extension ipr.allocator/1)"
+        ordinary = allocator.memory_source == MemorySource.MALLOC
+        return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
+
+    @cached_property
+    def _plain_handles(self) -> Handles | None:
+        return Handles.of(self.library, self._options({}))
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        """What the plug-in says that it can run."""
+        return DynamicSupport(self.library, {**self._defaults, **options}, self)
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        """Let the plug-in compile the view, or what it makes of it."""
+        return Optimizer(self.library, view, self._options(options), self).views()
+
+    def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
+        """Makes workloads that run compiled parts, and compiles what is not."""
+        strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
+        return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
+
+    def create_backend_context(self, options: Options) -> BackendContext | None:
+        """The plug-in's context, where it has the extension."""
+        return DynamicContext.of(self.library, options, self)
+
+    @property
+    def declared_options(self) -> Sequence[DeclaredOption]:
+        """The options that it takes, with their defaults and a line about each."""
+        return self.library.info.options
+
+    @property
+    def identity(self) -> str:
+        """A text that is different after the library was changed."""
+        return self.library.stamp
+
+    def cache_directory(self, options: Options) -> str:
+        """The folder that was named for what is compiled for a network with these options; empty: the cache folder."""
+        return cache_directory(self.library, {**self._defaults, **options})
+
+    def without_directory(self, options: Options) -> Options:
+        """The options of a network but for that folder."""
+        return without_directory(self.library, options)
+
+    def compiled_image(self, image: Image, options: Options) -> Executable:
+        """Compile a part that was kept as an image, for a network with these options, or restore what it became.
+
+        Raises:
+            CallError: the plug-in cannot.
+            InvalidArgumentError: the image is damaged, or the options cannot be meant.
+        """
+        return compile_image(self.library, image, self._options(options), self)
+
+    @property
+    def blobs(self) -> Blobs | None:
+        """Saving and restoring of compiled parts, where the plug-in can."""
+        return Blobs.of(self.library, self)
+
+    def _options(self, options: Options) -> OptionTable:
+        given = {**self._defaults, **options}
+        return OptionTable(checked_options(self.id, given, self.library.info.options, abi.SCOPE_MODEL))
+
+
+class DynamicWorkloadFactory(WorkloadFactory):
+    """Makes the workloads of one network for a plug-in."""
+
+    def __init__(
+        self,
+        library: Library,
+        memory_manager: MemoryManager | None,
+        options: OptionTable,
+        owner: object = None,
+        *,
+        strided: bool = False,
+    ) -> None:
+        super().__init__(memory_manager)
+        self._strided = strided
+        self.library, self._owner = library, owner
+        self.alignment = library.info.alignment
+        self._options = options
+
+    def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        """The workload of a compiled part, or of a layer that is compiled now.
+
+        Raises:
+            CallError: the plug-in cannot compile the layer.
+            BackendContractError: the part was compiled by another backend.
+        """
+        if not isinstance(layer.op, PreCompiled):
+            return self._compiled(layer, info)
+        executable = layer.op.object
+        if not isinstance(executable, Executable) or executable.library is not self.library:
+            raise BackendContractError(f"layer {layer} was not compiled by {self.library.id}", backend=self.library.id)
+        inputs = [(position, one) for position, one in enumerate(info.inputs) if one is not None]
+        return DynamicWorkload(executable, inputs, info.outputs, strided=self._strided)
+
+    def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
+        inputs: dict[int, TensorInfo] = {}
+        infos = dict(zip(layer.outputs, info.outputs, strict=True))
+        seen = set()
+        for position, (value, one) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
+            if value is None or one is None:
+                continue
+            infos[value] = one
+            if not value.is_constant and value not in seen:
+                seen.add(value)
+                inputs[position] = one
+        entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
+        flat = FlatGraph(
+            [layer], entering, layer.outputs, revision=self.library.identity.vocabulary,
+            alignment=self.library.info.alignment, infos=infos,
+        )  # fmt: skip
+        executable = compile_part(self.library, flat, self._options, self._owner)
+        return DynamicWorkload(executable, list(inputs.items()), info.outputs, strided=self._strided)

@@ -1,0 +1,76 @@
+"""Compiling the layers of tables, or restoring what they became when they were compiled before."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from typing import Final
+
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.images import Image, ImageGraph, outline
+from interposer.plugins.capi.abi.located import located
+from interposer.plugins.capi.caching.part_cache import PartKeeper, keeps_parts
+from interposer.plugins.capi.caching.recording import current_recording
+from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable
+
+__all__ = ["compile_image", "compile_part"]
+
+MOST_BYTES: Final = 1 << 26
+"""Parts with more bytes of constants are not recorded."""
+
+
+def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
+    """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
+
+    Raises:
+        CallError: it cannot; what it names as faulty is one of `flat`.
+    """
+    if abi.Cap.WANTS_HASHES in library.info.capabilities:
+        flat.hash_constants()
+    into = current_recording()
+    if into is None or not (into.whole or keeps_parts(library, options)):
+        return _compiled(library, flat, options, owner)
+    if sum(array.nbytes for array in flat.constants) > MOST_BYTES:
+        return _compiled(library, flat, options, owner)
+    image = Image.of(flat.struct)  # before the file of the constants may be changed
+    made = _restored_or_compiled(library, flat, image, options, owner, into.source)
+    if into.whole:
+        into.parts.append((made, image))
+    return made
+
+
+def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
+    """The same for a part that was kept as an image.
+
+    Raises:
+        CallError: it cannot.
+        InvalidArgumentError: the image is damaged.
+    """
+    into = current_recording()
+    source = "" if into is None else into.source
+    return _restored_or_compiled(library, ImageGraph(image), image, options, owner, source)
+
+
+def _restored_or_compiled(
+    library: Library, tables: FlatGraph | ImageGraph, image: Image, options: OptionTable, owner: object, source: str
+) -> Executable:
+    graph = abi.Graph.from_address(tables.address)
+    keeper = PartKeeper.of(library, image, outline(graph), options)
+    made = None if keeper is None else keeper.restored(tables, owner)
+    if made is None:
+        made = _compiled(library, tables, options, owner)
+        if keeper is not None and image.has_constants_of(graph):
+            keeper.keep(made, source)
+    return made
+
+
+def _compiled(library: Library, tables: FlatGraph | ImageGraph, options: OptionTable, owner: object) -> Executable:
+    out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
+    function, arguments = library.functions["compile"], (library.self, tables.address, options.address)
+    naming = located(tables) if isinstance(tables, FlatGraph) else nullcontext()
+    with library.serialized(), naming:
+        library.call("compile", function, *arguments, ctypes.addressof(out))
+        return Executable(library, out, tables, owner)

@@ -1,0 +1,76 @@
+"""Checking mode: what a plug-in writes beside its outputs, to its inputs or to constants is found after each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+
+from interposer.core.addresses import address_of
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array, TensorInfo
+from interposer.plugins.capi.library.executable import Executable
+
+__all__ = ["GuardedRun"]
+
+MARGIN: Final = 4096
+"""Bytes before and behind each output in which nothing must be written; also what outputs are aligned to then."""
+_CANARY: Final = 0xA5
+
+
+class GuardedRun:
+    """Outputs with margins, for one run in a ``with`` block; on leaving it they are checked and copied.
+
+    Raises:
+        BackendContractError: on leaving, where something was written that must not be.
+    """
+
+    def __init__(
+        self, executable: Executable, read: Sequence[Array], written: Sequence[Array], infos: Sequence[TensorInfo]
+    ) -> None:
+        self._executable, self._read, self._written = executable, read, written
+        self._before = [array.tobytes() for array in read]
+        self._fields = [_field(array.nbytes) for array in written]
+        self.outputs = [
+            field[MARGIN : MARGIN + array.nbytes].view(array.dtype).reshape(array.shape)
+            for field, array in zip(self._fields, written, strict=True)
+        ]
+
+    def __enter__(self) -> GuardedRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._check()
+            for own, array in zip(self.outputs, self._written, strict=True):
+                np.copyto(array, own)
+
+    def _check(self) -> None:
+        backend = self._executable.library.id
+        for index, (field, array) in enumerate(zip(self._fields, self._written, strict=True)):
+            where = _first_change(field, array.nbytes)
+            if where is not None:
+                raise BackendContractError(
+                    f"execute wrote outside of output {index}, at byte {where:,} of {array.nbytes:,}", backend=backend
+                )
+        for index, (array, before) in enumerate(zip(self._read, self._before, strict=True)):
+            if array.tobytes() != before:
+                raise BackendContractError(f"execute wrote to input {index}", backend=backend)
+        self._executable.check_constants()
+
+
+def _field(size: int) -> Array:
+    raw = np.full(size + 3 * MARGIN, _CANARY, np.uint8)
+    start = -address_of(raw) % MARGIN
+    return raw[start : start + size + 2 * MARGIN]
+
+
+def _first_change(field: Array, size: int) -> int | None:
+    """The place, counted from the output's beginning, of the first byte of the margins that has changed."""
+    changed = field != _CANARY
+    changed[MARGIN : MARGIN + size] = False
+    return int(changed.argmax()) - MARGIN if changed.any() else None

@@ -1,0 +1,414 @@
+"""``ipr.handles/1`` and ``ipr.allocator/1``: tensors of a plug-in in memory of its own, or of the user's."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.backend.allocator import CustomAllocator
+from interposer.backend.handles import TensorHandleFactory, TensorHandleFactoryRegistry
+from interposer.backend.memory import MemoryManager, MemorySource, TensorHandle
+from interposer.backend.workload import Workload
+from interposer.core.addresses import address_of, suitable
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array, TensorInfo
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.reading import read_array, read_text
+from interposer.plugins.capi.abi.tensors import describe
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable
+
+__all__ = ["Allocators", "Handles", "NativeHandle"]
+
+_MANY: Final = 256
+_log = logging.getLogger("interposer.backend")
+_FUNCTIONS: Final = {
+    "describe": "describe", "create_pool": "create_pool", "destroy_pool": "destroy", "acquire": "of_pool",
+    "give_back": "of_pool", "create_tensor": "create_tensor", "create_sub_tensor": "create_sub_tensor",
+    "destroy_tensor": "destroy_tensor", "manage": "of_tensor", "allocate": "of_tensor", "map": "map",
+    "unmap": "of_tensor", "copy": "copy", "import_memory": "import_memory", "forget_memory": "of_tensor",
+    "export_memory": "export_memory",
+}  # fmt: skip
+
+
+class Handles:
+    """The kinds of memory of a plug-in, and the functions that work on them."""
+
+    @classmethod
+    def of(cls, library: Library, options: OptionTable) -> Handles | None:
+        """What the plug-in says of its kinds of memory, or None where it has none of its own.
+
+        Raises:
+            CallError: it could not say.
+            BackendContractError: its tables are damaged.
+        """
+        functions = library.extension(abi.EXT_HANDLES, abi.HandlesApi, _FUNCTIONS)
+        return None if functions is None else cls(library, functions, options)
+
+    def __init__(self, library: Library, functions: dict[str, Any], options: OptionTable) -> None:
+        self.library, self.functions, self.options = library, functions, options
+        out = abi.Factories(struct_size=ctypes.sizeof(abi.Factories))
+        with library.serialized():
+            self.call("describe", options.address, ctypes.addressof(out))
+            with library.holding(out):
+                self.kinds = self._kinds(out)
+                size, count = ctypes.sizeof(abi.String), out.preference_count
+                texts = read_array(abi.String, out.preferences, count, size, "the preferences")
+                self.preferences = tuple(read_text(one, "a preference") for one in texts)
+
+    def _kinds(self, out: abi.Factories) -> list[tuple[str, int, MemorySource, MemorySource]]:
+        if max(out.factory_count, out.preference_count) > _MANY:
+            raise BackendContractError(f"{out.factory_count:,} tensor handle factories cannot be meant")
+        rows = read_array(abi.Factory, out.factories, out.factory_count, out.factory_stride, "the handle factories")
+        return [(read_text(one.id, "a factory's id"), one.flags, _sources(one.import_kinds), _sources(one.export_kinds))
+                for one in rows]  # fmt: skip
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call one of the functions; `CallError` where it fails."""
+        self.library.call(name, self.functions[name], self.library.self, *arguments)
+
+    def register(self, registry: TensorHandleFactoryRegistry, owner: object) -> None:
+        """Bring the factories, which share the memory of one run."""
+        pool = NativePool(self, registry.custom_allocators.get(self.library.id), owner)
+        registry.register_memory_manager(pool)
+        for index, kind in enumerate(self.kinds):
+            registry.register_factory(NativeHandleFactory(pool, index, kind))
+
+
+def _sources(kinds: int) -> MemorySource:
+    """Kinds of memory as the host names them; those that it does not know are left out. The numbers are the same."""
+    return MemorySource(kinds & int(~MemorySource.UNDEFINED & 0xF))
+
+
+class NativePool(MemoryManager):
+    """The memory of one run, made when the first tensor is: the optimizer only asks for what a factory can."""
+
+    def __init__(self, handles: Handles, allocator: CustomAllocator | None, owner: object) -> None:
+        self.handles, self._allocator, self._owner = handles, allocator, owner
+        self._pool: int | None = None
+
+    @property
+    def pool(self) -> int:
+        """The pool of the plug-in."""
+        if self._pool is None:
+            self._pool = self._made()
+        return self._pool
+
+    def _made(self) -> int:
+        library, out = self.handles.library, ctypes.c_void_p()
+        with library.serialized():
+            self.handles.call("create_pool", self.handles.options.address, ctypes.addressof(out))
+        pool, destroy = out.value or 0, self.handles.functions["destroy_pool"]
+        lent = None if self._allocator is None else Lent(self._allocator)
+        number = library.hold_call(partial(destroy, library.self, pool), lent)
+        weakref.finalize(self, library.let_go, number).atexit = False
+        if lent is not None:
+            Allocators.needed(library).use(pool, lent)
+        return pool
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function on the pool."""
+        self.handles.call(name, self.pool, *arguments)
+
+    def acquire(self) -> None:
+        """Let the plug-in get the memory that was planned."""
+        if self._pool is not None:
+            self.call("acquire")
+
+    def release(self) -> None:
+        """Let it give the memory back."""
+        if self._pool is not None:
+            self.call("give_back")
+
+
+class NativeHandleFactory(TensorHandleFactory):
+    """One kind of memory of a plug-in."""
+
+    def __init__(self, pool: NativePool, index: int, kind: tuple[str, int, MemorySource, MemorySource]) -> None:
+        self.id, flags, self.import_sources, self.export_sources = kind
+        self.supports_map = bool(flags & abi.FACTORY_MAPS)
+        self.supports_sub_tensors = bool(flags & abi.FACTORY_SUB_TENSORS)
+        self.supports_device_copy = bool(flags & abi.FACTORY_DEVICE_COPIES)
+        self._pool, self._index = pool, index
+
+    def create(self, info: TensorInfo) -> TensorHandle:
+        """A tensor in the plug-in's memory."""
+        return self._created(info, 0)
+
+    def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
+        """A constant, which the device copies or the host writes, once."""
+        handle = self._created(info, abi.HANDLE_ALONE)
+        handle.allocate()
+        if self.supports_device_copy:
+            handle.copy_in(array)
+        else:
+            with handle.mapped() as own:
+                np.copyto(own, array)
+        return handle
+
+    def _created(self, info: TensorInfo, flags: int) -> NativeHandle:
+        out, told = ctypes.c_uint64(), _InfoTable(info)
+        self._pool.call("create_tensor", self._index, told.address, flags, ctypes.addressof(out))
+        can_import = bool(self.import_sources & MemorySource.MALLOC)
+        return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
+
+    def create_device_copy(self) -> Workload:
+        """The device's own copies."""
+        return _NativeCopy(self.id)
+
+
+class NativeHandle(TensorHandle):
+    """A tensor in memory of a plug-in, which knows it by `number`."""
+
+    def __init__(
+        self,
+        info: TensorInfo,
+        pool: NativePool,
+        number: int,
+        *,
+        can_import: bool = False,
+        kind: str = "",
+        whole: NativeHandle | None = None,
+    ) -> None:
+        super().__init__(info)
+        if not number:
+            raise BackendContractError(f"create_tensor gave {info} the number 0", backend=pool.handles.library.id)
+        self.pool, self.number, self.kind = pool, number, kind
+        self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
+        self._alone, self._mapped = True, 0
+        self._kept: Array | None = None
+        library = pool.handles.library
+        destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
+        self._destroy = weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole)))
+        self._destroy.atexit = False  # the library releases at exit whatever is left
+
+    @property
+    def library(self) -> Library:
+        """Whose memory it is."""
+        return self.pool.handles.library
+
+    def manage(self) -> None:
+        """Begin the tensor's life."""
+        self._alone = False
+        self.pool.call("manage", self.number)
+
+    def allocate(self) -> None:
+        """End the tensor's life, or get memory for it alone."""
+        self.pool.call("allocate", self.number)
+
+    def map(self) -> Array:
+        """What the plug-in shows of the tensor."""
+        out = ctypes.c_void_p()
+        self.pool.call("map", self.number, ctypes.addressof(out))
+        return _array_at(out.value or 0, self.info, self)
+
+    def unmap(self) -> None:
+        """Tell the plug-in that the host is done."""
+        self.pool.call("unmap", self.number)
+
+    def import_memory(self, array: Array) -> bool:
+        """Ask the plug-in whether the tensor can lie there."""
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            return False
+        try:
+            self.pool.call("import_memory", self.number, _HostTensor(array, self.info).address)
+        except CallError as error:
+            if error.status == abi.UNSUPPORTED:
+                return False
+            raise
+        self._kept = array
+        return True
+
+    def forget_memory(self) -> None:
+        """Let go of the memory that was imported."""
+        if self._kept is not None:
+            self.pool.call("forget_memory", self.number)
+            self._kept = None
+
+    def export_memory(self, source: MemorySource) -> Array:
+        """The tensor's own memory as an array."""
+        if source != MemorySource.MALLOC:
+            return super().export_memory(source)
+        out = abi.Tensor()
+        self.pool.call("export_memory", self.number, int(source), ctypes.addressof(out))
+        return _array_at(out.data or 0, self.info, self)
+
+    def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
+        """A piece, where the plug-in makes one."""
+        out, told = ctypes.c_uint64(), _InfoTable(info)
+        place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
+        try:
+            self.pool.call(
+                "create_sub_tensor", self.number, ctypes.addressof(place), told.address, ctypes.addressof(out)
+            )
+        except CallError as error:
+            if error.status == abi.UNSUPPORTED:
+                return None
+            raise
+        return NativeHandle(info, self.pool, out.value, kind=self.kind, whole=self)
+
+    def destroy(self) -> None:
+        """Let the plug-in destroy the tensor: now, or after the call that is under way."""
+        self._destroy()
+
+    def copy_in(self, array: Array) -> None:
+        """Let the device fetch an array."""
+        host, own = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
+        self.pool.call("copy", host.address, own.address)
+
+    def copy_out(self, array: Array) -> None:
+        """Let the device fill an array."""
+        whole = suitable(array, 1)
+        host, own = _HostTensor(whole, self.info), _PrivateTensor(self)
+        self.pool.call("copy", own.address, host.address)
+        if whole is not array:
+            np.copyto(array, whole)
+
+
+class _NativeCopy(Workload):
+    """Copies by a device, to its memory of one kind or from there; the other side can be mapped."""
+
+    concurrent = strided = True
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        [source], [target] = inputs, outputs
+        if isinstance(target, NativeHandle) and target.kind == self._kind and source is not None:
+            with source.mapped() as array:
+                target.copy_in(array)
+        elif isinstance(source, NativeHandle):
+            with target.mapped() as array:
+                source.copy_out(array)
+
+
+class _InfoTable:
+    """A `TensorInfo` as ``ipr_tensor_info``."""
+
+    def __init__(self, info: TensorInfo) -> None:
+        self._shape = (ctypes.c_int64 * max(1, info.rank))(*info.shape)
+        quantization = info.quantization
+        scales = () if quantization is None else tuple(map(float, quantization.scales))
+        points = () if quantization is None else tuple(map(int, quantization.zero_points))
+        self._scales, self._points = (ctypes.c_double * len(scales))(*scales), (ctypes.c_int64 * len(points))(*points)
+        self._struct = abi.TensorInfo(
+            dtype=abi.DTYPES[info.dtype], rank=info.rank, shape=ctypes.addressof(self._shape),
+            scale_count=len(scales), scales=ctypes.addressof(self._scales) if scales else None,
+            zero_points=ctypes.addressof(self._points) if scales else None,
+            axis=-1 if quantization is None or quantization.axis is None else quantization.axis,
+            constant=-1, producer=-1,
+        )  # fmt: skip
+        self.address = ctypes.addressof(self._struct)
+
+
+class _HostTensor:
+    """An array as ``ipr_tensor``."""
+
+    def __init__(self, array: Array, info: TensorInfo) -> None:
+        self._array, self._shape = array, (ctypes.c_int64 * max(1, info.rank))(*info.shape)
+        self._struct = abi.Tensor()
+        describe(self._struct, info, self._shape, 0 if array.flags.writeable else abi.TENSOR_READ_ONLY)
+        self._struct.data = address_of(array)
+        self.address = ctypes.addressof(self._struct)
+
+
+class _PrivateTensor:
+    """A tensor of a plug-in as ``ipr_tensor``."""
+
+    def __init__(self, handle: NativeHandle) -> None:
+        info = handle.info
+        self._shape = (ctypes.c_int64 * max(1, info.rank))(*info.shape)
+        self._struct = abi.Tensor()
+        describe(self._struct, info, self._shape, 0)
+        self._struct.memory_kind, self._struct.native_handle = abi.MEMORY_PRIVATE, handle.number
+        self.address = ctypes.addressof(self._struct)
+
+
+def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
+    """The memory at an address as an array that keeps `owner` alive."""
+    size = int(info.num_bytes)
+    if not address and size:
+        raise BackendContractError(f"the plug-in shows {info} at no address")
+    raw: Any = (ctypes.c_uint8 * size).from_address(address) if size else (ctypes.c_uint8 * 0)()
+    weakref.finalize(raw, lambda kept: None, owner).atexit = False
+    found: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
+    return found
+
+
+class Lent:
+    """An allocator of the user as ``ipr_allocator``; what it gave is kept until it is freed."""
+
+    def __init__(self, allocator: CustomAllocator) -> None:
+        self._allocator, self._given = allocator, dict[int, Array]()
+        self._functions = abi.FUNCTIONS["host_allocate"](self._allocate), abi.FUNCTIONS["host_free"](self._free)
+        self._struct = abi.Allocator(
+            struct_size=ctypes.sizeof(abi.Allocator), memory_kind=int(allocator.memory_source),
+            allocate=ctypes.cast(self._functions[0], ctypes.c_void_p),
+            free=ctypes.cast(self._functions[1], ctypes.c_void_p),
+        )  # fmt: skip
+        self.address = ctypes.addressof(self._struct)
+
+    def _allocate(self, _: Any, size: int, alignment: int, out: int) -> int:
+        try:
+            memory = self._allocator.allocate(size, alignment)
+            address = address_of(memory)
+            if memory.nbytes < size or address % max(1, alignment):
+                self._allocator.free(memory)
+                return abi.INVALID_ARGUMENT
+        except Exception:  # nothing may be raised through the plug-in
+            return abi.OUT_OF_MEMORY
+        self._given[address] = memory
+        ctypes.c_void_p.from_address(out).value = address
+        return abi.OK
+
+    def _free(self, _: Any, address: int) -> None:
+        memory = self._given.pop(address, None)
+        if memory is None:
+            return
+        try:
+            self._allocator.free(memory)
+        except Exception as error:  # nothing may be raised through the plug-in
+            _log.warning("the custom allocator %s could not free memory: %r", type(self._allocator).__name__, error)
+
+
+class Allocators:
+    """``ipr.allocator/1`` of a plug-in."""
+
+    @classmethod
+    def of(cls, library: Library) -> Allocators | None:
+        """The extension, or None where the plug-in has it not."""
+        functions = library.extension(abi.EXT_ALLOCATOR, abi.AllocatorApi, {"accept": "accept", "use": "use"})
+        return None if functions is None else cls(library, functions)
+
+    @classmethod
+    def needed(cls, library: Library) -> Allocators:
+        """The same, of a plug-in that has accepted an allocator; `BackendContractError` where it has it no more."""
+        found = cls.of(library)
+        if found is None:
+            raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
+        return found
+
+    def __init__(self, library: Library, functions: dict[str, Any]) -> None:
+        self._library, self._functions = library, functions
+
+    def refusal(self, source: MemorySource) -> str | None:
+        """Why memory of this kind cannot be used, or None."""
+        try:
+            with self._library.serialized():
+                self._library.call("accept", self._functions["accept"], self._library.self, int(source))
+        except CallError as error:
+            return error.reason
+        return None
+
+    def use(self, pool: int, lent: Lent) -> None:
+        """Let a pool take its memory from an allocator."""
+        with self._library.serialized():
+            self._library.call("use", self._functions["use"], self._library.self, pool, lent.address)

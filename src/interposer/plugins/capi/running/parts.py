@@ -1,0 +1,123 @@
+"""What becomes of a part that a plug-in was given: compiled units, substitutes, and layers that it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from interposer.backend.views import Failure, OptimizationViews, Substitution
+from interposer.core.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic, select
+from interposer.ops.control import Output, PreCompiled
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.located import faulty_layer
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable
+from interposer.plugins.capi.running.answers import Replacement, optimized
+from interposer.plugins.capi.running.compiling import compile_part
+from interposer.plugins.capi.running.support import ask
+
+__all__ = ["Optimizer", "flat_view"]
+
+
+def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
+    """The tables of a view for a plug-in."""
+    return FlatGraph.of(view, revision=library.identity.vocabulary, alignment=library.info.alignment)
+
+
+class Optimizer:
+    """Works on one view that was given to a plug-in, for a network with certain options."""
+
+    def __init__(self, library: Library, view: SubgraphView, options: OptionTable, owner: object = None) -> None:
+        self._library, self._view, self._options, self._owner = library, view, options, owner
+        self._substitutions: list[Substitution] = []
+        self._failed: list[Failure] = []
+
+    def views(self) -> OptimizationViews:
+        """The plug-in's answer, compiled.
+
+        Raises:
+            BackendContractError: an answer that cannot be meant.
+            CallError: the plug-in could not answer.
+        """
+        waiting = [self._view]
+        while waiting:
+            part = waiting.pop()
+            refused = self._library.withholding.faults(part)
+            flat = None if refused else flat_view(self._library, part)
+            if flat is not None:
+                refused = self._refused(flat)
+            if refused or flat is None:
+                self._give_back(part, refused)
+                waiting += self._divided(layer for layer in part if layer not in refused)
+            elif "optimize" in self._library.functions:
+                waiting += self._asked(part, flat)
+            else:
+                waiting += self._compiled(part, flat)
+        return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
+
+    def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
+        """The layers that the plug-in does not take in this company, as their groups are torn apart for example."""
+        verdicts = ask(self._library, flat, self._options)
+        return {layer: "; ".join(one.reasons) for layer, one in zip(flat.layers, verdicts, strict=True) if not one}
+
+    def _give_back(self, part: SubgraphView, refused: dict[Layer, str]) -> None:
+        for reason in dict.fromkeys(refused.values()):
+            layers = [layer for layer in refused if refused[layer] == reason]
+            self._failed.append(Failure(part.part(layers), reason))
+
+    def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
+        """Connected, convex parts of what is left."""
+        left = {layer.guid for layer in layers}
+        return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
+
+    def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
+        """Make one unit of a part; gives what is to be tried again without a layer that could not be compiled."""
+        try:
+            executable = compile_part(self._library, flat, self._options, self._owner)
+        except CallError as error:
+            faulty = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
+            given_back = part if faulty is None else part.part([faulty])
+            self._failed.append(Failure(given_back, error.reason))
+            return self._divided(layer for layer in part if layer not in given_back)
+        unit = PreCompiled(num_outputs=len(part.outputs), object=executable)
+        self._substitutions.append(Substitution(part, unit))
+        return []
+
+    def _asked(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
+        answer = optimized(self._library, flat, self._options)
+        named = [*answer.units, *(layers for layers, _ in answer.replaced)]
+        if not quotient_is_acyclic(part, named):
+            raise BackendContractError(
+                "optimize gave substitutions that depend on each other in a cycle", backend=self._library.id
+            )
+        self._failed += [Failure(part.part(layers), reason) for layers, reason in answer.failed]
+        for layers, replacement in answer.replaced:
+            self._substitutions.append(self._substitution(part.part(layers), replacement))
+        units = [part.part(layers) for layers in answer.units]
+        return [again for unit in units for again in self._compiled(unit, flat_view(self._library, unit))]
+
+    def _substitution(self, part: SubgraphView, replacement: Replacement) -> Substitution:
+        if set(replacement.outputs) != set(part.outputs):
+            wanted, given = (_names(values) for values in (part.outputs, replacement.outputs))
+            raise BackendContractError(
+                f"optimize gave a replacement for the tensors {given}; those that leave the part are {wanted}",
+                backend=self._library.id,
+            )
+        _sort_outputs(replacement.graph, [replacement.outputs.index(value) for value in part.outputs])
+        return Substitution(part, replacement.graph, replacement.inputs)
+
+
+def _sort_outputs(graph: Graph, order: Sequence[int]) -> None:
+    """Bind the outputs of a graph anew: first the one that is number ``order[0]`` now, and so on."""
+    sources = [layer.values[0] for layer in graph.outputs]
+    for layer in graph.outputs:
+        graph.erase(layer)
+    for binding, number in enumerate(order):
+        graph.add(Output(binding), [sources[number]])
+
+
+def _names(values: Iterable[Value]) -> str:
+    return ", ".join(repr(value.name) for value in values) or "none"

@@ -1,0 +1,119 @@
+"""What a plug-in says that it can run: ``query_support``, with every answer checked."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+
+from interposer.backend.capabilities import Options
+from interposer.backend.support import LayerSupport, Support
+from interposer.core.errors import BackendContractError
+from interposer.ir.graph import Graph, Layer
+from interposer.ir.subgraph import SubgraphView
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.flatten import FlatGraph
+from interposer.plugins.capi.abi.located import located
+from interposer.plugins.capi.abi.reading import read_table, read_text
+from interposer.plugins.capi.library.library import Library
+from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
+
+__all__ = ["DynamicSupport", "Verdict", "ask"]
+
+UNEXPLAINED = "no reason was given"
+_REASONS = {
+    1: "the type of layer", 2: "a type of data", 3: "a shape", 4: "an attribute", 5: "the quantization",
+    6: "an operand that is not constant", 7: "an option", 8: "its size", 9: "its neighbours", 10: "it does not pay",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Support):
+    """A plug-in's answer for one layer, with what it says beyond yes and no.
+
+    `group` is the number of the group without which the layer cannot be run, or None. `seconds` for one run and
+    `bytes` of memory are estimates, None where there are none. `code` is one of the header's reason codes.
+    """
+
+    code: int = 0
+    preferred: bool = False
+    group: int | None = None
+    seconds: float | None = None
+    bytes: float | None = None
+
+
+class DynamicSupport(LayerSupport):
+    """The layer support of a plug-in, for a network with certain options."""
+
+    def __init__(self, library: Library, options: Options, owner: object = None) -> None:
+        self.library, self._owner = library, owner
+        self._options = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_MODEL))
+
+    def is_layer_supported(self, layer: Layer) -> Support:
+        """What it says of a layer alone."""
+        return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
+
+    def query(self, view: SubgraphView) -> list[Support]:
+        """One verdict for each layer; layers that the plug-in must not be shown get a no in its name.
+
+        Raises:
+            BackendContractError: an answer that cannot be meant.
+            CallError: the plug-in could not answer.
+        """
+        withheld = self.library.withholding.faults(view)
+        visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
+        flat = FlatGraph.of(visible, revision=self.library.identity.vocabulary, alignment=self.library.info.alignment)
+        answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
+        return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
+
+
+def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
+    """What a plug-in answers for the layers of its tables."""
+    if not flat.layers:
+        return []
+    out = abi.Report(struct_size=ctypes.sizeof(abi.Report))
+    function, arguments = library.functions["query_support"], (library.self, flat.address, options.address)
+    with library.serialized():
+        with located(flat):
+            library.call("query_support", function, *arguments, ctypes.addressof(out))
+        with library.holding(out):
+            return _verdicts(library, flat, out)
+
+
+def _verdicts(library: Library, flat: FlatGraph, out: abi.Report) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    if out.verdict_count != len(flat.layers):
+        raise BackendContractError(
+            f"query_support gave {out.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
+        )
+    table = read_table(abi.Verdict, out.verdicts, out.verdict_count, out.verdict_stride, "the list of verdicts")
+    reasons = table["reason"]
+    columns = (table["verdict"], table["reason_code"], table["group"], table["seconds"], table["bytes"],
+               reasons["data"], reasons["size"])  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    known: dict[tuple[object, ...], Verdict] = {}
+    for row, layer in zip(rows, flat.layers, strict=True):
+        if row not in known:
+            known[row] = _verdict(layer, *row)
+        verdicts.append(known[row])
+    return verdicts
+
+
+def _verdict(
+    layer: Layer, kind: int, code: int, group: int, seconds: float, size: float, text: int, length: int
+) -> Verdict:
+    if kind == abi.NO:
+        reason = read_text(abi.String(text, length), f"the reason for layer {layer}").strip()
+        return Verdict((reason or _REASONS.get(code, UNEXPLAINED),), code=code)
+    if kind not in (abi.YES, abi.GROUP, abi.PREFERRED):
+        raise BackendContractError(f"query_support gave the verdict {kind} for layer {layer}; expected 0 to 3")
+    return Verdict(
+        preferred=kind == abi.PREFERRED,
+        group=group if kind == abi.GROUP else None,
+        seconds=_estimate(seconds),
+        bytes=_estimate(size),
+    )
+
+
+def _estimate(number: float) -> float | None:
+    return number if math.isfinite(number) and number > 0 else None

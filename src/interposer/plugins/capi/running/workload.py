@@ -1,0 +1,267 @@
+"""The workload of a compiled part: it lets tensors lie where the handles do, and runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from interposer.backend.memory import ArrayHandle, TensorHandle
+from interposer.backend.workload import Workload
+from interposer.core.addresses import address_of, aligned_empty
+from interposer.core.errors import BackendContractError
+from interposer.core.types import Array, TensorInfo
+from interposer.plugins.capi.abi import structs as abi
+from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.reading import read_integers
+from interposer.plugins.capi.abi.tensors import TensorTable
+from interposer.plugins.capi.library.executable import Executable
+from interposer.plugins.capi.running.guards import GuardedRun
+from interposer.plugins.capi.running.handles import NativeHandle
+
+__all__ = ["DynamicWorkload"]
+
+
+class DynamicWorkload(Workload):
+    """Runs an executable. `inputs` says which operands of the layer it takes, and what they are.
+
+    With `strided`, tensors may be sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it
+    declares ``IPR_CAP_STRIDED``. Tensors in ordinary memory are used in place. Thread safe: runs at the same time have
+    tables of their own, and `Executable.run` lets them wait for each other where the plug-in asks for that.
+    """
+
+    concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
+
+    def __init__(
+        self,
+        executable: Executable,
+        inputs: Sequence[tuple[int, TensorInfo]],
+        outputs: Sequence[TensorInfo],
+        *,
+        strided: bool = False,
+    ) -> None:
+        self.executable = executable
+        self.strided = strided
+        self._operands = tuple(position for position, _ in inputs)
+        self._input_infos = tuple(info for _, info in inputs)
+        self._output_infos = tuple(outputs)
+        self._free: deque[_Run] = deque()
+
+    @property
+    def memory(self) -> int | None:
+        """What the plug-in says that the part holds, and a workspace for each run that was at the same time."""
+        if not self.executable.memory:
+            return None
+        runs = max(1, len(self._free))
+        return int(self.executable.memory) + runs * self.executable.workspace_size
+
+    def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
+        """Run on these handles."""
+        try:
+            run = self._free.pop()
+        except IndexError:
+            run = _Run(self.executable, self._input_infos, self._output_infos)
+        mapped: list[TensorHandle] = []
+        try:
+            handles = [inputs[operand] for operand in self._operands]
+            if run.open:
+                run.execute_open(handles, outputs, mapped)
+            elif run.private(handles, outputs):
+                run.execute_private(handles, outputs, mapped)
+            else:
+                read = [_map(handle, mapped) for handle in handles]
+                run.execute(read, [_map(handle, mapped) for handle in outputs])
+        finally:
+            for handle in mapped:
+                handle.unmap()
+        self._free.append(run)
+
+    def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
+        """Fill the tables once, where tensors lie in ordinary memory and as the plug-in wants them."""
+        read = [inputs[operand] for operand in self._operands]
+        run = _Run(self.executable, self._input_infos, self._output_infos, workspace=False)
+        arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
+        if run.open or self.executable.library.checking or len(arrays) < len(read) + len(outputs):
+            return super().prepare(inputs, outputs)
+        if not run.bind(arrays[: len(read)], arrays[len(read) :]):
+            return super().prepare(inputs, outputs)
+        call = self.executable.prepared(run.address, run)
+        return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
+
+    def _call_borrowing(self, run: _Run, call: Callable[[], None]) -> None:
+        """Let a run of prepared tables have the workspace of another one meanwhile."""
+        try:
+            lender = self._free.pop()
+        except IndexError:
+            lender = _Run(self.executable, self._input_infos, self._output_infos)
+        run.borrow(lender)
+        call()
+        self._free.append(lender)
+
+
+def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
+    assert handle is not None
+    array = handle.map()
+    mapped.append(handle)
+    if type(handle) is not ArrayHandle and not _fits(array, handle.info):
+        raise BackendContractError(f"the handle of {handle.info} maps to something else")
+    return array
+
+
+def _seen(handle: ArrayHandle) -> Array:
+    """The array that the handle lies in, which stays the same as long as its memory does."""
+    with handle.mapped() as array:
+        return array
+
+
+def _fits(array: object, info: TensorInfo) -> bool:
+    return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (tuple(info.shape), info.dtype.numpy)
+
+
+class _Run:
+    """The tables of one run after the other."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        *,
+        workspace: bool = True,
+    ) -> None:
+        alignment = executable.library.info.alignment
+        self._executable = executable
+        strided = abi.Cap.STRIDED in executable.library.info.capabilities
+        self._inputs = TensorTable(inputs, alignment, inputs=True, strided=strided)
+        self._outputs = TensorTable(outputs, alignment, inputs=False, strided=strided)
+        self.open = not all(info.is_concrete for info in outputs)
+        size = executable.workspace_size if workspace else 0
+        self._workspace = aligned_empty((size,), np.dtype(np.uint8), executable.workspace_alignment) if size else None
+        self._struct = abi.Run(
+            struct_size=ctypes.sizeof(abi.Run), tensor_stride=ctypes.sizeof(abi.Tensor),
+            input_count=len(inputs), inputs=self._inputs.address,
+            output_count=len(outputs), outputs=self._outputs.address,
+            workspace=None if self._workspace is None else address_of(self._workspace), workspace_size=size,
+        )  # fmt: skip
+        self.address = ctypes.addressof(self._struct)
+        if self.open:
+            self._resize = abi.FUNCTIONS["resize"](self._resized)
+            self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
+        self._lender: _Run | None = None
+        self._handles: Sequence[TensorHandle] = ()
+        self._mapped: list[TensorHandle] = []
+        self._written: dict[int, Array] = {}
+        self._fault: BaseException | None = None
+
+    def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
+        """Let the tensors lie in these arrays in every run; False where one would have to be copied."""
+        if not (self._inputs.takes(read) and self._outputs.takes(written)):
+            return False
+        self._kept = (*read, *written)
+        for table, arrays in ((self._inputs, read), (self._outputs, written)):
+            for index, array in enumerate(arrays):
+                table.bind(index, array)
+        return True
+
+    def borrow(self, lender: _Run) -> None:
+        """Use the workspace of another one, which must not run meanwhile."""
+        if lender is self._lender:
+            return
+        self._lender = lender
+        self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
+
+    def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
+        """True where some of the tensors are in memory of the plug-in's own."""
+        return any(isinstance(one, NativeHandle) for one in (*read, *written))
+
+    def execute_private(
+        self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
+    ) -> None:
+        """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
+        self._bind_all(self._inputs, read, mapped)
+        found = self._bind_all(self._outputs, written, mapped)
+        self._executable.run(self.address)
+        self._outputs.finish(found)
+
+    def _bind_all(
+        self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
+    ) -> dict[int, Array]:
+        """Bind the tensors, but for those whose shapes are not known; the arrays of those in ordinary memory."""
+        found: dict[int, Array] = {}
+        for index, handle in enumerate(handles):
+            if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
+                table.bind_private(index, handle.number)
+            elif handle is None or handle.info.is_concrete:
+                found[index] = _map(handle, mapped)
+                table.bind(index, found[index])
+        return found
+
+    def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
+        """Run on arrays."""
+        if self._executable.library.checking:
+            with GuardedRun(self._executable, read, written, self._outputs.infos) as guarded:
+                self._execute(read, guarded.outputs)
+        else:
+            self._execute(read, written)
+
+    def _execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
+        for index, array in enumerate(read):
+            self._inputs.bind(index, array)
+        for index, array in enumerate(written):
+            self._outputs.bind(index, array)
+        self._executable.run(self.address)
+        self._outputs.finish(written)
+
+    def execute_open(
+        self,
+        read: Sequence[TensorHandle | None],
+        handles: Sequence[TensorHandle],
+        mapped: list[TensorHandle],
+    ) -> None:
+        """Run where the shapes of some outputs are only found by running; adds to `mapped` what is to be unmapped."""
+        self._outputs.reset()
+        self._bind_all(self._inputs, read, mapped)
+        self._handles, self._mapped, self._fault = handles, mapped, None
+        self._written = self._bind_all(self._outputs, handles, mapped)
+        try:
+            self._executable.run(self.address)
+        except CallError:
+            if self._fault is None:
+                raise
+        finally:
+            self._handles = ()
+        if self._fault is not None:
+            raise self._fault
+        for index, handle in enumerate(handles):
+            if index not in self._written and not handle.info.is_concrete:
+                raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
+        self._outputs.finish(self._written)
+
+    def _resized(self, _: Any, output: int, shape: int | None, rank: int) -> int:
+        """The host's ``resize``. What goes wrong is kept until `execute` comes back, as nothing may be raised here."""
+        try:
+            self._give_shape(output, shape, rank)
+        except BaseException as error:
+            self._fault = error
+            return abi.INVALID_ARGUMENT
+        return abi.OK
+
+    def _give_shape(self, output: int, shape: int | None, rank: int) -> None:
+        if output >= len(self._handles):
+            raise BackendContractError(f"resize was called for output {output}; there are {len(self._handles)}")
+        handle = self._handles[output]
+        if rank != handle.info.rank:
+            raise BackendContractError(f"resize gave output {output}, {handle.info}, the rank {rank}")
+        found = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
+        if min(found, default=0) < 0:
+            raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(found)}")
+        if handle.info.is_concrete:
+            raise BackendContractError(f"resize was called for output {output}, which is {handle.info} already")
+        handle.resize(found)
+        self._written[output] = array = _map(handle, self._mapped)
+        self._outputs.reshape(output, found)
+        self._outputs.bind(output, array)

@@ -1,0 +1,80 @@
+"""Whether there are dynamic backends to load; where there is nowhere to look, none of what loads them is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from interposer.backend.capabilities import Options
+from interposer.core.config import settings
+from interposer.plugins.capi.loading.paths import (
+    OWN_BACKENDS,
+    Folder,
+    folders_to_search,
+    own_file,
+    own_files,
+    reason_not_built,
+)
+from interposer.plugins.registry import BackendRegistry
+
+if TYPE_CHECKING:
+    from interposer.plugins.capi.loading.loader import DynamicBackends
+
+__all__ = ["load_dynamic_backends"]
+
+
+def load_dynamic_backends(
+    registry: BackendRegistry,
+    *,
+    path: str | PathLike[str] | None = None,
+    allow_list: str | PathLike[str] | Collection[str] | None = None,
+    probe_seconds: float | None = None,
+    unload: bool | None = None,
+    disabled: Collection[str] = (),
+    backend_options: Mapping[str, Options] | None = None,
+) -> DynamicBackends | None:
+    """Register the dynamic backends that are found; None where there is nowhere to look.
+
+    Backends of the package that were not built are known then, with the reason.
+
+    What is None is taken from the environment, or from ``interposer.toml``; the arguments are those of
+    `interposer.runtime.CreationOptions`.
+
+    Raises:
+        ConfigError: a setting that cannot be meant, or a list of allowed backends that cannot be read.
+    """
+    folders = folders_to_search(None if path is None else os.fsdecode(path))
+    found = None
+    if folders or not own_files().keys() <= set(disabled):
+        found = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
+    for name in OWN_BACKENDS:
+        if name not in registry:
+            registry.register_absent(name, reason_not_built(), source=f"shared object {own_file(name)}")
+    return found
+
+
+def _load(
+    registry: BackendRegistry,
+    folders: Sequence[Folder],
+    allow_list: str | PathLike[str] | Collection[str] | None,
+    probe_seconds: float | None,
+    unload: bool | None,
+    disabled: Collection[str],
+    backend_options: Mapping[str, Options],
+) -> DynamicBackends:
+    from interposer.plugins.capi.loading.allow_list import allowed_digests  # noqa: PLC0415 - only where it is needed
+    from interposer.plugins.capi.loading.loader import LoadingOptions, load_backends  # noqa: PLC0415
+
+    known = settings()
+    listed = known["backend_allow_list"].read(allow_list)
+    seconds = known["probe_seconds"].read(probe_seconds)
+    options = LoadingOptions(
+        allowed=None if listed is None else allowed_digests(listed),
+        probe_seconds=LoadingOptions.probe_seconds if seconds is None else seconds,
+        unload=bool(known["unload_libraries"].read(unload)),
+        disabled=disabled,
+        backend_options=backend_options,
+    )
+    return load_backends(registry, folders, options)

@@ -1,0 +1,351 @@
+"""Which backends exist: registration by code, and discovery by entry points."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import metadata
+from typing import Any, Final
+
+from interposer.backend.base import Backend, BackendId
+from interposer.backend.contracts import backend_fault
+from interposer.backend.events import PUT_ASIDE, BackendEvent
+from interposer.core.errors import (
+    BackendUnavailableError,
+    DuplicateBackendError,
+    InterposerError,
+    InvalidArgumentError,
+    OptionError,
+    UnknownBackendError,
+    expect,
+)
+from interposer.isolation import Isolation, end_process, isolated_backend
+
+__all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "making", "process_registry"]
+
+ENTRY_POINTS: Final = "interposer.backends"
+"""The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
+
+EVENTS: Final = 1000
+"""How many events a registry keeps; the oldest go first."""
+
+Factory = Callable[[], Backend]
+_log = logging.getLogger("interposer.backend")
+making = threading.RLock()
+"""Held while a registry that the whole process shares is created."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRecord:
+    """What is known of one backend: whether it is available, why not, and where it comes from."""
+
+    id: str
+    available: bool
+    source: str
+    reason: str = ""
+    version: str = ""
+    capabilities: tuple[tuple[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "id": self.id,
+            "available": self.available,
+            "source": self.source,
+            "reason": self.reason,
+            "version": self.version,
+            "capabilities": dict(self.capabilities),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    load: Callable[[], Factory]
+    source: str
+    recipe: Callable[[], object] | None = None
+    """What makes the backend in another process; it can be pickled, or that process will be told why not."""
+
+
+class BackendRegistry:
+    """The backends that can be asked for by id. A registry with a parent sees the parent's backends too.
+
+    Backends are made on demand, one instance for each registry that is asked; one that turns out to be broken or
+    unavailable stays so in that registry. Those that `isolate` names run in child processes; what happens to them is
+    in `events`. Thread safe.
+    """
+
+    def __init__(
+        self,
+        parent: BackendRegistry | None = None,
+        disabled: Iterable[str] = (),
+        isolate: Mapping[str, Isolation] | None = None,
+    ) -> None:
+        self._parent = parent
+        self._disabled = frozenset(disabled)
+        self._only: tuple[frozenset[str], str] | None = None
+        self._isolate = dict(isolate or {})
+        self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
+        self._entries: dict[str, _Entry] = {}
+        self._known: dict[_Entry, Backend | str] = {}  # the backend, or why it cannot be used
+        self._refused: list[BackendRecord] = []
+        self._in_place: set[str] = set()
+        self._lock = threading.RLock()
+
+    def register(
+        self, backend_id: str, factory: Factory, *, source: str = "registered by code", in_place: bool = False
+    ) -> None:
+        """Add a backend, made by ``factory()`` when it is first needed.
+
+        An id that is disabled here and belongs to a backend above is free: the new backend takes its place. So it does
+        with `in_place`: it can be used although its id is disabled.
+
+        Raises:
+            DuplicateBackendError: the id is taken; names by whom.
+            InvalidArgumentError: the id is no valid one, or the factory cannot be called.
+        """
+        if not callable(factory):
+            raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
+        self._add(BackendId(backend_id), _Entry(lambda: factory, source, factory))
+        if in_place:
+            self._in_place.add(backend_id)
+
+    def register_absent(self, backend_id: str, reason: str, *, source: str) -> None:
+        """Let an id be known although there is no backend of it here: who asks for it is told the reason.
+
+        Raises:
+            DuplicateBackendError: the id is taken.
+            InvalidArgumentError: the id is no valid one.
+        """
+
+        def absent() -> Factory:
+            raise BackendUnavailableError(backend_id, reason)
+
+        self._add(BackendId(backend_id), _Entry(absent, source))
+
+    def _add(self, backend_id: BackendId, entry: _Entry) -> None:
+        with self._lock:
+            taken = self._taken(backend_id)
+            if taken is not None:
+                raise DuplicateBackendError(
+                    f"backend {backend_id!r} ({entry.source}) is refused: the id is taken ({taken.source})",
+                    backend=backend_id,
+                )
+            self._entries[backend_id] = entry
+
+    def deregister(self, backend_id: str) -> None:
+        """Remove a backend that was registered here; `UnknownBackendError` where it was not."""
+        with self._lock:
+            if backend_id not in self._entries:
+                raise UnknownBackendError(backend_id, self._entries)
+            known = self._known.pop(self._entries.pop(backend_id), None)
+            self._in_place.discard(backend_id)
+        if isinstance(known, Backend):
+            end_process(known)
+
+    def _entry(self, backend_id: str) -> _Entry | None:
+        own = self._entries.get(backend_id)
+        return own if own is not None or self._parent is None else self._parent._entry(backend_id)
+
+    def _taken(self, backend_id: str) -> _Entry | None:
+        if backend_id in self._entries or not self._is_disabled(backend_id):
+            return self._entry(backend_id)
+        return None
+
+    def taken_by(self, backend_id: str) -> str | None:
+        """Where the backend comes from that has this id, so that it cannot be registered; None where it is free."""
+        taken = self._taken(backend_id)
+        return None if taken is None else taken.source
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All ids, available or not: the parent's first, then in order of registration."""
+        above = self._parent.ids if self._parent is not None else ()
+        return tuple(dict.fromkeys((*above, *self._entries)))
+
+    def is_registered(self, backend_id: str) -> bool:
+        """True where the id is known, available or not."""
+        return self._entry(backend_id) is not None
+
+    def __contains__(self, backend_id: object) -> bool:
+        return isinstance(backend_id, str) and self.is_registered(backend_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def reason_absent(self, backend_id: str) -> str | None:
+        """Why a known backend cannot be used here, or None where it can.
+
+        Raises:
+            UnknownBackendError: nobody knows the id.
+        """
+        try:
+            self.get(backend_id)
+        except BackendUnavailableError as error:
+            return error.reason
+        return None
+
+    def get(self, backend_id: str) -> Backend:
+        """The backend of this id.
+
+        Raises:
+            UnknownBackendError: nobody knows the id.
+            BackendUnavailableError: it is known, but absent: disabled, broken, or something it needs is missing.
+            OptionError: its runtime gives it an option that it does not declare, or a value of the wrong kind.
+        """
+        expect(backend_id, str, "a backend is named by its id, such as 'CpuRef'")
+        with self._lock:
+            entry = self._entry(backend_id)
+            if entry is None:
+                raise UnknownBackendError(backend_id, self.ids)
+            if self._is_disabled(backend_id):
+                raise BackendUnavailableError(backend_id, "it is disabled")
+            if self._only is not None and backend_id not in self._only[0]:
+                raise BackendUnavailableError(backend_id, self._only[1])
+            if entry not in self._known:
+                self._known[entry] = _made(backend_id, self._placed(backend_id, entry))
+            found = self._known[entry]
+            if isinstance(found, str):
+                raise BackendUnavailableError(backend_id, found)
+            return found
+
+    def restrict(self, backends: Collection[str], reason: str) -> None:
+        """Leave all backends out but these, also those that come later; `reason` is what is said of the others."""
+        self._only = frozenset(backends), reason
+
+    def _is_disabled(self, backend_id: str) -> bool:
+        above = self._parent is not None and self._parent.is_registered(backend_id)
+        if backend_id in self._in_place or (above and backend_id in self._entries):
+            return False  # it has taken the place of the one that is disabled
+        return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
+
+    def isolation(self, backend_id: str) -> Isolation | None:
+        """How a backend is isolated, or None where it runs in this process."""
+        above = self._parent.isolation(backend_id) if self._parent is not None else None
+        return self._isolate.get(backend_id, above)
+
+    @property
+    def isolates_any(self) -> bool:
+        """Whether there are backends that run in processes of their own."""
+        return bool(self._isolate) or (self._parent is not None and self._parent.isolates_any)
+
+    def _placed(self, backend_id: str, entry: _Entry) -> _Entry:
+        how = self.isolation(backend_id)
+        if how is None or entry.recipe is None:
+            return entry
+        factory = partial(isolated_backend, backend_id, entry.recipe, how, partial(self._note, entry))
+        return _Entry(lambda: factory, entry.source)
+
+    def record(self, event: BackendEvent) -> None:
+        """Keep what happened to a backend; `events` has the last thousand."""
+        self.events.append(event)
+
+    def _note(self, entry: _Entry, event: BackendEvent) -> None:
+        self.record(event)
+        if event.kind == PUT_ASIDE:
+            self._known[entry] = event.text
+
+    def close(self) -> None:
+        """End the child processes of the backends that were made here; one that is still used starts again."""
+        for entry, backend in tuple(self._known.items()):
+            if isinstance(backend, Backend) and entry.recipe is not None:
+                end_process(backend)
+
+    def available(self) -> tuple[str, ...]:
+        """The ids of the backends that can be used here; CpuRef last."""
+        found = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
+        return tuple(sorted(found, key=lambda backend_id: backend_id == "CpuRef"))
+
+    def by_default(self) -> tuple[str, ...]:
+        """Those among `available` that are used where no backend is named."""
+        return tuple(one for one in self.available() if not self.get(one).capabilities.has("OnlyByName"))
+
+    def records(self) -> list[BackendRecord]:
+        """One record for each known backend, available or not, and for each that discovery refused."""
+        return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
+
+    def _all_refused(self) -> list[BackendRecord]:
+        above = self._parent._all_refused() if self._parent is not None else []
+        return [*above, *self._refused]
+
+    def _record(self, backend_id: str) -> BackendRecord:
+        entry = self._entry(backend_id)
+        source = entry.source if entry is not None else ""
+        try:
+            backend = self.get(backend_id)
+        except BackendUnavailableError as error:
+            return BackendRecord(backend_id, False, source, error.reason)
+        return BackendRecord(
+            backend_id, True, source, "", backend.version, tuple(backend.capabilities.to_dict().items())
+        )
+
+    def discover(self) -> None:
+        """Add the backends that installed packages name in their entry points.
+
+        This package comes first, the others in alphabetical order. One that cannot be added is logged and recorded.
+        """
+        for package, point in _entry_points():
+            source = f"entry point of {package}"
+            try:
+                self._add(BackendId(point.name), _Entry(point.load, source, partial(_from_entry_point, point.value)))
+            except InterposerError as error:
+                self._refused.append(BackendRecord(point.name, False, source, str(error)))
+                _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)
+
+
+def _from_entry_point(value: str) -> object:
+    return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
+
+
+def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for package in metadata.distributions():
+        name = "a package without a name"
+        try:
+            name = package.name or name
+            found.setdefault(name, list(package.entry_points.select(group=ENTRY_POINTS)))
+        except Exception as error:
+            _log.warning("the entry points of %s cannot be read: %s", name, error)
+    names = sorted(found, key=lambda name: (name != "interposer", name))
+    return [(name, point) for name in names for point in sorted(found[name], key=lambda point: point.name)]
+
+
+def _made(backend_id: str, entry: _Entry) -> Backend | str:
+    level = logging.WARNING
+    try:
+        backend = entry.load()()
+        reason = backend_fault(backend_id, backend)
+        if reason is None:
+            reason, level = backend.unavailable(), logging.INFO
+    except BackendUnavailableError as error:
+        reason, level = error.reason, logging.INFO
+    except OptionError:  # the caller's mistake, and no fault of the backend
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason is None:
+        return backend
+    if not isinstance(reason, str):
+        reason = f"unavailable() gave {reason!r}; expected a reason, or None where the backend works"
+        level = logging.WARNING
+    _log.log(level, "backend %s (%s) is not available: %s", backend_id, entry.source, reason)
+    return reason
+
+
+def process_registry() -> BackendRegistry:
+    """The registry of the whole process, with the backends that entry points name; made on first use."""
+    with making:
+        return _discovered()
+
+
+@cache
+def _discovered() -> BackendRegistry:
+    registry = BackendRegistry()
+    registry.discover()
+    return registry

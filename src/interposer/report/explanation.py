@@ -1,0 +1,314 @@
+"""Explanations: for every layer the backend that has it, and for every other backend why not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from interposer.report.facts import Facts, LayerFacts, Part, Tensor, facts_of
+from interposer.report.records import Crossing, Placement, Refusal
+from interposer.report.times import BASIS, Clock, Times, time_text
+
+if TYPE_CHECKING:
+    from interposer.report.optimized import OptimizedNetwork
+
+__all__ = ["Explanation", "Times", "Verdict"]
+
+VERSION: Final = 1
+"""Of the data that `Explanation.to_dict` gives; a member that is new does not change it."""
+COULD: Final = "could, ranked lower"
+CALLER: Final = "the caller"
+_HOW: Final = {
+    "direct": "passed from {source} to {target} without a copy",
+    "import": "used by {target} where {source} has it, without a copy",
+    "device copy": "copied by the device from {source} to {target}",
+    "copy": "copied from {source} to {target}",
+}
+LATE: Final = ("was not asked, as the layer came in while others were given back",)
+_TITLES: Final = ("layer", "operator", "backend", "time", "runs in", "stands also for", "refused by")
+_PART_TITLES: Final = ("part", "backend", "layers", "{}", "comes in", "goes out")
+_MOVES: Final = {"direct": "passed", "import": "imported", "device copy": "copied by the device", "copy": "copied"}
+_ALWAYS: Final = 3
+_DISAGREES: Final = 1.5
+"""Layers that take so many times a whole run together disagree with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one backend that has not got a layer says of it: reasons for its no, or none where it could run it."""
+
+    backend: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.backend}: {'; '.join(self.reasons) or COULD}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The placement of a whole network with the verdicts of all its backends. ``print`` shows tables for people.
+
+    `to_dict` and `to_json` give it as data, `to_html` as a page that draws the network.
+    """
+
+    network: str
+    preferences: tuple[str, ...]
+    rows: tuple[tuple[Placement, tuple[Verdict, ...]], ...]
+    crossings: tuple[Crossing, ...]
+    absent: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    """Those of the notes that tell more than refusals."""
+    facts: Facts = field(default_factory=Facts)
+    times: Times | None = None
+
+    @classmethod
+    def of(cls, optimized: OptimizedNetwork, times: Times | None = None) -> Explanation:
+        """The explanation of an optimized network, and of what is known of its times."""
+        refusals: dict[tuple[str, str], Refusal] = {(one.layer, one.backend): one for one in optimized.refusals}
+        rows = tuple((one, tuple(_verdicts(one, optimized, refusals))) for one in optimized.placements)
+        return cls(
+            optimized.name,
+            optimized.preferences,
+            rows,
+            optimized.crossings,
+            tuple((one.id, one.reason) for one in optimized.absent),
+            tuple(map(str, optimized.messages)),
+            tuple(one.text for one in optimized.messages if not one.refusals),
+            facts_of(optimized),
+            times,
+        )
+
+    @property
+    def copies(self) -> tuple[Crossing, ...]:
+        """The crossings where a tensor is copied in every run."""
+        return tuple(one for one in self.crossings if one.is_copy)
+
+    def counts(self) -> dict[str, int]:
+        """How many layers each backend has, in order of preference."""
+        counted = Counter(placement.backend for placement, _ in self.rows)
+        return {backend: counted[backend] for backend in self.preferences}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-compatible data; docs/explaining.md describes it."""
+        part_of = {name: part.number for part in self.facts.parts for name in part.layers}
+        clock = Clock(self.facts, self.times)
+        layers = [
+            placement.to_dict()
+            | {"others": {one.backend: list(one.reasons) or [COULD] for one in verdicts}}
+            | {"part": part_of.get(placement.layer), "time": clock.layer(placement.layer).to_dict()}
+            | self._layer_facts(placement).to_dict()
+            for placement, verdicts in self.rows
+        ]
+        known = {} if self.times is None else self.times.units
+        crossings = [crossing.to_dict() | {"ms": known.get(crossing.layer)} for crossing in self.crossings]
+        return {
+            "explanation": VERSION,
+            "network": self.network,
+            "backends": list(self.preferences),
+            "absent": [{"id": backend, "reason": reason} for backend, reason in self.absent],
+            "times": self._times_to_dict(),
+            "inputs": [_bare(one) for one in self.facts.inputs],
+            "outputs": [_bare(one) for one in self.facts.outputs],
+            "layers": layers,
+            "run by the runtime": [
+                {"layer": one.name, "kind": one.kind} | one.to_dict() | {"ms": known.get(one.name)}
+                for one in self.facts.hosted
+            ],
+            "parts": [_part_to_dict(one) | {"time": clock.part(one).to_dict()} for one in self.facts.parts],
+            "counts": self.counts(),
+            "copies": [copy for copy, one in zip(crossings, self.crossings, strict=True) if one.is_copy],
+            "crossings": crossings,
+            "messages": list(self.notes),
+        }
+
+    def _layer_facts(self, placement: Placement) -> LayerFacts:
+        known = self.facts.layers.get(placement.layer)
+        return known or LayerFacts(placement.layer, placement.kind, {}, (), (), 0, 0)
+
+    def _times_to_dict(self) -> dict[str, Any]:
+        times = self.times or Times()
+        return {
+            "whole_ms": times.whole,
+            "source": times.source,
+            "runs": times.runs,
+            "estimated_by": BASIS,
+            "candidates_ms": dict(times.candidates),
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Everything as a JSON text: see `to_dict`."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_html(self) -> str:
+        """A page that stands alone: the network drawn, with everything that is known of each layer."""
+        from interposer.report.page import html  # noqa: PLC0415 - seldom needed
+
+        return html(self.to_dict())
+
+    def refusals(self) -> dict[Verdict, Counter[str]]:
+        """Every no that was given, once, with the operators it was given for; in order of preference."""
+        found: dict[Verdict, Counter[str]] = {}
+        for placement, verdicts in self.rows:
+            for verdict in filter(_is_refusal, verdicts):
+                found.setdefault(verdict, Counter())[placement.kind] += 1
+        return dict(sorted(found.items(), key=lambda item: self.preferences.index(item[0].backend)))
+
+    def table(self) -> list[tuple[str, ...]]:
+        """A row for every layer under a row of titles. Numbers in brackets are those that `summary` gives to reasons.
+
+        Columns that would be empty are left out.
+        """
+        numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
+        clock = None if self.times is None else Clock(self.facts, self.times)
+        parts = {unit: f"part {part.number}" for part in self.facts.parts for unit in part.units}
+        rows = [_cells(placement, verdicts, numbers, clock, parts) for placement, verdicts in self.rows]
+        return _without_empty(_TITLES, rows, _ALWAYS)
+
+    def part_table(self) -> list[tuple[str, ...]]:
+        """A row for every part under a row of titles: its backend, its layers, its time, and what crosses its border.
+
+        Times with a ~ are estimated; where nothing is measured, it is the share of the work instead. Empty where
+        there is one part only, of which nothing is known.
+        """
+        if len(self.facts.parts) < 2 and self.times is None:
+            return []
+        clock = Clock(self.facts, self.times)
+        titles = tuple(one.format("work" if self.times is None else "time") for one in _PART_TITLES)
+        return _without_empty(titles, [self._part_cells(one, clock) for one in self.facts.parts], _ALWAYS)
+
+    def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
+        first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
+        layers = first if len(part.layers) < 2 else f"{first} .. {last} ({len(part.layers)})"
+        moves = self._moved(part.incoming), self._moved(part.outgoing)
+        return str(part.number), part.backend, layers, str(clock.part(part)), *moves
+
+    def _moved(self, crossings: tuple[int, ...]) -> str:
+        sizes: Counter[str] = Counter()
+        for number in crossings:
+            sizes[_MOVES[self.crossings[number].how]] += self.crossings[number].num_bytes
+        return ", ".join(f"{size:,} bytes {how}" for how, size in sizes.items())
+
+    def summary(self) -> Iterator[str]:
+        """What there is to say of the whole, of each backend with its refusals, and of what crosses, line by line."""
+        several = len(self.preferences) > 1
+        count = len(self.copies)
+        copied = f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends" if several else ""
+        yield f"network {self.network!r}: {_counted(len(self.rows), 'layer')}{copied}"
+        for backend, count in self.counts().items():
+            yield from self._standing(backend, count)
+        yield from self._crossings()
+        yield from self._timing()
+        for remark in self.remarks:
+            yield f"  {remark}"
+
+    def _standing(self, backend: str, count: int) -> Iterator[str]:
+        others = [verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend]
+        refused = sum(map(_is_refusal, others))
+        parts = [_counted(count, "layer")]
+        parts += [f"refuses {refused}"] if refused else []
+        parts += [f"could run {len(others) - refused} more"] if len(others) > refused else []
+        yield f"  {backend}: {', '.join(parts)}"
+        for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
+            if verdict.backend == backend:
+                named = ", ".join(f"{kind} ({times})" for kind, times in kinds.most_common())
+                yield f"    [{number}] {named}: {'; '.join(verdict.reasons)}"
+
+    def _crossings(self) -> Iterator[str]:
+        groups: dict[tuple[str, str, str], list[Crossing]] = {}
+        for one in self.crossings:
+            groups.setdefault((one.how, one.source or CALLER, one.target or CALLER), []).append(one)
+        for (how, source, target), together in groups.items():
+            size = sum(one.num_bytes for one in together)
+            names = ", ".join(one.value for one in together)
+            yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
+
+    def _timing(self) -> Iterator[str]:
+        times = self.times
+        if times is None or times.whole is None:
+            return
+        said = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
+        yield f"  one run takes {time_text(times.whole)} ({said}); ~ stands before estimates, by work ({BASIS})"
+        together = sum(times.units.values())
+        if together > _DISAGREES * times.whole:
+            yield (
+                f"  the layers took {time_text(together)} together when each was timed, more than a whole run: "
+                "the machine was busy, or layers ran concurrently; measure again on an idle machine"
+            )
+        if times.candidates:
+            ranked = sorted(times.candidates.items(), key=lambda item: item[1])
+            yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
+
+    def lines(self) -> Iterator[str]:
+        """The explanation as lines of text: the summary, and the tables of parts and of layers."""
+        yield from self.summary()
+        for rows in filter(None, (self.part_table(), self.table())):
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            for row in rows:
+                yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
+
+    def _repr_html_(self) -> str:
+        from interposer.report.notebook import explanation_html  # noqa: PLC0415 - only notebooks need it
+
+        return explanation_html(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _is_refusal(verdict: Verdict) -> bool:
+    return bool(verdict.reasons)
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def _without_empty(titles: tuple[str, ...], rows: list[tuple[str, ...]], always: int) -> list[tuple[str, ...]]:
+    kept = [column for column in range(len(titles)) if column < always or any(row[column] for row in rows)]
+    return [tuple(row[column] for column in kept) for row in (titles, *rows)]
+
+
+def _cells(
+    placement: Placement,
+    verdicts: tuple[Verdict, ...],
+    numbers: Mapping[Verdict, int],
+    clock: Clock | None,
+    parts: Mapping[str, str],
+) -> tuple[str, ...]:
+    inside = "" if placement.runs_in == placement.layer else parts.get(placement.runs_in, placement.runs_in)
+    refused = ", ".join(f"{one.backend} [{numbers[one]}]" for one in filter(_is_refusal, verdicts))
+    merged = ", ".join(name for name in placement.replaced if name != placement.layer)
+    time = "" if clock is None else str(clock.layer(placement.layer))
+    return placement.layer, placement.kind, placement.backend, time, inside, merged, refused
+
+
+def _bare(tensor: Tensor) -> dict[str, Any]:
+    """A tensor at the border of the network, without what only operands have."""
+    told = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
+    return told | {"name": tensor.role, "crossing": tensor.crossing}
+
+
+def _part_to_dict(part: Part) -> dict[str, Any]:
+    return {
+        "part": part.number,
+        "backend": part.backend,
+        "layers": list(part.layers),
+        "runs_as": list(part.units),
+        "incoming": list(part.incoming),
+        "outgoing": list(part.outgoing),
+    }
+
+
+def _verdicts(
+    placement: Placement, optimized: OptimizedNetwork, refusals: Mapping[tuple[str, str], Refusal]
+) -> Iterator[Verdict]:
+    for backend in optimized.preferences:
+        if backend == placement.backend:
+            continue
+        refusal = refusals.get((placement.layer, backend))
+        reasons = refusal.reasons if refusal is not None else optimized.ask(backend).get(placement.layer, LATE)
+        yield Verdict(backend, reasons)

@@ -1,0 +1,293 @@
+"""What an explanation says of layers and parts beside verdicts: tensors, work, units that run, and borders."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from interposer.core.types import Dim, Quantization, TensorInfo
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.regions import Place, named_graphs, places
+from interposer.ir.subgraph import SubgraphView, is_placed_by_a_backend, select
+from interposer.ops.control import Debug, Input, MemCopy, MemImport
+from interposer.ops.control_flow import ControlFlow
+from interposer.report.estimate import operations
+from interposer.report.records import Crossing
+
+if TYPE_CHECKING:
+    from interposer.report.optimized import OptimizedNetwork
+
+__all__ = ["Facts", "LayerFacts", "Part", "Tensor", "facts_of"]
+
+OPERATIONS_PER_BYTE: Final = 8
+"""How many operations are taken to cost as much as a byte that is read or written, where nothing was measured."""
+_SHOWN_ELEMENTS: Final = 8
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 120
+_short.maxlist = _short.maxtuple = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor that a layer takes or gives.
+
+    `role` is the operand's or result's name, `layer` who gives it (an Input too), or "" for a constant, whose `value`
+    is there if it is small. `crossing` is the number of the crossing by which it came.
+    """
+
+    role: str
+    name: str
+    type: str
+    shape: str
+    bytes: int
+    quantization: str = ""
+    layer: str = ""
+    value: str = ""
+    crossing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """One layer: its attributes that are not at their defaults, its tensors, and what a run of it takes."""
+
+    name: str
+    kind: str
+    attributes: Mapping[str, str]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    operations: int
+    bytes: int
+
+    @property
+    def work(self) -> float:
+        """Bytes that are read and written, and operations as bytes: see `OPERATIONS_PER_BYTE`."""
+        return self.bytes + self.operations / OPERATIONS_PER_BYTE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON-compatible data, but for name and kind."""
+        return {
+            "attributes": dict(self.attributes),
+            "inputs": [asdict(one) for one in self.inputs],
+            "outputs": [asdict(one) for one in self.outputs],
+            "operations": self.operations,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Connected layers on one backend. `units` are the layers that run in their place, such as one compiled object.
+
+    `incoming` and `outgoing` are numbers of crossings.
+    """
+
+    number: int
+    backend: str
+    layers: tuple[str, ...]
+    units: tuple[str, ...]
+    incoming: tuple[int, ...] = ()
+    outgoing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a network: its layers by name, those that the runtime runs itself, its border, its parts, and who runs what.
+
+    `units` are, for every layer, the names of the layers that run in its place.
+    """
+
+    layers: Mapping[str, LayerFacts] = field(default_factory=dict)
+    hosted: tuple[LayerFacts, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    parts: tuple[Part, ...] = ()
+    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def facts_of(optimized: OptimizedNetwork) -> Facts:
+    """Everything about the layers as backends were asked about them, and what became of them."""
+    divided = optimized.divided()
+    names = {one.layer for one in optimized.placements}
+    everywhere = (*places(optimized.graph), *places(divided))
+    found = {one.name: one for one in everywhere if one.name in names or isinstance(one.layer.op, ControlFlow)}
+    borders = _Borders(optimized.graph, optimized.crossings)
+    units = _units(optimized.graph, [name for name in found if name in names])
+    layers = {name: _layer_facts(place, borders, units) for name, place in found.items()}
+    hosted = tuple(layers[name] for name, place in found.items() if isinstance(place.layer.op, ControlFlow))
+    return Facts(
+        {name: one for name, one in layers.items() if name in names},
+        hosted,
+        tuple(_tensor(layer.name, layer.output, layer.name) for layer in divided.inputs),
+        tuple(_output(layer, borders, units) for layer in divided.outputs),
+        tuple(_parts(optimized.graph, borders, units)),
+        units,
+    )
+
+
+def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For every layer the layers that run in its place, in running order."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    running = [(prefix, layer) for prefix, each in named_graphs(graph) for layer in each.topological()]
+    placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
+    for prefix, layer in placed:
+        for name in dict.fromkeys((layer.name, *layer.replaced)):
+            if f"{prefix}{name}" in found:
+                found[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
+    return {name: tuple(units) for name, units in found.items()}
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+
+
+def _layer_facts(place: Place, borders: _Borders, units: Mapping[str, Sequence[str]]) -> LayerFacts:
+    layer, prefix = place.layer, place.name.removesuffix(place.layer.name)
+    attributes = {name: _shown(value) for name, value in layer.op.to_plain().items() if name != "op"}
+    inputs = tuple(
+        _operand(place, index, value, prefix, borders, units)
+        for index, value in enumerate(layer.inputs)
+        if value is not None
+    )
+    outputs = tuple(
+        _tensor(layer.op.result_name(index), value, place.name, prefix) for index, value in enumerate(layer.outputs)
+    )
+    size = sum(one.bytes for one in {one.name: one for one in (*inputs, *outputs)}.values())
+    return LayerFacts(place.name, layer.kind, attributes, inputs, outputs, operations(layer), size)
+
+
+def _shown(value: Any) -> str:
+    return _short.repr(value).strip("'") if isinstance(value, str) else _short.repr(value)
+
+
+def _operand(
+    place: Place, index: int, value: Value, prefix: str, borders: _Borders, units: Mapping[str, Sequence[str]]
+) -> Tensor:
+    role = place.layer.op.operand_name(index)
+    if value.is_constant:
+        return _tensor(role, value, "", prefix, _small(value))
+    giver = f"{prefix}{value.producer.name}"
+    if place.graph.owner is not None and isinstance(value.producer.op, Input):
+        return _tensor(role, value, _owner(prefix), prefix)
+    crossing = borders.between(units.get(giver, (giver,)), units.get(place.name, (place.name,)), _bytes(value.info))
+    return _tensor(role, value, giver, prefix, crossing=crossing)
+
+
+def _owner(prefix: str) -> str:
+    """The name of the layer that a region belongs to, from ``"loop/body/"``."""
+    return prefix.removesuffix("/").rpartition("/")[0]
+
+
+def _output(layer: Layer, borders: _Borders, units: Mapping[str, Sequence[str]]) -> Tensor:
+    [value] = layer.values
+    giver = "" if value.is_constant else value.producer.name
+    crossing = borders.between(units.get(giver, (giver,)), (layer.name,), _bytes(value.info))
+    return _tensor(layer.name, value, giver, crossing=crossing)
+
+
+def _tensor(
+    role: str, value: Value, layer: str, prefix: str = "", shown: str = "", crossing: int | None = None
+) -> Tensor:
+    info, name = value.info, f"{prefix}{value.name}"
+    if info is None:
+        return Tensor(role, name, "unknown", "", 0, "", layer, shown, crossing)
+    shape = f"{info.shape}" if info.is_tensor else ""
+    scales = _quantization(info.quantization) if info.is_tensor else ""
+    kind = str(info.dtype) if info.is_tensor else str(info)
+    return Tensor(role, name, kind, shape, _bytes(info), scales, layer, shown, crossing)
+
+
+def _bytes(info: TensorInfo | None) -> int:
+    size = 0 if info is None or not info.is_tensor else info.num_bytes
+    return 0 if isinstance(size, Dim) else int(size)
+
+
+def _small(value: Value) -> str:
+    array = value.constant
+    if array is None or array.size > _SHOWN_ELEMENTS or array.dtype == object:
+        return ""
+    return np.array2string(array, precision=4, separator=", ").replace("\n", " ")
+
+
+def _quantization(given: Quantization | None) -> str:
+    if given is None:
+        return ""
+    if given.axis is None:
+        return f"scale {given.scales[0]:.6g}, zero point {given.zero_points[0]}"
+    low, high = min(given.scales), max(given.scales)
+    return f"{len(given.scales)} scales along axis {given.axis}, from {low:.4g} to {high:.4g}"
+
+
+# --- borders and parts ------------------------------------------------------------------------------------------------
+
+
+class _Borders:
+    """How tensors get from layer to layer of the graph that runs, by numbers of crossings."""
+
+    def __init__(self, graph: Graph, crossings: Sequence[Crossing]) -> None:
+        self._crossings = crossings
+        self._by_layer = {one.layer: number for number, one in enumerate(crossings) if one.layer}
+        self._direct = {(one.value, one.target): number for number, one in enumerate(crossings) if not one.layer}
+        self._between: dict[tuple[str, str], list[int]] = {}
+        for prefix, each in named_graphs(graph):
+            for layer in each:
+                self._note(prefix, layer)
+
+    def _note(self, prefix: str, layer: Layer) -> None:
+        if isinstance(layer.op, MemCopy | MemImport | Debug):
+            return
+        for value in layer.values:
+            giver, numbers = self.way(prefix, value, str(layer.backend))
+            self._between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
+
+    def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
+        """The layer that computed a value, and the crossings on its way to a backend."""
+        numbers: list[int] = []
+        while True:
+            producer = value.producer
+            direct = self._direct.get((f"{prefix}{value.name}", target))
+            numbers += [direct] if direct is not None and not numbers else []
+            if not isinstance(producer.op, MemCopy | MemImport | Debug):
+                return f"{prefix}{producer.name}", numbers
+            crossing = self._by_layer.get(f"{prefix}{producer.name}")
+            numbers += [crossing] if crossing is not None else []
+            [value] = producer.values
+
+    def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
+        """The crossing of a tensor of so many bytes, where there is one."""
+        found = [one for giver in givers for taker in takers for one in self._between.get((giver, taker), ())]
+        fitting = [one for one in found if self._crossings[one].num_bytes == size]
+        return next(iter(fitting or found), None)
+
+
+def _parts(graph: Graph, borders: _Borders, units: Mapping[str, Sequence[str]]) -> Iterator[Part]:
+    stands_for: dict[str, list[str]] = {}
+    for name, together in units.items():
+        for unit in together:
+            stands_for.setdefault(unit, []).append(name)
+    number = 0
+    for prefix, each in named_graphs(graph):
+        for view in select(each, lambda layer: layer.backend if is_placed_by_a_backend(layer) else None):
+            number += 1
+            yield _part(number, prefix, view, borders, stands_for)
+
+
+def _part(
+    number: int, prefix: str, view: SubgraphView, borders: _Borders, stands_for: Mapping[str, Sequence[str]]
+) -> Part:
+    backend, names = str(view.layers[0].backend), tuple(f"{prefix}{layer.name}" for layer in view)
+    layers = dict.fromkeys(layer for name in names for layer in stands_for.get(name, ()))
+    incoming = dict.fromkeys(one for value in view.inputs for one in borders.way(prefix, value, backend)[1])
+    leaving = ((value, use.layer) for value in view.outputs for use in value.uses if use.layer not in view)
+    outgoing = dict.fromkeys(one for value, layer in leaving for one in _ways_out(prefix, value, layer, borders))
+    return Part(number, backend, tuple(layers), names, tuple(incoming), tuple(outgoing))
+
+
+def _ways_out(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
+    if not isinstance(layer.op, MemCopy | MemImport | Debug):
+        return borders.way(prefix, value, str(layer.backend))[1]
+    [made] = layer.outputs
+    further = [one for use in made.uses for one in _ways_out(prefix, made, use.layer, borders)]
+    return further or borders.way(prefix, made, str(layer.backend))[1]

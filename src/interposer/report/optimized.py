@@ -1,0 +1,86 @@
+"""`OptimizedNetwork`: a graph with a backend for every layer, and the record of how that came about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interposer.ir.graph import Graph, Layer
+from interposer.report.explanation import Explanation, Times
+from interposer.report.records import Crossing, Message, Placement, Refusal
+
+__all__ = ["AbsentBackend", "OptimizedNetwork"]
+
+Verdicts = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentBackend:
+    """A preferred backend that is known but not available, and was skipped."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizedNetwork:
+    """A network that is divided among backends and ready to be loaded by a runtime.
+
+    `graph` holds the layers as they will run, `placements` one record for each layer as it was before backends
+    replaced parts, `refusals` every no that was given, `crossings` where data goes from backend to backend. It keeps
+    the backends alive. It is never changed; several runtimes may load it.
+    """
+
+    graph: Graph
+    preferences: tuple[str, ...]
+    placements: tuple[Placement, ...]
+    refusals: tuple[Refusal, ...]
+    messages: tuple[Message, ...]
+    crossings: tuple[Crossing, ...]
+    absent: tuple[AbsentBackend, ...]
+    backends: Mapping[str, Any]
+    model_options: Mapping[str, Mapping[str, Any]]
+    ask: Callable[[str], Verdicts]
+    """For a backend's id, what it says of every layer by name: no reasons for a yes."""
+    divided: Callable[[], Graph]
+    """Gives the graph as backends were asked about it, before they replaced parts."""
+
+    @property
+    def copies(self) -> tuple[Crossing, ...]:
+        """The crossings where a tensor is copied in every run."""
+        return tuple(one for one in self.crossings if one.is_copy)
+
+    @property
+    def name(self) -> str:
+        """The network's name."""
+        return self.graph.name
+
+    @property
+    def inputs(self) -> Sequence[Layer]:
+        """The Input layers, by binding id."""
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> Sequence[Layer]:
+        """The Output layers, by binding id."""
+        return self.graph.outputs
+
+    def explain(self, times: Times | None = None) -> Explanation:
+        """Which backend has which layer, and why the others have not; backends not asked before are asked now.
+
+        Args:
+            times: what is known of how long runs take; `Model.explain` finds it out.
+        """
+        return Explanation.of(self, times)
+
+    def _repr_html_(self) -> str:
+        from interposer.ir.html import graph_html  # noqa: PLC0415 - only notebooks need it
+
+        return graph_html("OptimizedNetwork", self.graph)
+
+    def __str__(self) -> str:
+        return str(self.graph)
+
+    def __repr__(self) -> str:
+        return f"<OptimizedNetwork {self.name!r}: {len(self.graph)} layers on {', '.join(self.preferences)}>"

@@ -1,0 +1,128 @@
+"""What the optimizer found out and did, as data: refusals, placements, copies and messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from interposer.core.types import Dim, TensorInfo
+
+__all__ = ["ASKING_RAISED", "COMPILING_RAISED", "Crossing", "Message", "Placement", "Refusal"]
+
+ASKING_RAISED: Final = "asking it raised"
+"""How the reason of a refusal begins where the backend raised an exception instead of an answer."""
+COMPILING_RAISED: Final = "optimize_subgraph raised"
+"""The same, where it had taken the layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One backend's no to one layer, with its reasons.
+
+    `stage` says when: "support" (it was asked whether it can), "optimize" (it had taken the layer and gave it back).
+    `layer` is the layer's name, `kind` its operator.
+    """
+
+    layer: str
+    kind: str
+    backend: str
+    reasons: tuple[str, ...]
+    stage: str = "support"
+
+    @property
+    def is_fault(self) -> bool:
+        """True where the backend did not refuse, but failed."""
+        return any(one.startswith((ASKING_RAISED, COMPILING_RAISED)) for one in self.reasons)
+
+    def __str__(self) -> str:
+        return f"{self.backend} refuses {self.layer!r} ({self.kind}): {'; '.join(self.reasons)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "backend": self.backend,
+            "reasons": list(self.reasons),
+            "stage": self.stage,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one layer runs: on `backend`, by itself or inside the layer `runs_in` that the backend put in its place.
+
+    `replaced` names the layers of the original network that it stands for where a rewrite merged some; `source` says
+    where the layer came from.
+    """
+
+    layer: str
+    kind: str
+    backend: str
+    runs_in: str
+    source: str = ""
+    replaced: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "backend": self.backend,
+            "runs_in": self.runs_in,
+            "source": self.source,
+            "replaced": list(self.replaced),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A tensor that crosses from one backend to another, or between a backend's own memory and the caller's.
+
+    `how` says in which way: "direct" (both work on the same memory), "import" (the target uses the source's memory in
+    place), "device copy" (a device copies it) or "copy" (the host does). `layer` is the layer that does it, none for
+    "direct"; `memory` are the tensor handle factories of both ends. `source` or `target` is "" for the caller.
+    """
+
+    layer: str
+    value: str
+    source: str
+    target: str
+    info: TensorInfo
+    how: str = "copy"
+    memory: tuple[str, str] = ("", "")
+
+    @property
+    def is_copy(self) -> bool:
+        """True where the tensor's bytes move in every run."""
+        return self.how in ("copy", "device copy")
+
+    @property
+    def num_bytes(self) -> int:
+        """The tensor's bytes; 0 where that is not known before running."""
+        found = self.info.num_bytes
+        return 0 if isinstance(found, Dim) else int(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON-compatible data."""
+        return {
+            "layer": self.layer,
+            "value": self.value,
+            "from": self.source,
+            "to": self.target,
+            "how": self.how,
+            "memory": list(self.memory),
+            "bytes": self.num_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing that the optimizer has to say; `level` is "info", "warning" or "error"."""
+
+    level: str
+    text: str
+    refusals: tuple[Refusal, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.level.upper()}: {self.text}"

@@ -1,0 +1,103 @@
+"""How long the layers and parts of a network take: measured, or estimated from what was measured and from the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from interposer.report.facts import OPERATIONS_PER_BYTE, Facts, Part
+
+__all__ = ["BASIS", "Clock", "Time", "Times", "time_text"]
+
+BASIS: Final = f"bytes read and written, {OPERATIONS_PER_BYTE} operations as one"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What is known of the times of one run, in milliseconds.
+
+    `whole` is a run from arrays to arrays, `units` the layers that run, copies too, by name: empty where only the whole
+    was measured, as for a plan. `source` says by whom, `runs` how often. Medians. `candidates` are whole runs of other
+    ways to place the network, by name.
+    """
+
+    whole: float | None = None
+    units: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+    runs: int = 0
+    candidates: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Of a layer or part: milliseconds of one run, if there is any ground for them, and its share of all layers.
+
+    Where it is not measured, both are estimated: what was measured of the whole, or of the unit that the layer runs in,
+    is divided by the work that its layers are.
+    """
+
+    ms: float | None
+    share: float
+    measured: bool
+
+    def __str__(self) -> str:
+        text = f"{100 * self.share:.2g}%" if self.ms is None else time_text(self.ms)
+        return text if self.measured else f"~{text}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The time as JSON-compatible data."""
+        return {"ms": self.ms, "share": self.share, "how": "measured" if self.measured else "estimated"}
+
+
+def time_text(ms: float) -> str:
+    """Milliseconds as people read them."""
+    if ms >= 1000:
+        return f"{ms / 1000:.3g} s"
+    return f"{ms:.3g} ms" if ms >= 0.1 else f"{1000 * ms:.3g} µs"
+
+
+class Clock:
+    """Tells the times of a network's layers and parts."""
+
+    def __init__(self, facts: Facts, times: Times | None) -> None:
+        self._facts = facts
+        self._times = Times() if times is None else times
+        self._work = {name: one.work for name, one in facts.layers.items()}
+        self._inside: dict[str, list[str]] = {}
+        for name, units in facts.units.items():
+            for unit in units:
+                self._inside.setdefault(unit, []).append(name)
+        self._unit_work = {unit: sum(self._work.get(name, 0.0) for name in them) for unit, them in self._inside.items()}
+        measured = sum(map(self._of_unit, self._inside))
+        self._total_work = sum(self._work.values()) or 1.0
+        self._total = measured or self._times.whole
+
+    def layer(self, name: str) -> Time:
+        """The time of a layer."""
+        units = self._facts.units.get(name, ())
+        if not self._times.units:
+            return self._estimated([name])
+        ms = sum(self._of_unit(unit) * self._share_in(unit, name) for unit in units)
+        return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
+
+    def _of_unit(self, unit: str) -> float:
+        """What was measured: nothing for what did not run, such as a branch that was not taken."""
+        return self._times.units.get(unit, 0.0)
+
+    def _share_in(self, unit: str, name: str) -> float:
+        together = self._unit_work[unit]
+        return self._work.get(name, 0.0) / together if together else 1 / len(self._inside[unit])
+
+    def part(self, part: Part) -> Time:
+        """The time of a part."""
+        if part.units and self._times.units:
+            return self._known(sum(map(self._of_unit, part.units)), True)
+        return self._estimated(part.layers)
+
+    def _known(self, ms: float, measured: bool) -> Time:
+        return Time(ms, ms / self._total if self._total else 0.0, measured)
+
+    def _estimated(self, layers: Iterable[str]) -> Time:
+        share = sum(self._work.get(name, 0.0) for name in layers) / self._total_work
+        return Time(None if self._total is None else self._total * share, share, False)

@@ -1,0 +1,142 @@
+"""What calls of a model are given: lists or mappings of arrays, checked and brought into their order and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from interposer.core.containers import as_stored
+from interposer.core.conversion import converted
+from interposer.core.dlpack import as_array
+from interposer.core.errors import BindingError, did_you_mean, memory_to
+from interposer.core.types import Array, TensorInfo, TensorShape
+
+__all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"]
+
+
+def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
+    """An array of the type and shape of every input; what is one already is passed on.
+
+    Raises:
+        BindingError: inputs that do not fit: their number, names, shapes or types.
+    """
+    given = inputs_by_name(infos, inputs)
+    return {
+        name: given[name] if _fits(given[name], info) else as_stored(f"input {name!r}", info, given[name], _converted)
+        for name, info in infos.items()
+    }
+
+
+def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for each input, in their order.
+
+    Raises:
+        BindingError: there are too few or too many, or one has no such name.
+    """
+    if isinstance(inputs, Mapping):
+        inputs = _in_order(infos, inputs)
+    if not isinstance(inputs, list | tuple):
+        raise BindingError(f"run takes a list of arrays or a mapping by name, not {type(inputs).__name__}")
+    if len(inputs) != len(infos):
+        names = ", ".join(map(repr, infos))
+        raise BindingError(f"{len(inputs)} inputs were given; the model has {len(infos)} ({names})")
+    return dict(zip(infos, inputs, strict=True))
+
+
+def named_inputs(
+    infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], arguments: Sequence[str]
+) -> Mapping[str, Any]:
+    """The inputs of a call that gives them as keywords; `arguments` are the names that mean something else there.
+
+    Raises:
+        BindingError: inputs are given in both ways, or a keyword is no input.
+    """
+    if inputs is None:
+        return _known(infos, named, arguments)
+    first = next(iter(named))
+    if first not in infos:
+        raise BindingError(_unknown_keyword(infos, first, arguments))
+    mixed = f"inputs are given both as an argument and by keyword ({first!r}); use one way for all of them"
+    raise BindingError(_hidden("inputs") if "inputs" in infos else mixed)
+
+
+def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], arguments: Sequence[str]) -> Mapping[str, Any]:
+    for name in named:
+        if name not in infos:
+            raise BindingError(_unknown_keyword(infos, name, arguments))
+    hidden = [name for name in infos if name in arguments and name not in named]
+    if hidden and named:
+        raise BindingError(_hidden(hidden[0]))
+    return named
+
+
+def _hidden(name: str) -> str:
+    return f"the input {name!r} has the name of an argument; give all inputs in a mapping: {{{name!r}: ..., ...}}"
+
+
+def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, arguments: Sequence[str]) -> str:
+    return f"{name!r} is neither an input of the model nor an argument{did_you_mean(name, [*infos, *arguments])}"
+
+
+def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> list[Any]:
+    for name in inputs:
+        if name not in infos:
+            raise BindingError(f"the model has no input {name!r}{did_you_mean(str(name), infos)}")
+    missing = [name for name in infos if name not in inputs]
+    if missing:
+        raise BindingError(f"no array was given for {', '.join(map(repr, missing))}")
+    return [inputs[name] for name in infos]
+
+
+def outputs_by_number(numbers: Mapping[str, int], given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+    """Where outputs are to be written, by their binding ids: all of them in their order, or some by name.
+
+    Raises:
+        BindingError: there are too few or too many, or one has no such name.
+    """
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in numbers:
+                raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
+        return {numbers[name]: one for name, one in given.items()}
+    if not isinstance(given, list | tuple):
+        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(given).__name__}")
+    if len(given) != len(numbers):
+        names = ", ".join(map(repr, numbers))
+        raise BindingError(f"{len(given)} outputs were given; the model has {len(numbers)} ({names})")
+    return dict(zip(numbers.values(), given, strict=True))
+
+
+def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
+    """Return True for the array of a tensor that needs no conversion; the elements of texts are checked elsewhere."""
+    return (
+        type(given) is np.ndarray
+        and info.is_tensor
+        and given.shape == info.shape
+        and given.dtype == info.dtype.numpy
+        and given.dtype.kind != "O"
+    )
+
+
+def _converted(title: str, info: TensorInfo, given: Any) -> Array:
+    if _fits(given, info):
+        return given
+    array = _typed(title, info, given)
+    shape = TensorShape(array.shape)
+    if not info.shape.accepts(shape):
+        raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
+    return array
+
+
+def _typed(title: str, info: TensorInfo, given: Any) -> Array:
+    with memory_to(f"make an array of {title}, a {type(given).__name__}", BindingError):
+        array = as_array(given, title)
+    has_type = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__")
+    try:
+        return converted(array, info.dtype, numbers=None if has_type else given)
+    except ValueError as error:
+        raise BindingError(f"{title} {error}") from None
+    except MemoryError as error:
+        raise BindingError(f"{title} is {array.dtype}; there is no memory to make it {info.dtype}: {error}") from error

@@ -1,0 +1,92 @@
+"""Windows that slide over images: kernel sizes, strides, dilations and padding that differ by axis and by side."""
+
+from __future__ import annotations
+
+from interposer.core.types import DataLayout, TensorInfo
+from interposer.ir.graph import Value
+from interposer.ops import Reshape
+from interposer.ops.window import Window
+from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.random_networks.growth import Growth, Skipped
+
+__all__ = ["as_rank", "image", "slid", "spread"]
+
+
+def slid(draw: Draw, size: int) -> Window:
+    """Return a window that has at least one place on an axis of that size."""
+    kernel = size if 0 < size <= 9 and draw.chance(1, 16) else draw.weighted((1, 2, 3, 4, 5, 7), (10, 5, 12, 2, 4, 1))
+    stride = draw.weighted((1, 2, 3, 5), (12, 5, 2, 1))
+    dilation = draw.weighted((1, 2, 3, 6), (14, 3, 2, 1))
+    reach = (kernel - 1) * dilation + 1
+    before, after = _padding(draw, reach)
+    missing = reach - size - before - after
+    if missing > 0 and draw.chance(1, 2):
+        kernel, dilation, reach = max(1, min(kernel, size)), 1, max(1, min(kernel, size))
+        missing = reach - size - before - after
+    if missing > 0:
+        before, after = (before, after + missing) if draw.chance(1, 2) else (before + missing, after)
+    return Window(kernel, stride, dilation, before, after)
+
+
+def _padding(draw: Draw, reach: int) -> tuple[int, int]:
+    """Return the padding of both sides: none, the same, at one side only, or as it comes."""
+    some = draw.integer(1, max(1, reach - 1)) if draw.chance(15, 16) else reach + draw.below(3)
+    other = draw.integer(0, max(1, reach - 1))
+    return draw.weighted(((0, 0), (some, some), (0, some), (some, 0), (some, other)), (8, 4, 3, 2, 2))
+
+
+def spread(draw: Draw, size: int, most: int) -> Window:
+    """Return the window of a transposed convolution whose result has the size 1 to `most`, if that can be."""
+    kernel = draw.weighted((1, 2, 3, 4, 5), (4, 5, 8, 3, 2))
+    stride = draw.weighted((1, 2, 3, 5), (6, 8, 3, 1))
+    dilation = draw.weighted((1, 2, 3, 7, 20), (14, 3, 2, 1, 1))
+    if (size - 1) * stride + (kernel - 1) * dilation + 1 > most:
+        kernel, stride, dilation = min(kernel, 2), 1, 1
+    reach = (kernel - 1) * dilation + 1
+    natural = (size - 1) * stride + reach
+    before, after = _padding(draw, reach)
+    before = min(before, natural - 1)
+    after = min(after, natural - 1 - before)
+    if natural < 1 or natural - before - after > max(most, 1):
+        raise Skipped
+    return Window(kernel, stride, dilation, before, after)
+
+
+def as_rank(growth: Growth, value: Value, rank: int) -> Value:
+    """Return the value with that rank: axes of size 1 are added, or neighbouring axes are merged."""
+    sizes = list(value.known.shape)
+    if len(sizes) == rank:
+        return value
+    while len(sizes) < rank:
+        sizes.insert(growth.draw.integer(0, len(sizes)), 1)
+    while len(sizes) > rank:
+        place = growth.draw.below(len(sizes) - 1)
+        sizes[place : place + 2] = [sizes[place] * sizes[place + 1]]
+    return growth.add(Reshape(tuple(sizes)), value)
+
+
+def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) -> Value:
+    """Return real (or stored) numbers of that rank: the value, another one, a new input, or the value reshaped."""
+    draw = growth.draw
+    if value.known.rank != rank:
+        other = growth.another(lambda one: one.known.rank == rank) if draw.chance(3, 4) else None
+        if other is None and draw.chance(1, 2):
+            return new_image(growth, rank, stored=stored)
+        value = other or as_rank(growth, value, rank)
+    return growth.stored(value) if stored else growth.real(value)
+
+
+def new_image(growth: Growth, rank: int, *, stored: bool = False) -> Value:
+    """Add an input of that rank to the network."""
+    shape = growth.image_shape() if rank == 4 else growth.shape(rank, 17, growth.room // 2)
+    if not stored:
+        return growth.input(TensorInfo(shape, growth.real_type))
+    reach = growth.draw.one_of((1.0, 3.0, 6.0))
+    return growth.input(TensorInfo(shape, growth.stored_type, growth.quantization(growth.stored_type, reach)))
+
+
+def layout_for(growth: Growth) -> DataLayout:
+    """Return the network's usual layout, or now and then the other one."""
+    if growth.draw.chance(3, 4):
+        return growth.layout
+    return DataLayout.NCHW if growth.layout is DataLayout.NHWC else DataLayout.NHWC

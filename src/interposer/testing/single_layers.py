@@ -1,0 +1,106 @@
+"""Layers of a network by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Layer, Value, binding_id
+from interposer.ir.network import Network
+from interposer.ops.control import Constant, Input, Output
+from interposer.testing.bench import Bench
+from interposer.testing.oracle import layer_values
+
+__all__ = ["layer_alone", "one_by_one"]
+
+
+def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
+    """A network of one layer of another network, with the arrays that go into it there.
+
+    A value that the layer takes twice becomes one input, or several inputs with equal arrays if `merged` is False.
+    """
+    network, feeds = Network(layer.name), dict[int, Array]()
+    inside: dict[Value, Layer] = {}
+    values: list[Layer | None] = []
+    for value in layer.inputs:
+        if value is None:
+            values.append(None)
+            continue
+        if not merged or value not in inside:
+            array = known[value] if merged else known[value].copy()  # equal arrays in memory of their own
+            inside[value] = _stand_in(network, value, array, feeds)
+        values.append(inside[value])
+    made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
+    for value in made.outputs:
+        network.add_output_layer(value.index, value)
+    return network, feeds
+
+
+def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Array]) -> Layer:
+    """Add a constant or an input in place of a value."""
+    info, number = value.known.with_constant(None), len(feeds)
+    if value.is_constant:
+        return network.add_constant_layer(array, info.quantization)
+    feeds[number] = array
+    return network.add_input_layer(number, info)
+
+
+def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
+    """What the backend gives for one layer of another network.
+
+    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again.
+    A value that the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
+    """
+    arrays = [known[value] for value in layer.values]
+    if any(array.dtype.kind == "O" for array in arrays):
+        return bench.run(*layer_alone(layer, known, merged=False))
+    contents = tuple(array.tobytes() for array in arrays)
+    constants = tuple(text if value.is_constant else None for value, text in zip(layer.values, contents, strict=True))
+    kind = (layer.op, tuple(_given(layer)), constants, tuple(_declared(layer)), tuple(layer.regions))
+    key = (kind, contents)
+    if key not in bench.alone:
+        network, feeds = layer_alone(layer, known, merged=False)
+        if kind not in bench.optimized_alone:
+            bench.optimized_alone[kind] = bench.optimize(network)
+        with bench.loaded(bench.optimized_alone[kind]) as made:
+            bench.alone[key] = made.run(feeds)
+    return dict(bench.alone[key])
+
+
+def _given(layer: Layer) -> Iterator[TensorInfo | int | None]:
+    """The info of each input: None for one that is absent, and a number for a value that was taken before."""
+    seen: dict[Value, int] = {}
+    for position, value in enumerate(layer.inputs):
+        if value is None:
+            yield None
+        elif value in seen:
+            yield seen[value]
+        else:
+            seen[value] = position
+            yield value.known.with_constant(None)
+
+
+def _declared(layer: Layer) -> Sequence[Any]:
+    return [value.declared for value in layer.outputs]
+
+
+def one_by_one(
+    bench: Bench, network: Network, feeds: Mapping[int, Array], held_back: Collection[str] = ()
+) -> dict[int, Array]:
+    """What the layers of a network give by themselves, each on what those before it gave.
+
+    Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
+    """
+    known: dict[Value, Array] = {}
+    for layer in network.graph.topological():
+        if isinstance(layer.op, Input):
+            known[layer.output] = feeds[binding_id(layer)]
+        elif isinstance(layer.op, Constant):
+            known[layer.output] = layer.op.value
+        elif layer.name in held_back:
+            known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
+        elif not isinstance(layer.op, Output):
+            found = _run_alone(bench, layer, known)
+            known.update({value: found[value.index] for value in layer.outputs})
+    return {binding_id(layer): known[layer.values[0]] for layer in network.graph.outputs}

@@ -1,0 +1,83 @@
+"""The operators that the writer knows: one function for each, and for some a second one for quantized tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.schema import Op
+from interposer.writers.onnx.tensor import Tensor
+
+if TYPE_CHECKING:
+    from interposer.writers.onnx.draft import Draft
+
+__all__ = ["Entry", "RefusedError", "Writer", "find", "refuse", "registered", "writer"]
+
+Writer: TypeAlias = "Callable[[Draft, Any], Tensor | Sequence[Tensor]]"
+_W = TypeVar("_W", bound="Callable[..., Any]")
+
+
+class RefusedError(InterposerError):
+    """A layer that the format cannot express; collected, so that a user sees all of them."""
+
+
+class Entry(NamedTuple):
+    """How an operator is written: on real numbers, or on whatever the elements are; and on stored integers.
+
+    `computes` says that the latter computes with integers, which nobody needs who does not ask for exact results.
+    """
+
+    write: Writer | None
+    moves: bool
+    exact: Writer | None
+    computes: bool = False
+
+
+_TABLE: Final[dict[type[Op], Entry]] = {}
+
+
+def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, computes: bool = False) -> Callable[[_W], _W]:
+    """Register the decorated function for operators. It gets a `Draft` and the operator, and returns the results.
+
+    Args:
+        ops: the operators.
+        moves: it only moves, compares or picks elements, so that integers keep their scale.
+        quantized: it is for quantized tensors, whose integers it takes.
+        computes: and computes with them, exactly as the operator prescribes.
+
+    Raises:
+        InvalidArgumentError: a second function for the same.
+    """
+
+    def register(function: _W) -> _W:
+        for op in ops:
+            known = _TABLE.get(op, Entry(None, False, None))
+            if (known.exact if quantized else known.write) is not None:
+                raise InvalidArgumentError(f"{op.op_name()} has two functions in the ONNX writer")
+            if quantized:
+                _TABLE[op] = known._replace(exact=function, computes=computes)
+            else:
+                _TABLE[op] = known._replace(write=function, moves=moves)
+        return function
+
+    return register
+
+
+def find(op: type[Op]) -> Entry | None:
+    """How an operator is written, or None where it is not known."""
+    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
+    return _TABLE.get(op)
+
+
+def registered() -> dict[str, Entry]:
+    """All operators that are known, by name."""
+    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415
+
+    return {op.op_name(): entry for op, entry in sorted(_TABLE.items(), key=lambda item: item[0].op_name())}
+
+
+def refuse(reason: str) -> NoReturn:
+    """Say that the format cannot express a layer, and why."""
+    raise RefusedError(reason)

@@ -1,0 +1,73 @@
+"""How windows slide over images: as SAME or VALID where that is what is meant, else VALID on an image with a border."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from interposer.core.types import Dim
+from interposer.ops.window import Window
+from interposer.writers.tflite.draft import Draft
+from interposer.writers.tflite.sheet import Tensor
+
+__all__ = ["Sliding", "options", "padded", "same_pads", "sliding"]
+
+SAME, VALID = 0, 1
+_NAMES: Final = ("d", "h", "w")
+
+
+class Sliding(NamedTuple):
+    """The padding of the operator, and the cells that must be added before along each axis of the image."""
+
+    padding: int
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def adds(self) -> bool:
+        """True where cells must be added."""
+        return any(map(any, self.pairs))
+
+
+def same_pads(window: Window, extent: int) -> tuple[int, int] | None:
+    """How many cells SAME adds on both sides; None where that depends on an extent that is not known."""
+    if window.stride == 1:
+        total = window.reach - 1
+    elif isinstance(extent, Dim):
+        return None
+    else:
+        total = max(0, (-(-extent // window.stride) - 1) * window.stride + window.reach - extent)
+    return total // 2, total - total // 2
+
+
+def sliding(windows: Sequence[Window], extents: Sequence[int], places: Sequence[int]) -> Sliding:
+    """How windows slide over an image of these extents to so many places along each axis."""
+    pairs = [_needed(*one) for one in zip(windows, extents, places, strict=True)]
+    none = ((0, 0),) * len(windows)
+    if not any(map(any, pairs)):
+        return Sliding(VALID, none)
+    if all(pair == same_pads(window, extent) for pair, window, extent in zip(pairs, windows, extents, strict=True)):
+        return Sliding(SAME, none)
+    return Sliding(VALID, tuple(pairs))
+
+
+def _needed(window: Window, extent: int, places: int) -> tuple[int, int]:
+    """The pads, without cells at the end that no place of the window reaches."""
+    if isinstance(extent, Dim) or isinstance(places, Dim):
+        return window.pad_before, window.pad_after
+    reached = (places - 1) * window.stride + window.reach - extent - window.pad_before
+    return window.pad_before, max(0, reached)
+
+
+def padded(draft: Draft, x: Tensor, found: Sliding, value: float | None = None) -> Tensor:
+    """An image or a volume, channels last, with the cells that must be added: zeros, or this number as it is stored."""
+    return draft.pad(x, [(0, 0), *found.pairs, (0, 0)], value)
+
+
+def options(windows: Sequence[Window], found: Sliding, *, dilations: bool = True) -> dict[str, Any]:
+    """The options of the operator."""
+    made: dict[str, Any] = {"padding": found.padding}
+    for name, window in zip(_NAMES[-len(windows) :], windows, strict=True):
+        made[f"stride_{name}"] = window.stride
+        if dilations:
+            made[f"dilation_{name}_factor"] = window.dilation
+    return made
