@@ -415,3 +415,14 @@ class RunCancelledError(ExecutionError):
 
 class DeadlineExceededError(ExecutionError):
     """A run that was not done in time; `layer` and `backend` name what it was at."""
+
+
+def _name_publicly() -> None:
+    """Let tracebacks name the exceptions by the public module `interposer.errors`."""
+    for name in __all__:
+        found = globals()[name]
+        if isinstance(found, type):
+            found.__module__ = "interposer.errors"
+
+
+_name_publicly()
