@@ -51,8 +51,8 @@ class Images:
         _, _, depth = self._image(x)
         weights, bias = self._weights((1, 3, 3, depth), 9, depth)
         where = self._window(x, 3, stride)
-        made = self.network.add_depthwise_convolution2d_layer(x, weights, bias, data_layout=self.layout, **where)
-        return self.relu(made)
+        created = self.network.add_depthwise_convolution2d_layer(x, weights, bias, data_layout=self.layout, **where)
+        return self.relu(created)
 
     def pool(self, x: Layer, kernel: int, stride: int) -> Layer:
         where = self._window(x, kernel, stride)
@@ -102,8 +102,8 @@ def mobilenet_v2(layout: DataLayout) -> Network:
     ):  # fmt: skip
         for number in range(count):
             wide = net.conv(x, depth * expansion) if expansion > 1 else x
-            made = net.linear(net.depthwise(wide, first if number == 0 else 1), channels)
-            x = net.add(x, made) if number else made
+            created = net.linear(net.depthwise(wide, first if number == 0 else 1), channels)
+            x = net.add(x, created) if number else created
             depth = channels
     return net.finish(net.conv(x, 1280))
 
@@ -126,13 +126,13 @@ def inception(layout: DataLayout) -> Network:
 def u_net(layout: DataLayout) -> Network:
     """Down and up again, where every step up is joined with what the step down gave."""
     net = Images("U-Net", layout, 128)
-    x, kept = net.input, []
+    x, cached = net.input, []
     for channels in (16, 32, 64):
         x = net.conv(net.conv(x, channels, 3), channels, 3)
-        kept.append((channels, x))
+        cached.append((channels, x))
         x = net.pool(x, 2, 2)
     x = net.conv(net.conv(x, 128, 3), 128, 3)
-    for channels, left in reversed(kept):
+    for channels, left in reversed(cached):
         x = net.concat(left, net.conv(net.double(x), channels, 3))
         x = net.conv(net.conv(x, channels, 3), channels, 3)
     return net.finish(net.linear(x, 2))

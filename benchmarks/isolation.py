@@ -29,14 +29,14 @@ def measure(folder: Path, repeat: int) -> dict[str, Any]:
     logging.getLogger("interposer").setLevel(logging.ERROR)  # the faults below are meant
     print("\nisolation, microseconds (median)")
     with ip.Runtime() as here, ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as there:
-        found = {f"part, {size} floats": _of_parts(here, there, size, repeat) for size in SIZES}
-        found |= {
+        result = {f"part, {size} floats": _of_parts(here, there, size, repeat) for size in SIZES}
+        result |= {
             f"network, {size} floats, {layers} layers": _of_networks(here, there, size, layers, repeat)
             for size in SIZES
             for layers in LAYERS
         }
-        found["restart"] = {"seconds": _restart(there)}
-    return found
+        result["restart"] = {"seconds": _restart(there)}
+    return result
 
 
 # --- a part whose tensors lie in shared memory ------------------------------------------------------------------------
@@ -70,9 +70,9 @@ def _workload(runtime: ip.Runtime, size: int) -> Callable[[], Any]:
 
     def run() -> Any:
         workload.execute(inputs, outputs)
-        found = target.map()
+        result = target.map()
         target.unmap()
-        return found
+        return result
 
     return run
 
@@ -113,21 +113,21 @@ def _compared(title: str, calls: dict[str, Callable[[], Any]], repeat: int) -> d
     for _ in range(max(repeat, 7)):
         for name, call in calls.items():
             times[name] += _some(call)
-    found = {name: statistics.median(values) * 1e6 for name, values in times.items()}
-    found["added"] = found["isolated"] - found["here"]
-    columns = "".join(f"  {name} {value:9.1f} us" for name, value in found.items())
+    result = {name: statistics.median(values) * 1e6 for name, values in times.items()}
+    result["added"] = result["isolated"] - result["here"]
+    columns = "".join(f"  {name} {value:9.1f} us" for name, value in result.items())
     print(f"{title:48}{columns}")
-    return found
+    return result
 
 
 def _some(call: Callable[[], Any]) -> list[float]:
-    found = []
+    result = []
     until = time.perf_counter() + 0.05
-    while not found or (time.perf_counter() < until and len(found) < 200):
+    while not result or (time.perf_counter() < until and len(result) < 200):
         begun = time.perf_counter()
         call()
-        found.append(time.perf_counter() - begun)
-    return found
+        result.append(time.perf_counter() - begun)
+    return result
 
 
 def _restart(runtime: ip.Runtime) -> float:

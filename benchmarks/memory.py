@@ -44,11 +44,11 @@ Figures = dict[str, Any]
 def measure(folder: Path, repeat: int) -> dict[str, Figures]:
     """Bytes for each network; prints them in KiB, with ratios. Nothing varies, so that nothing is repeated."""
     print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
-    found: dict[str, Figures] = {}
+    result: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory() as work:
         path = folder / QUANTIZED
         if path.is_file():
-            found["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
+            result["MobileNetV2, quantized"] = {"NHWC": _of_tflite(path)}
         else:
             print(f"  no {QUANTIZED} in {folder}")
         for name, design in DESIGNS.items():
@@ -56,14 +56,14 @@ def measure(folder: Path, repeat: int) -> dict[str, Figures]:
             lite = Path(work, "network.tflite")
             if has_litert():
                 lite.write_bytes(tflite_bytes(nhwc))
-            found[name] = {"NHWC": _of_network(nhwc, lite), "NCHW": _of_network(nchw, Path(work, "network.onnx"))}
-    for name, layouts in found.items():
+            result[name] = {"NHWC": _of_network(nhwc, lite), "NCHW": _of_network(nchw, Path(work, "network.onnx"))}
+    for name, layouts in result.items():
         for layout, figures in layouts.items():
             print(f"  {name:24} {layout}  {_line(figures)}")
     for name, absent in (("LiteRT", not has_litert()), ("ONNX Runtime", not _has_onnxruntime())):
         if absent:
             print(f"  {name} is not installed")
-    return found
+    return result
 
 
 def _line(figures: Figures) -> str:
@@ -114,8 +114,8 @@ def _ours(model: ip.Model) -> Figures:
     }
 
 
-def _check(peer: str, found: Any, ours: Any) -> None:
-    if not np.allclose(found, ours, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max())):
+def _check(peer: str, value: Any, ours: Any) -> None:
+    if not np.allclose(value, ours, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max())):
         raise RuntimeError(f"{peer} and CpuRef do not give the same; the networks are not the same")
 
 
@@ -128,12 +128,12 @@ def _litert(path: Path, image: Any, ours: Any) -> int:
     kind = OpResolverType.BUILTIN_REF
     interpreter = Interpreter(model_path=str(path), num_threads=1, experimental_op_resolver_type=kind)
     interpreter.allocate_tensors()
-    inputs = [one["index"] for one in interpreter.get_input_details()]
+    inputs = [get_input_detail["index"] for get_input_detail in interpreter.get_input_details()]
     if image is not None:
         interpreter.set_tensor(inputs[0], image)
         interpreter.invoke()
         _check("LiteRT", interpreter.get_tensor(interpreter.get_output_details()[0]["index"]), ours)
-    written = [number for one in interpreter._get_ops_details() for number in one["outputs"]]
+    written = [number for get_ops_detail in interpreter._get_ops_details() for number in get_ops_detail["outputs"]]
     places = [_place(interpreter.tensor(number)()) for number in {*inputs, *map(int, written)}]
     return max(end for _, end in places) - min(start for start, _ in places)
 
@@ -151,20 +151,20 @@ def _has_onnxruntime() -> bool:
 
 
 def _onnxruntime(path: Path, image: Any, ours: Any) -> int:
-    given, found = path.with_name("image.npy"), path.with_name("found.npy")
-    np.save(given, image)
-    words = [sys.executable, __file__, str(path), str(given), str(found)]
+    value, result = path.with_name("image.npy"), path.with_name("found.npy")
+    np.save(value, image)
+    words = [sys.executable, __file__, str(path), str(value), str(result)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"ONNX Runtime failed:\n{done.stderr[-2000:]}")
-    _check("ONNX Runtime", np.load(found), ours)
+    _check("ONNX Runtime", np.load(result), ours)
     asked = re.search(r"num_bytes: (\d+)", done.stderr.rpartition("SECOND RUN")[2])
     if asked is None:
         raise RuntimeError("the log of ONNX Runtime says nothing of the memory that it asks for")
     return int(asked[1])
 
 
-def _run_onnxruntime(path: str, given: str, found: str) -> None:
+def _run_onnxruntime(path: str, value: str, text: str) -> None:
     """What the child process does: two runs, the second one with the memory pattern of the first."""
     import onnxruntime as ort  # noqa: PLC0415 - only where it is installed
 
@@ -179,8 +179,8 @@ def _run_onnxruntime(path: str, given: str, found: str) -> None:
     shrink = ort.RunOptions()
     shrink.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    feeds = {session.get_inputs()[0].name: np.load(given)}
-    np.save(found, session.run(None, feeds, shrink)[0])
+    feeds = {session.get_inputs()[0].name: np.load(value)}
+    np.save(text, session.run(None, feeds, shrink)[0])
     print("SECOND RUN", file=sys.stderr, flush=True)
     session.run(None, feeds, shrink)
 

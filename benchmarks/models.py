@@ -18,15 +18,15 @@ Runner = Callable[[], Any]
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
     """Median milliseconds of one inference for each model and engine, interleaved; prints a table with ratios."""
-    found = {}
+    result = {}
     print(f"\nmodels of {folder}, milliseconds an inference (median of {repeat} interleaved runs)")
     for path in sorted([*folder.glob("*.tflite"), *folder.glob("*.onnx")]):
-        found[path.name] = _times(path, repeat)
-        ours = found[path.name]["CpuRef"]
+        result[path.name] = _times(path, repeat)
+        ours = result[path.name]["CpuRef"]
         cells = [f"{name} {ms:9.2f}" + ("" if name == "CpuRef" else f" (CpuRef takes {ours / ms:.1f} x)")
-                 for name, ms in found[path.name].items()]  # fmt: skip
+                 for name, ms in result[path.name].items()]  # fmt: skip
         print(f"  {path.name:40} {'   '.join(cells)}", flush=True)
-    return found
+    return result
 
 
 def _times(path: Path, repeat: int) -> dict[str, float]:
@@ -77,5 +77,5 @@ def _onnxruntime(path: Path, inputs: list[Any]) -> Runner:
     import onnxruntime  # noqa: PLC0415 - only where it is installed
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
+    names = [get_input.name for get_input in session.get_inputs()]
     return lambda: session.run(None, dict(zip(names, inputs, strict=True)))

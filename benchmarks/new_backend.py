@@ -18,18 +18,18 @@ AIM = 120.0
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
     """Seconds of each step in each language that is here; once, as it takes long. Raises where one does not conform."""
-    found: dict[str, dict[str, float]] = {}
+    result: dict[str, dict[str, float]] = {}
     print("\nfrom new-backend to a green conformance run, seconds")
     print(f"  {'':8}{'write':>8}{'build':>8}{'check':>8}{'all':>8}   below {AIM:g}?")
     for language, tool in TOOLS.items():
         if shutil.which(tool) is None:
             print(f"  {language:8}skipped, as {tool} is not here")
             continue
-        found[language] = times = _steps(language)
+        result[language] = times = _steps(language)
         times["all"] = sum(times.values())
         cells = "".join(f"{times.get(name, 0):8.1f}" for name in ("write", "build", "check", "all"))
         print(f"  {language:8}{cells}   {'yes' if times['all'] < AIM else 'no'}", flush=True)
-    return found
+    return result
 
 
 def _steps(language: str) -> dict[str, float]:

@@ -46,15 +46,15 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
             if library is not None:
                 runtime.registry.register(library.id, lambda: DynamicBackend(library))
                 calls = _calls(runtime, library.id) | calls
-            found = _medians(calls, max(repeat, 7))
+            result = _medians(calls, max(repeat, 7))
         if library is not None:
             library.close()
     print("\none call from Python, one Addition of four numbers, microseconds (median of interleaved rounds)")
-    for name, value in found.items():
+    for name, value in result.items():
         print(f"  {name:56} {value:8.2f}")
     for name in [name for name, module in PEERS.items() if importlib.util.find_spec(module) is None]:
         print(f"  {name} is not installed")
-    return {"microseconds": found, "runs a second": _throughput(max(repeat, 3))}
+    return {"microseconds": result, "runs a second": _throughput(max(repeat, 3))}
 
 
 def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
@@ -91,7 +91,7 @@ def _calls(runtime: ip.Runtime, backend: str) -> Calls:
     working = runtime.create_working_mem_handle(number)
     x = np.ones(4, np.float32)
     feeds, target = {0: x, 1: x}, {0: np.empty(4, np.float32)}
-    made: Calls = {
+    calls: Calls = {
         **_layers(working, feeds, target),
         "execute, with working memory, in place": lambda: runtime.execute(number, working, feeds, target),
         "execute, with working memory": lambda: runtime.execute(number, working, feeds),
@@ -100,7 +100,7 @@ def _calls(runtime: ip.Runtime, backend: str) -> Calls:
         "enqueue_workload": lambda: runtime.enqueue_workload(number, feeds),
         "model.run": lambda: model.run([x, x]),
     }
-    return {f"{backend}: {name}": call for name, call in made.items()}
+    return {f"{backend}: {name}": call for name, call in calls.items()}
 
 
 def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, Any]) -> Calls:
@@ -122,9 +122,9 @@ def _layers(working: Any, feeds: dict[int, Any], target: dict[int, Any]) -> Call
     steps = twin._steps
     for handle in steps.handles.values():
         handle.allocate()
-    [(execute, given, made)] = steps._calls
+    [(execute, value, created)] = steps._calls
     return {
-        "the workload": lambda: execute(given, made),
+        "the workload": lambda: execute(value, created),
         "the working memory": lambda: working.run(feeds, target),
     }
 
@@ -134,14 +134,14 @@ def _layers(working: Any, feeds: dict[int, Any], target: dict[int, Any]) -> Call
 
 def _peers() -> Calls:
     x = np.ones(4, np.float32)
-    made: Calls = {}
+    calls: Calls = {}
     if importlib.util.find_spec("onnxruntime"):
-        made |= _onnxruntime(x)
+        calls |= _onnxruntime(x)
     if has_litert():
-        made |= _litert(x)
+        calls |= _litert(x)
     if importlib.util.find_spec("openvino"):
-        made |= _openvino(x)
-    return made
+        calls |= _openvino(x)
+    return calls
 
 
 def _onnx_bytes() -> bytes:
@@ -156,7 +156,7 @@ def _onnxruntime(x: Any) -> Calls:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(_onnx_bytes(), options, providers=["CPUExecutionProvider"])
-    feeds = {one.name: x for one in session.get_inputs()}
+    feeds = {get_input.name: x for get_input in session.get_inputs()}
     binding = session.io_binding()
     for name in feeds:
         binding.bind_cpu_input(name, x)
@@ -172,7 +172,7 @@ def _litert(x: Any) -> Calls:
 
     interpreter = Interpreter(model_content=tflite_bytes(adding()), num_threads=1)
     interpreter.allocate_tensors()
-    inputs = [one["index"] for one in interpreter.get_input_details()]
+    inputs = [get_input_detail["index"] for get_input_detail in interpreter.get_input_details()]
     output = interpreter.get_output_details()[0]["index"]
 
     def run() -> Any:
@@ -209,12 +209,12 @@ def _throughput(repeat: int) -> dict[str, float]:
             for row, values in rates.items():
                 name, _, threads = row.partition(", ")
                 values.append(_rate(works[name], int(threads)))
-    found = {f"{row} threads": statistics.median(values) for row, values in rates.items()}
+    result = {f"{row} threads": statistics.median(values) for row, values in rates.items()}
     print("\na network whose kernels cost much, loaded once, runs a second")
     for name in works:
-        one, two = (found[f"{name}, {threads} threads"] for threads in (1, 2))
-        print(f"  {name:12} 1 thread {one:8.1f}   2 threads {two:8.1f} ({two / one:.2f} x)")
-    return found
+        item, two = (result[f"{name}, {threads} threads"] for threads in (1, 2))
+        print(f"  {name:12} 1 thread {item:8.1f}   2 threads {two:8.1f} ({two / item:.2f} x)")
+    return result
 
 
 def _busy(size: int) -> ip.Network:

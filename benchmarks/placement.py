@@ -47,28 +47,28 @@ SECONDS: Final = 600
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure what was asked for."""
-    given = _parser().parse_args(words)
-    if given.one:
-        print(json.dumps(_measured(given)))
+    args = _parser().parse_args(words)
+    if args.one:
+        print(json.dumps(_measured(args)))
         return 0
-    models = given.models if given.models.is_dir() else None
-    names = [name for name in known(models) if _fits(name, given.networks)]
+    models = args.models if args.models.is_dir() else None
+    names = [name for name in known(models) if _fits(name, args.networks)]
     if not names:
-        print(f"no such network: {','.join(given.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+        print(f"no such network: {','.join(args.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
         return 2
-    rows = json.loads(given.json.read_text(encoding="utf-8"))["rows"] if given.resume and given.json.exists() else []
+    rows = json.loads(args.json.read_text(encoding="utf-8"))["rows"] if args.resume and args.json.exists() else []
     done = {(row["network"], row["threads"]) for row in rows if "error" not in row}
-    end = time.monotonic() + given.budget
-    for name, threads in [(name, threads) for name in names for threads in given.threads]:
+    end = time.monotonic() + args.budget
+    for name, threads in [(name, threads) for name in names for threads in args.threads]:
         if (name, threads) in done:
             continue
         if time.monotonic() > end:
             print(f"the budget is over; --resume goes on with {name} in {threads} threads")
             break
         rows = [row for row in rows if (row["network"], row["threads"]) != (name, threads)]
-        rows.append(_apart(given, name, threads))
+        rows.append(_apart(args, name, threads))
         print(_line(rows[-1]), flush=True)
-        _write(given.json, rows)
+        _write(args.json, rows)
     for line in _summary(rows):
         print(line)
     return 0
@@ -78,9 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run.py placement", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    listed = {"type": lambda said: [one for one in said.split(",") if one]}
+    listed = {"type": lambda said: [word for word in said.split(",") if word]}
     parser.add_argument("--networks", **listed, default=["*"], help="names or patterns, as mobilenet*; all by default")
-    parser.add_argument("--threads", type=lambda said: [int(one) for one in said.split(",")], default=[1, 2])
+    parser.add_argument("--threads", type=lambda said: [int(word) for word in said.split(",")], default=[1, 2])
     parser.add_argument("--engines", **listed, default=[*ENGINES], help=f"by default {','.join(ENGINES)}")
     parser.add_argument("--search", type=float, default=10.0, help="seconds for the search in each network (10)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each (7)")
@@ -95,15 +95,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, one) or fnmatchcase(Path(name).stem, one) for one in patterns)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(Path(name).stem, pattern) for pattern in patterns)
 
 
-def _apart(given: argparse.Namespace, name: str, threads: int) -> dict[str, Any]:
+def _apart(namespace: argparse.Namespace, name: str, threads: int) -> dict[str, Any]:
     """Measure one network in a process of its own, with a cache of its own."""
     words = [sys.executable, str(HERE / "run.py"), "placement", "--one", name, "--threads", str(threads)]
     for option in ("search", "rounds", "seconds", "models", "cache"):
-        words += [f"--{option}", str(getattr(given, option))]
-    words += ["--engines", ",".join(given.engines)]
+        words += [f"--{option}", str(getattr(namespace, option))]
+    words += ["--engines", ",".join(namespace.engines)]
     with tempfile.TemporaryDirectory() as folder:
         settings = {**os.environ, "INTERPOSER_CACHE_DIR": folder, "INTERPOSER_NUM_THREADS": str(threads)}
         try:
@@ -119,14 +119,14 @@ def _apart(given: argparse.Namespace, name: str, threads: int) -> dict[str, Any]
 # --- one network ------------------------------------------------------------------------------------------------------
 
 
-def _measured(given: argparse.Namespace) -> dict[str, Any]:
-    [threads] = given.threads
-    case = prepare(given.one, 1, given.models if given.models.is_dir() else None, given.cache, ())
+def _measured(namespace: argparse.Namespace) -> dict[str, Any]:
+    [threads] = namespace.threads
+    case = prepare(namespace.one, 1, namespace.models if namespace.models.is_dir() else None, namespace.cache, ())
     inputs = list(np.load(case.inputs).values())
-    options = ip.OptimizerOptions(budget_seconds=given.search)
+    options = ip.OptimizerOptions(budget_seconds=namespace.search)
     with ip.Runtime(ip.CreationOptions(num_threads=threads)) as runtime:
         _add_engines(runtime)
-        ids = [one for one in (*given.engines, "CpuRef") if one in runtime.registry.available()]
+        ids = [item for item in (*namespace.engines, "CpuRef") if item in runtime.registry.available()]
         measuring = ip.OptimizerOptions(placement="measured", budget_seconds=options.budget_seconds)
 
         def load() -> ip.Model:
@@ -143,22 +143,24 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
             except InterposerError as error:
                 models.pop(engine, None)
                 refused[engine] = str(error).partition("\n")[0]
-        turns = take_turns({name: _call(one, inputs) for name, one in models.items()}, given.rounds, given.seconds)
-        return _row(given.one, threads, turns, refused, first) | {"search_s": search, "again_s": again}
+        turns = take_turns(
+            {name: _call(item, inputs) for name, item in models.items()}, namespace.rounds, namespace.seconds
+        )
+        return _row(namespace.one, threads, turns, refused, first) | {"search_s": search, "again_s": again}
 
 
 def _add_engines(runtime: ip.Runtime) -> None:
     """Those that this package has, also where it was installed before it had them."""
     for name, module in MODULES.items():
         if name not in runtime.registry:
-            made = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
-            runtime.registry.register(name, made)
+            created = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
+            runtime.registry.register(name, created)
 
 
 def _timed(call: Any) -> tuple[float, Any]:
     start = time.perf_counter()
-    made = call()
-    return time.perf_counter() - start, made
+    created = call()
+    return time.perf_counter() - start, created
 
 
 def _call(model: ip.Model, inputs: list[Any]) -> Any:
@@ -166,8 +168,8 @@ def _call(model: ip.Model, inputs: list[Any]) -> Any:
 
 
 def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, str], model: ip.Model) -> dict[str, Any]:
-    singles = {one: turns[one] for one in turns if not one.startswith("auto")}
-    best = min(singles, key=lambda one: singles[one].median, default="")
+    singles = {turn: turns[turn] for turn in turns if not turn.startswith("auto")}
+    best = min(singles, key=lambda item: singles[item].median, default="")
     auto = turns["auto"]
     ratio = 1 / auto.faster_than(singles[best]) if best else math.nan
     noise = abs(1 - auto.faster_than(turns["auto again"]))
@@ -176,7 +178,7 @@ def _row(name: str, threads: int, turns: dict[str, Timing], refused: dict[str, s
     return {
         "network": name,
         "threads": threads,
-        "milliseconds": {one: timing.median for one, timing in turns.items()},
+        "milliseconds": {item: timing.median for item, timing in turns.items()},
         "refused": refused,
         "best": best,
         "ratio": ratio if best else None,
@@ -199,13 +201,12 @@ def _line(row: dict[str, Any]) -> str:
     head = f"{row['network'][:34]:34} {row['threads']} threads"
     if "error" in row:
         return f"{head}  {row['error']}"
-    times = "  ".join(f"{name} {one:.3f}" for name, one in row["milliseconds"].items())
+    times = "  ".join(f"{name} {item:.3f}" for name, item in row["milliseconds"].items())
     against = f"{row['ratio']:.3f} of {row['best']}" if row["best"] else "no engine takes all of it"
-    told = f"noise {row['noise']:.1%}, search {row['search_s']:.1f} s, again {row['again_s'] / row['search_s']:.1%}"
+    reported = f"noise {row['noise']:.1%}, search {row['search_s']:.1f} s, again {row['again_s'] / row['search_s']:.1%}"
     verdict = "" if row["passes"] else "  TOO SLOW"
-    return (
-        f"{head}  {times}  {row['chosen']}{' (same plan)' if row.get('same_plan') else ''}  {against}  {told}{verdict}"
-    )
+    chosen = f"{row['chosen']}{' (same plan)' if row.get('same_plan') else ''}"
+    return f"{head}  {times}  {chosen}  {against}  {reported}{verdict}"
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

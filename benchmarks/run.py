@@ -64,13 +64,13 @@ def main() -> int:
     parser.add_argument("--models", type=Path, default=None, help="folder with model files")
     parser.add_argument("--repeat", type=int, default=7, help="runs of each, of which the median counts")
     parser.add_argument("--json", type=Path, default=None, help="also write the figures there")
-    given = parser.parse_args()
-    folder = given.models or next(
-        one for one in (ROOT.parent / "shared/models", ROOT / "examples/digits") if one.is_dir()
+    args = parser.parse_args()
+    folder = args.models or next(
+        item for item in (ROOT.parent / "shared/models", ROOT / "examples/digits") if item.is_dir()
     )
-    found: dict[str, Any] = {name: SUITES[name](folder, given.repeat) for name in given.suites or SUITES}
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    result: dict[str, Any] = {name: SUITES[name](folder, args.repeat) for name in args.suites or SUITES}
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

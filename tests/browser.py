@@ -90,8 +90,8 @@ class Browser:
                 raise RuntimeError("the browser has ended")
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        result: dict[str, Any] = json.loads(line)
+        return result
 
     def open(self, file: Path, width: int = 1400, height: int = 900, dark: bool = False) -> Page:
         """A page with a file in it, once it says that it is ready."""
@@ -134,10 +134,10 @@ class Page:
 
     def evaluate(self, expression: str) -> Any:
         """What an expression in JavaScript gives; promises are waited for."""
-        found = self.tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", found))
-        return found["result"].get("value")
+        result = self.tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", result))
+        return result["result"].get("value")
 
     def wait_for(self, expression: str) -> None:
         """Wait until an expression is true."""
@@ -198,24 +198,26 @@ class Page:
     def faults(self) -> list[str]:
         """What the page threw, or what the console has errors and warnings of."""
         self.evaluate("new Promise((done) => setTimeout(() => done(true), 20))")  # what comes of the last act is told
-        found = []
+        result = []
         for event in self._mine():
             params = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(str(params["exceptionDetails"]))
+                result.append(str(params["exceptionDetails"]))
             elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in {"error", "warning", "assert"}:
-                found.append(str(params["args"]))
+                result.append(str(params["args"]))
             elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in {"error", "warning"}:
-                found.append(params["entry"]["text"])
-        return found
+                result.append(params["entry"]["text"])
+        return result
 
     @property
     def requests(self) -> list[str]:
         """The addresses that the page asked for."""
-        return [one["params"]["request"]["url"] for one in self._mine() if one["method"] == "Network.requestWillBeSent"]
+        return [
+            item["params"]["request"]["url"] for item in self._mine() if item["method"] == "Network.requestWillBeSent"
+        ]
 
     def _mine(self) -> list[dict[str, Any]]:
-        return [one for one in self._browser.events if one.get("sessionId") == self._session]
+        return [event for event in self._browser.events if event.get("sessionId") == self._session]
 
     def close(self) -> None:
         """Close it."""

@@ -26,5 +26,5 @@ def compute(
     assert op.violations(*infos) == []
     [info] = op.infer_infos(*infos)
     assert info is not None
-    [found] = evaluate(op, arrays, infos, [info if result is None else info.with_quantization(result)])
-    return found
+    [matches] = evaluate(op, arrays, infos, [info if result is None else info.with_quantization(result)])
+    return matches

@@ -49,11 +49,11 @@ def _apart(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _spliced(pieces: Sequence[bytes], structure: bytes) -> bytes:
-    found, at = [], 0
+    result, at = [], 0
     for number, piece in enumerate(pieces):
-        found.append(piece if number % 2 else structure[at : at + len(piece)])
+        result.append(piece if number % 2 else structure[at : at + len(piece)])
         at += 0 if number % 2 else len(piece)
-    return b"".join(found)
+    return b"".join(result)
 
 
 def flip_bytes(data: bytes, rng: random.Random) -> tuple[str, bytes]:

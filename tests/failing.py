@@ -68,15 +68,15 @@ class Failing(Watched):
         return super().optimize_subgraph(view, options)
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        made = super().create_workload_factory(memory_manager, options)
-        create = made.create_workload
+        workload_factory = super().create_workload_factory(memory_manager, options)
+        create = workload_factory.create_workload
 
         def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:
             self.fail("workload")
             return self._counting(create(layer, info))
 
-        made.create_workload = create_workload  # type: ignore[method-assign]
-        return made
+        workload_factory.create_workload = create_workload  # type: ignore[method-assign]
+        return workload_factory
 
     def _counting(self, workload: Workload) -> Workload:
         execute = workload.execute

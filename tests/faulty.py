@@ -102,8 +102,8 @@ def write_garbage() -> None:
 
 
 FAULTS: dict[str, Callable[[], None]] = {
-    one.__name__: one
-    for one in (
+    item.__name__: item
+    for item in (
         segfault, abort, endless_loop, native_sleep, exhaust_memory, exit_process, system_exit, raise_error,
         close_connection, write_garbage,
     )
@@ -157,8 +157,8 @@ class Faulty(Backend):
         if not self.compiles:
             return OptimizationViews(view)
         parts = [view.part([layer]) for layer in view]
-        made = [Substitution(part, PreCompiled(object=_Compiled(part))) for part in parts]
-        return OptimizationViews(view, substitutions=made)
+        created = [Substitution(part, PreCompiled(object=_Compiled(part))) for part in parts]
+        return OptimizationViews(view, substitutions=created)
 
     def create_memory_manager(self) -> MemoryManager | None:
         self.pass_by("manager")
@@ -249,7 +249,7 @@ class _Sum(Workload):
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         arrays = [handle.map() for handle in inputs if handle is not None]
-        a, b = (arrays[one] if isinstance(one, int) else one for one in self.compiled.operands)
+        a, b = (arrays[operand] if isinstance(operand, int) else operand for operand in self.compiled.operands)
         out = outputs[0].map()
         out[...] = -1
         self.backend.pass_by("execute")

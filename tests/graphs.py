@@ -30,7 +30,7 @@ def random_networks(max_layers: int = 8, favoured: Collection[type[Op]] = ()) ->
 
 def graphs(max_layers: int = 8) -> st.SearchStrategy[Graph]:
     """Valid graphs, with all infos inferred, that the reference kernels can run."""
-    return random_networks(max_layers).map(lambda one: one.network.graph)
+    return random_networks(max_layers).map(lambda item: item.network.graph)
 
 
 NAMES = st.text(min_size=1, max_size=6) | st.sampled_from(["a/b.c-d", "x:0", "_", "inf", 'say "hi"', "%x"])

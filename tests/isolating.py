@@ -49,27 +49,27 @@ def faulty_runtime(faults: dict[str, Any] | None = None, **isolation: Any) -> It
 
 def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:
     """The process that runs a backend."""
-    found = runtime.registry.get(backend)
-    assert isinstance(found, IsolatedBackend)
-    life = found.supervisor.life
+    result = runtime.registry.get(backend)
+    assert isinstance(result, IsolatedBackend)
+    life = result.supervisor.life
     assert life is not None
     return life.pid
 
 
 def children() -> set[int]:
     """The processes that this one has started and that are not waited for."""
-    return {int(one) for task in Path("/proc/self/task").iterdir() for one in (task / "children").read_text().split()}
+    return {int(word) for task in Path("/proc/self/task").iterdir() for word in (task / "children").read_text().split()}
 
 
 def descriptors() -> set[str]:
     """What this process has open of shared memory and sockets."""
-    found = set()
+    result = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
-            found.add(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
+            result.add(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
         except OSError:
             continue
-    return {one for one in found if "interposer" in one or "socket" in one}
+    return {item for item in result if "interposer" in item or "socket" in item}
 
 
 @contextmanager

@@ -29,10 +29,10 @@ FLAGS = {
 
 def compiler_for(language: str) -> str:
     """The path of a compiler for "c", "c++" or "rust"; skips the test where there is none."""
-    found = next(filter(None, map(shutil.which, COMPILERS[language])), None)
-    if found is None:
+    result = next(filter(None, map(shutil.which, COMPILERS[language])), None)
+    if result is None:
         pytest.skip(f"there is no compiler for {language} ({', '.join(COMPILERS[language])})")
-    return found
+    return result
 
 
 class Natives:
@@ -73,12 +73,12 @@ def _compile(text: str, target: Path, language: str, flags: Sequence[str], near:
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         source = Path(work, {"c": "plugin.c", "c++": "plugin.cpp", "rust": "plugin.rs"}[language])
         source.write_text(text, encoding="utf-8")
-        made = Path(work, "plugin.so")
+        path = Path(work, "plugin.so")
         folders = [] if language == "rust" else [f"-I{folder}" for folder in (*near, INCLUDE)]
-        words = [compiler, *FLAGS[language], *folders, str(source), "-o", str(made), *flags]
+        words = [compiler, *FLAGS[language], *folders, str(source), "-o", str(path), *flags]
         done = subprocess.run(words, capture_output=True, text=True, cwd=work, check=False)
         assert done.returncode == 0, f"{' '.join(words)}\n{done.stderr}"
-        os.replace(made, target)
+        os.replace(path, target)
 
 
 def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]) -> str:
@@ -95,10 +95,10 @@ def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]
 def children() -> set[int]:
     """The processes that this one has started and that are there still, zombies included; below them, too."""
     parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    found = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
+    result = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in result} - result:
+        result |= more
+    return result - {os.getpid()}
 
 
 def _parent(process: Path) -> int:
@@ -110,17 +110,17 @@ def _parent(process: Path) -> int:
 
 def shared_memory() -> set[str]:
     """The shared memory that this process has open or mapped; that of others on this machine comes and goes."""
-    found = {target.partition(": ")[2] for target in open_descriptors()} | mapped_files()
-    return {name for name in found if name.startswith(("/dev/shm/", "/memfd:"))}
+    result = {target.partition(": ")[2] for target in open_descriptors()} | mapped_files()
+    return {name for name in result if name.startswith(("/dev/shm/", "/memfd:"))}
 
 
 def open_descriptors() -> set[str]:
     """What the descriptors of this process are open on."""
-    found = set()
+    result = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found.add(f"{path.name}: {os.readlink(path)}")
-    return found
+            result.add(f"{path.name}: {os.readlink(path)}")
+    return result
 
 
 def mapped_files() -> set[str]:

@@ -66,8 +66,8 @@ class Replacing(Backend):
         parts = [view.part([layer]) for layer in doubled]
         if options.get("by") == "failure":
             return OptimizationViews(view, failed=[Failure(part, "no doubling today") for part in parts])
-        made: dict[Any, Any] = {"operator": lambda part: Twice(), "graph": _by_two}
-        replacements = [Substitution(part, made[options["by"]](part)) for part in parts]
+        created: dict[Any, Any] = {"operator": lambda part: Twice(), "graph": _by_two}
+        replacements = [Substitution(part, created[options["by"]](part)) for part in parts]
         return OptimizationViews(view, substitutions=replacements)
 
 
@@ -150,8 +150,8 @@ class Corrupting(Backend):
             for array in (a, b):
                 ctypes.memset(array.ctypes.data, 0, array.nbytes)
             ctypes.string_at(0)
-        found: Array = a + b
-        return found
+        match: Array = a + b
+        return match
 
 
 class Falling(Device):
@@ -171,8 +171,8 @@ class Falling(Device):
         Path(self.folder, str(count)).touch()
         if count == self.which:
             ctypes.string_at(0)
-        found: Array = np.maximum(x, 0)
-        return found
+        array: Array = np.maximum(x, 0)
+        return array
 
 
 class Nesting(Backend):

@@ -193,9 +193,9 @@ def test_modules_import_only_what_the_rules_allow():
     ],
 )
 def test_a_forbidden_import_is_found_and_named(source, rule):
-    [found] = imports_of(source, "interposer.ops")
-    assert broken_rule("interposer.ops.pooling", found.target).startswith(rule)
-    assert found.line == source.count("\n") + 1
+    [result] = imports_of(source, "interposer.ops")
+    assert broken_rule("interposer.ops.pooling", result.target).startswith(rule)
+    assert result.line == source.count("\n") + 1
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_a_forbidden_import_is_found_and_named(source, rule):
     ],
 )
 def test_an_allowed_import_breaks_no_rule(source):
-    [found] = imports_of(source, "interposer.ops")
-    assert broken_rule("interposer.ops.pooling", found.target) is None
+    [result] = imports_of(source, "interposer.ops")
+    assert broken_rule("interposer.ops.pooling", result.target) is None
 
 
 def test_public_names_are_those_of_the_modules_that_they_stand_for():
@@ -219,7 +219,7 @@ def test_public_names_are_those_of_the_modules_that_they_stand_for():
         [target] = {target for _, target in imports_of(MODULES[public.__name__].read_text("utf-8"), PACKAGE)}
         home = importlib.import_module(target)
         assert public.__all__ == home.__all__
-        assert all(getattr(public, one) is getattr(home, one) for one in home.__all__)
+        assert all(getattr(public, item) is getattr(home, item) for item in home.__all__)
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------

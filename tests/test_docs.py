@@ -39,9 +39,9 @@ def module_of(path):
 @pytest.mark.parametrize("page", EXAMPLES, ids=from_root)
 def test_the_examples_on_a_page_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    found = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
-    assert found.attempted
-    assert not found.failed
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert result.attempted
+    assert not result.failed
 
 
 @pytest.mark.parametrize("path", MODULES, ids=from_root)

@@ -233,16 +233,16 @@ def test_a_set_of_types_is_told_in_words(types, text):
 
 
 def test_enumerations_have_a_place_on_the_page_of_their_family():
-    found = generate.generated()
-    page = found["docs/reference/operators/rearrange.md"]
+    match = generate.generated()
+    page = match["docs/reference/operators/rearrange.md"]
     assert "| [`PaddingMode`](#paddingmode) |" in page
     assert "| `EDGE` | The nearest element of the edge. |" in page.partition("## PaddingMode")[2]
-    assert "[`PoolingAlgorithm`](pooling.md#poolingalgorithm)" in found["docs/reference/operators/pooling3d.md"]
+    assert "[`PoolingAlgorithm`](pooling.md#poolingalgorithm)" in match["docs/reference/operators/pooling3d.md"]
 
 
 def test_the_pages_lead_to_every_operator():
     index = generate.generated()["docs/reference/operators/README.md"]
     for name in interposer.ops.__dict__:
-        found = getattr(interposer.ops, name)
-        if isinstance(found, type) and found in registered_ops().values():
+        match = getattr(interposer.ops, name)
+        if isinstance(match, type) and match in registered_ops().values():
             assert f"- [{name}](" in index

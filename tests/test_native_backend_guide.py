@@ -33,7 +33,7 @@ def plugin(natives, tmp_path):
 @pytest.fixture
 def runtime(plugin):
     with ip.Runtime(ip.CreationOptions(dynamic_backends_path=plugin.parent)) as runtime:
-        assert [one.reason for one in runtime.dynamic_backends()] == [""]
+        assert [dynamic_backend.reason for dynamic_backend in runtime.dynamic_backends()] == [""]
         yield runtime
 
 
@@ -42,9 +42,9 @@ def chain():
     network = ip.Network("chain")
     x = network.add_input_layer(0, ip.TensorInfo(X.shape), name="x")
     c = network.add_constant_layer(np.float32([[1, 2, 3], [4, 5, 6]]), name="c")
-    one = network.add_constant_layer(np.float32([[1]]), name="one")
+    item = network.add_constant_layer(np.float32([[1]]), name="one")
     product = network.add_multiplication_layer(network.add_addition_layer(x, x), c)
-    relu = network.add_activation_layer(network.add_addition_layer(product, one), function=ActivationFunction.RELU)
+    relu = network.add_activation_layer(network.add_addition_layer(product, item), function=ActivationFunction.RELU)
     network.add_output_layer(0, network.add_addition_layer(relu, x), name="y")
     return network
 
@@ -78,7 +78,7 @@ def test_a_long_part_becomes_several_programs(runtime):
 @pytest.mark.needs_cpuref
 def test_a_part_that_is_too_short_goes_to_others(runtime):
     model = loaded(runtime, ["Npu", "CpuRef"], shortest=6)
-    assert {reason for one in model.optimized.refusals for reason in one.reasons} == {
+    assert {reason for refusal in model.optimized.refusals for reason in refusal.reasons} == {
         "a part of 5 layers is not worth the trip"
     }
     np.testing.assert_array_equal(model.run([X])[0], expected(X))
@@ -94,8 +94,8 @@ def test_the_device_is_on_while_there_are_networks(runtime, caplog):
         first, second = loaded(runtime), loaded(runtime)
         first.close()
         second.close()
-    told = [record.getMessage() for record in caplog.records if record.name == "interposer.backend.Npu"]
-    assert told == ["the device is switched on", "the device is switched off"]
+    reported = [record.getMessage() for record in caplog.records if record.name == "interposer.backend.Npu"]
+    assert reported == ["the device is switched on", "the device is switched off"]
 
 
 # --- blobs ------------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def compiled(runtime):
     network = chain()
     network.validate()
     executable = [layer for layer in network.graph if layer.kind in ("Addition", "Multiplication", "Activation")]
-    [made] = backend.optimize_subgraph(SubgraphView(network.graph, executable), {}).substitutions
-    return backend, made.replacement.object
+    [created] = backend.optimize_subgraph(SubgraphView(network.graph, executable), {}).substitutions
+    return backend, created.replacement.object
 
 
 def test_a_program_is_kept_and_restored(runtime, compiled):

@@ -94,9 +94,9 @@ def build_editable(
         return scikit.build_wheel(wheel_directory, _split(config_settings)[0] | PURE | only_link)
 
 
-def _split(given: Settings) -> tuple[dict[str, str | list[str]], bool]:
+def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
     """The settings of scikit-build-core, and whether native backends are required."""
-    settings = dict(given or {})
+    settings = dict(value or {})
     native = settings.pop("native", "")
     if native not in ("", "required"):
         raise SystemExit(f"the setting native is {native!r}; it can only be 'required'")

@@ -25,14 +25,14 @@ def import_key(name: str) -> tuple[bool, str]:
 
 def docstring_sections(op: type[Op]) -> dict[str, str]:
     """The parts of an operator's docstring by their titles; what stands before the first title has none."""
-    found, title = {"": [""]}, ""
+    result, title = {"": [""]}, ""
     for line in (inspect.getdoc(op) or "").splitlines():
         heading = re.fullmatch(r"((?:Shapes|Example|Source)\b.*):", line)
         title = heading[1] if heading else title
-        found.setdefault(title, [])
+        result.setdefault(title, [])
         if not heading:
-            found[title].append(line)
-    return {title: inspect.cleandoc("\n".join(["", *lines])) for title, lines in found.items()}
+            result[title].append(line)
+    return {title: inspect.cleandoc("\n".join(["", *lines])) for title, lines in result.items()}
 
 
 def first_line(op: type[Op]) -> str:

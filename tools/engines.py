@@ -73,8 +73,8 @@ class Row(NamedTuple):
 def expected_failures(engine: str) -> dict[str, str]:
     """Patterns of cases of an engine that are known to fail, with the reasons."""
     path = EXPECTED / f"{engine}.json"
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    result: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return result
 
 
 def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:

@@ -45,22 +45,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 def stale_files() -> list[str]:
     """The generated files that are not as they should be, by their paths from the root."""
-    wanted = generated()
+    requested = generated()
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
-    wrong = {path for path, text in wanted.items() if _read(path) != text}
-    return sorted(wrong | set(pages) - wanted.keys())
+    wrong = {path for path, text in requested.items() if _read(path) != text}
+    return sorted(wrong | set(pages) - requested.keys())
 
 
 def write(paths: Iterable[str]) -> None:
     """Write these files, and remove those of them that nothing is generated for any more."""
-    wanted = generated()
+    requested = generated()
     for path in paths:
         target = ROOT / path
-        if path not in wanted:
+        if path not in requested:
             target.unlink()
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(wanted[path], encoding="utf-8")
+        target.write_text(requested[path], encoding="utf-8")
 
 
 def generated() -> dict[str, str]:
@@ -85,15 +85,15 @@ def _read(path: str) -> str | None:
 
 def complaints() -> list[str]:
     """What the declarations of operators lack, a line each."""
-    found = [f"{op.op_name()} ({op.family}): {fault}" for op in shipped() for fault in _faults(op)]
-    return [*found, *frozen_faults()]
+    result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _faults(op)]
+    return [*result, *frozen_faults()]
 
 
 def _faults(op: type[Op]) -> Iterator[str]:
     titles = docstring_sections(op)
-    for wanted in ("Shapes", "Source", *(["Example"] if op.executable else [])):
-        if not any(title.startswith(wanted) for title in titles):
-            yield f"its docstring has no {wanted} section"
+    for requested in ("Shapes", "Source", *(["Example"] if op.executable else [])):
+        if not any(title.startswith(requested) for title in titles):
+            yield f"its docstring has no {requested} section"
     if not first_line(op).endswith("."):
         yield f"the first line of its docstring is no sentence: {first_line(op)!r}"
     yield from (f"the attribute {a.name!r} has no doc" for a in settable_attributes(op) if not a.doc)

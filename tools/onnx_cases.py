@@ -86,8 +86,8 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: dict[str, type[unittest.TestCase]] = BackendTest(_Backend, __name__).test_cases
-    return found
+        result: dict[str, type[unittest.TestCase]] = BackendTest(_Backend, __name__).test_cases
+    return result
 
 
 @cache
@@ -116,7 +116,7 @@ def names(pattern: str = "") -> list[tuple[str, str]]:
 
 def outcome(group: str, name: str) -> Outcome:
     """Run one case with the runner's own tolerances."""
-    kind = next(kind for kind, one in GROUPS.items() if one == group)
+    kind = next(kind for kind, item in GROUPS.items() if item == group)
     result = _Result()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,15 +145,15 @@ def _reason(operator: str, note: str) -> str:
 
 def outcomes(pattern: str = "") -> list[Outcome]:
     """Run all cases whose names match."""
-    return [outcome(*one) for one in names(pattern)]
+    return [outcome(*name) for name in names(pattern)]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def page(found: Iterable[Outcome]) -> str:
+def page(result: Iterable[Outcome]) -> str:
     """The page that tells of these outcomes."""
-    every = list(found)
+    every = list(result)
     lines = [
         "# ONNX: operators and test cases",
         "",
@@ -164,27 +164,27 @@ def page(found: Iterable[Outcome]) -> str:
         "",
         *_counts(every),
         "",
-        *_operators([one for one in every if one.group == "node"]),
+        *_operators([item for item in every if item.group == "node"]),
         "",
-        *_refusals([one for one in every if one.status == "refused"]),
+        *_refusals([item for item in every if item.status == "refused"]),
         "",
-        *_differences([one for one in every if one.status in {"different", "crashed"}]),
+        *_differences([item for item in every if item.status in {"different", "crashed"}]),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _counts(found: list[Outcome]) -> Iterator[str]:
+def _counts(result: list[Outcome]) -> Iterator[str]:
     yield from ("| cases | passed | refused | different | all |", "| --- | ---: | ---: | ---: | ---: |")
     for group in GROUPS.values():
-        counts = Counter(one.status for one in found if one.group == group)
+        counts = Counter(item.status for item in result if item.group == group)
         numbers = (counts["passed"], counts["refused"], counts["different"] + counts["crashed"], counts.total())
         yield f"| {group} | {' | '.join(f'{number:,}' for number in numbers)} |"
 
 
-def _operators(found: list[Outcome]) -> Iterator[str]:
+def _operators(result: list[Outcome]) -> Iterator[str]:
     known = {name.replace(":", "."): versions for name, versions in operators().items()}
     standard = {title(schema.domain, schema.name) for schema in get_all_schemas() if not schema.deprecated}
-    counts = Counter((one.operator, one.status == "passed") for one in found)
+    counts = Counter((item.operator, item.status == "passed") for item in result)
     yield from (
         "## Operators",
         "",
@@ -194,28 +194,28 @@ def _operators(found: list[Outcome]) -> Iterator[str]:
         "| operator | versions since | cases passed |",
         "| --- | --- | ---: |",
     )
-    for name in sorted({*known, *standard, *(one.operator for one in found)}, key=lambda name: ("." in name, name)):
+    for name in sorted({*known, *standard, *(item.operator for item in result)}, key=lambda name: ("." in name, name)):
         passed, total = counts[name, True], counts[name, True] + counts[name, False]
         versions = ", ".join(map(str, known.get(name, ()))) or ("*function*" if passed else "not supported")
         yield f"| {name} | {versions} | {f'{passed} of {total}' if total else ''} |"
 
 
-def _refusals(found: list[Outcome]) -> Iterator[str]:
+def _refusals(result: list[Outcome]) -> Iterator[str]:
     yield from ("## What is refused", "", "Every reason, and how many cases of which operator it stops.", "")
     yield from ("| reason | cases |", "| --- | --- |")
     reasons: dict[str, Counter[str]] = {}
-    for one in found:
-        for reason in one.reasons:
-            reasons.setdefault(reason, Counter())[one.operator or one.group] += 1
+    for item in result:
+        for reason in item.reasons:
+            reasons.setdefault(reason, Counter())[item.operator or item.group] += 1
     for reason, counts in sorted(reasons.items()):
         cases = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items()))
         yield f"| {reason.replace('|', '&#124;')} | {cases} |"
 
 
-def _differences(found: list[Outcome]) -> Iterator[str]:
-    if found:
+def _differences(result: list[Outcome]) -> Iterator[str]:
+    if result:
         yield from ("## What is different", "", "Cases that run, and give other numbers than the case wants.", "")
-        yield from (f"- `{one.name}`: {DIFFERENT.get(one.name, 'not known why')}" for one in found)
+        yield from (f"- `{item.name}`: {DIFFERENT.get(item.name, 'not known why')}" for item in result)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -226,19 +226,21 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
     args = parser.parse_args(arguments)
-    found = outcomes(args.pattern or "")
+    result = outcomes(args.pattern or "")
     if args.pattern:
-        for one in found:
-            print(f"{one.status:9} {one.name} {'; '.join(one.reasons)}".rstrip())
+        for item in result:
+            print(f"{item.status:9} {item.name} {'; '.join(item.reasons)}".rstrip())
         return 0
-    target, text = ROOT / PAGE, page(found)
+    target, text = ROOT / PAGE, page(result)
     stale = not target.exists() or target.read_text(encoding="utf-8") != text
     if stale and not args.check:
         target.write_text(text, encoding="utf-8")
     print(f"{'stale' if args.check else 'written'}: {PAGE}" if stale else f"fresh: {PAGE}")
-    unknown = [one for one in found if one.status in {"different", "crashed"} and one.name not in DIFFERENT]
-    for one in unknown:
-        print(f"{one.status}: {one.name}: {'; '.join(one.reasons)}", file=sys.stderr)
+    unknown = [
+        element for element in result if element.status in {"different", "crashed"} and element.name not in DIFFERENT
+    ]
+    for item in unknown:
+        print(f"{item.status}: {item.name}: {'; '.join(item.reasons)}", file=sys.stderr)
     return int(bool(unknown) or (stale and args.check))
 
 

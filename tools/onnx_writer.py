@@ -63,7 +63,7 @@ def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> 
 
     network, feeds = sample.network()
     try:
-        wanted = reference_outputs(network.graph, feeds)
+        requested = reference_outputs(network.graph, feeds)
     except InterposerError:
         return Outcome("unknown")
     try:
@@ -72,18 +72,18 @@ def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> 
         return Outcome("refused", next(iter(error.layers.values()))[1])
     onnx.checker.check_model(model, full_check=True)
     kinds = tuple(node.op_type for node in model.graph.node)
-    fault = _difference(sample, network, model, feeds, wanted, exact=exact)
-    return Outcome("wrong" if fault else "expressed", fault or "", kinds)
+    problem = _difference(sample, network, model, feeds, requested, exact=exact)
+    return Outcome("wrong" if problem else "expressed", problem or "", kinds)
 
 
-def _difference(sample: Sample, network: Any, model: Any, feeds: Any, wanted: Any, *, exact: bool) -> str | None:
-    found = _outputs(model, {f"input_{key}": array for key, array in feeds.items()})
-    for key, array in wanted.items():
+def _difference(sample: Sample, network: Any, model: Any, feeds: Any, requested: Any, *, exact: bool) -> str | None:
+    result = _outputs(model, {f"input_{key}": array for key, array in feeds.items()})
+    for key, array in requested.items():
         info = network.graph.layer("layer").outputs[key].known
         if sample.statistical:
-            difference = None if found[key].shape == array.shape else f"shape {found[key].shape}"
+            difference = None if result[key].shape == array.shape else f"shape {result[key].shape}"
         else:
-            difference = Tolerances(steps=0 if exact else 1).difference(found[key], array, info)
+            difference = Tolerances(steps=0 if exact else 1).difference(result[key], array, info)
         if difference:
             return f"output {key}: {difference}"
     return None
@@ -130,14 +130,14 @@ def row(name: str, op: type[Op]) -> Row:
     exact, inexact, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
     known = 0
     for sample in samples_of(op):
-        found = outcome(sample)
-        known += found.status != "unknown"
-        if found.status == "wrong":
-            raise SystemExit(f"{sample.id}: {found.reason}")
-        if found.status == "expressed":
+        result = outcome(sample)
+        known += result.status != "unknown"
+        if result.status == "wrong":
+            raise SystemExit(f"{sample.id}: {result.reason}")
+        if result.status == "expressed":
             exact += 1
-            kinds.update(set(found.kinds))
-        elif found.status == "refused":
+            kinds.update(set(result.kinds))
+        elif result.status == "refused":
             relaxed = outcome(sample, exact=False)
             inexact += relaxed.status != "refused"
             reasons.update([relaxed.reason] if relaxed.status == "refused" else [])
@@ -149,9 +149,9 @@ def _told(reasons: Counter[str]) -> Iterator[str]:
     """Reasons, the most frequent first, those that name a type only as one for all types."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
-        found = _TYPES.fullmatch(reason)
-        if found:
-            types.setdefault((found[1], found[2]), []).append(found[3])
+        result = _TYPES.fullmatch(reason)
+        if result:
+            types.setdefault((result[1], result[2]), []).append(result[3])
     yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
     yield from (f"{kind} {verb} no {', '.join(sorted(names))}" for (kind, verb), names in types.items())
 
@@ -161,10 +161,10 @@ def page() -> str:
     import onnx  # noqa: PLC0415
 
     rows = [row(name, op) for name, op in operators().items()]
-    samples, exact, inexact = (sum(getattr(one, field) for one in rows) for field in ("samples", "exact", "inexact"))
+    samples, exact, inexact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact", "inexact"))
     total = f"| **all** | {samples} | {exact} | {inexact} | | |\n"
     head = HEAD.format(opset=onnx.defs.onnx_opset_version())
-    return head + "".join(f"{one}\n" for one in rows) + total
+    return head + "".join(f"{item}\n" for item in rows) + total
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -176,13 +176,13 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.operators:
         return _print(args.operators, args.opset)
-    found, path = page(), ROOT / PAGE
+    result, path = page(), ROOT / PAGE
     if args.check:
-        stale = not path.exists() or path.read_text(encoding="utf-8") != found
+        stale = not path.exists() or path.read_text(encoding="utf-8") != result
         print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
         return int(stale)
-    path.write_text(found, encoding="utf-8")
-    print(found.rstrip().rpartition("\n")[2])
+    path.write_text(result, encoding="utf-8")
+    print(result.rstrip().rpartition("\n")[2])
     return 0
 
 
@@ -190,9 +190,9 @@ def _print(names: Iterable[str], opset: int | None) -> int:
     wrong = 0
     for name in names:
         for sample in samples_of(operators()[name]):
-            found = outcome(sample, opset=opset)
-            wrong += found.status == "wrong"
-            print(f"{sample.id}: {found.status} {found.reason}{' '.join(found.kinds)}")
+            result = outcome(sample, opset=opset)
+            wrong += result.status == "wrong"
+            print(f"{sample.id}: {result.status} {result.reason}{' '.join(result.kinds)}")
     return int(wrong > 0)
 
 

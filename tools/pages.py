@@ -47,7 +47,9 @@ def family_page(family: str, group: list[type[Op]]) -> str:
     if imports:
         head += ["The examples begin with", "", *_python(imports), ""]
     lines = [line for op in group for line in _operator(op)]
-    return "\n".join([*head, *lines, *(line for found in _enumerations(family) for line in _enumeration(found))])
+    return "\n".join(
+        [*head, *lines, *(line for enumeration in _enumerations(family) for line in _enumeration(enumeration))]
+    )
 
 
 def _files(family: str) -> str:
@@ -90,9 +92,9 @@ def _example_imports(text: str) -> Iterator[str]:
     used -= {"np", *dir(builtins)}
     for module in (interposer, ops):
         exported = {name for name in dir(module) if not inspect.ismodule(getattr(module, name))}
-        found = sorted(used & exported, key=import_key)
-        used -= set(found)
-        for line in textwrap.wrap(", ".join(found), WIDTH - 40):
+        result = sorted(used & exported, key=import_key)
+        used -= set(result)
+        for line in textwrap.wrap(", ".join(result), WIDTH - 40):
             yield f">>> from {module.__name__} import {line.rstrip(',')}"
     for name in sorted(used):
         raise SystemExit(f"an example uses {name}, which neither interposer nor interposer.ops exports")
@@ -167,8 +169,8 @@ def _type_cell(hint: Any, family: str) -> str:
 
 def _family_of(hint: Any) -> str | None:
     """The family that an enumeration of an operator's belongs to."""
-    found = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
-    return hint.__module__.rpartition(".")[2] if found else None
+    result = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
+    return hint.__module__.rpartition(".")[2] if result else None
 
 
 def _plain(value: Any) -> str:
@@ -185,7 +187,7 @@ def _allowed(attribute: Attribute, hint: Any) -> str:
 
 
 INDEX_TYPES: Final = frozenset({DataType.INT32, DataType.INT64})
-SMALL_FLOATS: Final = FLOATS & {one for one in DataType if one.bits == 8}
+SMALL_FLOATS: Final = FLOATS & {item for item in DataType if item.bits == 8}
 RUNS: Final = (
     (DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64),
     (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64),
@@ -197,11 +199,11 @@ def types_text(types: Iterable[DataType] | None) -> str:
     """A set of types in words, in the order of their declaration."""
     chosen = ANY_TYPE if types is None else frozenset(types)
     if chosen >= ANY_TYPE:
-        return ", ".join(["any", *(str(one) for one in DataType if one in chosen - ANY_TYPE)])
-    text = _listed(one for one in DataType if one in chosen)
+        return ", ".join(["any", *(str(item) for item in DataType if item in chosen - ANY_TYPE)])
+    text = _listed(item for item in DataType if item in chosen)
     for run in RUNS:
         text = text.replace(_listed(run), f"{run[0]} to {run[-1]}")
-    return text.replace(_listed(one for one in DataType if one in SMALL_FLOATS), "float8")
+    return text.replace(_listed(item for item in DataType if item in SMALL_FLOATS), "float8")
 
 
 def _listed(types: Iterable[DataType]) -> str:
@@ -221,8 +223,8 @@ def _data_types(op: type[Op]) -> Iterator[str]:
 def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
     """A row for all operands and results that take the same; the longest row, where it is long, calls its `others`."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name, found in _types_of_samples(op).items():
-        cells = tuple(types_text(dtype for dtype, quantized in found if quantized is sort) for sort in (False, True))
+    for name, result in _types_of_samples(op).items():
+        cells = tuple(types_text(dtype for dtype, quantized in result if quantized is sort) for sort in (False, True))
         groups.setdefault(cells, []).append(f"`{name}`")
     longest = max(groups, key=lambda cells: len(groups[cells]), default=())
     if len(groups) == 1:
@@ -243,19 +245,19 @@ def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
     calls = [call for call in map(_call, samples_of(op)) if reference().find(*call)]
     if any(declared.optional for declared in op.operands):
         plain = {info.input.dtype for _, info in calls if not info.quantized}
-        others = [(made, _retyped(info, dtype)) for made, info in calls if not info.quantized for dtype in plain]
+        others = [(created, _retyped(info, dtype)) for created, info in calls if not info.quantized for dtype in plain]
         calls += [call for call in others if reference().find(*call)]
-    found: dict[str, set[tuple[DataType, bool]]] = {declared.name: set() for declared in (*op.operands, *op.results)}
+    result: dict[str, set[tuple[DataType, bool]]] = {declared.name: set() for declared in (*op.operands, *op.results)}
     for _, info in calls:
-        for declared, given in ((op.operands, info.inputs), (op.results, info.outputs)):
-            for index, one in enumerate(given):
-                if one is not None:
+        for declared, value in ((op.operands, info.inputs), (op.results, info.outputs)):
+            for index, item in enumerate(value):
+                if item is not None:
                     name = declared[min(index, len(declared) - 1)].name
-                    found[name].add((one.dtype, one.is_quantized))
+                    result[name].add((item.dtype, item.is_quantized))
     for declared in op.operands:
         if declared.dtypes and declared.dtypes <= INDEX_TYPES:
-            found[declared.name] = {(dtype, False) for dtype in declared.dtypes}
-    return {name: types for name, types in found.items() if types}
+            result[declared.name] = {(dtype, False) for dtype in declared.dtypes}
+    return {name: types for name, types in result.items() if types}
 
 
 def _call(sample: Sample) -> tuple[Op, KernelInfo]:
@@ -266,46 +268,46 @@ def _call(sample: Sample) -> tuple[Op, KernelInfo]:
 def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
     """The same tensors, those of the first one's type with another type."""
 
-    def other(one: TensorInfo | None) -> TensorInfo | None:
-        same = one is not None and one.dtype is info.input.dtype and not one.is_quantized
-        return one.with_dtype(dtype) if same else one
+    def other(tensor_info: TensorInfo | None) -> TensorInfo | None:
+        same = tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized
+        return tensor_info.with_dtype(dtype) if same else tensor_info
 
     return replace(info, inputs=tuple(map(other, info.inputs)), outputs=tuple(map(other, info.outputs)))
 
 
 def _enumerations(family: str) -> list[type[Enum]]:
     module = sys.modules[f"{ops.__name__}.{family}"]
-    return [found for name in sorted(module.__all__) if _family_of(found := getattr(module, name)) == family]
+    return [result for name in sorted(module.__all__) if _family_of(result := getattr(module, name)) == family]
 
 
-def _enumeration(found: type[Enum]) -> Iterator[str]:
-    meanings = member_docs(inspect.getsource(found))
-    yield from (f"## {found.__name__}", "", inspect.getdoc(found) or "", "")
+def _enumeration(kind: type[Enum]) -> Iterator[str]:
+    meanings = member_docs(inspect.getsource(kind))
+    yield from (f"## {kind.__name__}", "", inspect.getdoc(kind) or "", "")
     if meanings:
-        yield from _table(("Value", "Meaning"), ((f"`{one.name}`", meanings.get(one.name, "")) for one in found))
+        yield from _table(("Value", "Meaning"), ((f"`{item.name}`", meanings.get(item.name, "")) for item in kind))
     else:
-        yield from (", ".join(f"`{one.name}`" for one in found), "")
+        yield from (", ".join(f"`{item.name}`" for item in kind), "")
 
 
 def member_docs(source: str) -> dict[str, str]:
     """The docstrings behind the members of an enumeration."""
-    found = {}
+    result = {}
     [declared] = ast.parse(source).body
     for first, second in pairwise(declared.body):
         match first, second:
             case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(meaning))):
-                found[name] = " ".join(meaning.split())
-    return found
+                result[name] = " ".join(meaning.split())
+    return result
 
 
 def errors_page() -> str:
     """The reference page of exceptions."""
     lines = ["# Exceptions", "", NOTE, "All in `interposer.errors`.", "", "```text", _tree(), "```", ""]
     for name in errors.__all__:
-        found = getattr(errors, name)
-        if isinstance(found, type):
-            bases = ", ".join(f"`{base.__name__}`" for base in found.__bases__)
-            lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(found) or "", ""]
+        result = getattr(errors, name)
+        if isinstance(result, type):
+            bases = ", ".join(f"`{base.__name__}`" for base in result.__bases__)
+            lines += [f"## {name}", "", f"Derives from {bases}.", "", inspect.getdoc(result) or "", ""]
     return "\n".join(lines)
 
 
@@ -319,15 +321,15 @@ def environment_page() -> str:
 
 def environment_variables(source: str) -> list[tuple[str, str]]:
     """The texts that a module's constants hold, with the docstrings behind them."""
-    found = []
+    result = []
     for first, second in pairwise(ast.parse(source).body):
         match first, second:
             case (
                 ast.AnnAssign(value=ast.Constant(value=str(name))),
                 ast.Expr(value=ast.Constant(value=str(meaning))),
             ) if name.startswith("INTERPOSER_"):
-                found.append((name, meaning.removeprefix("Environment variable: ")))
-    return found
+                result.append((name, meaning.removeprefix("Environment variable: ")))
+    return result
 
 
 def _tree() -> str:

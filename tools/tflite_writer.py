@@ -58,30 +58,30 @@ def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
     """Write a sample, read it back and compare what both networks give; and what LiteRT gives."""
     network, feeds = sample.network()
     try:
-        wanted = reference_outputs(network.graph, feeds)
+        requested = reference_outputs(network.graph, feeds)
     except InterposerError:
         return Outcome("unknown")
     try:
         content = write(network)
     except UnwritableError as error:
         return Outcome("refused", next(iter(error.layers.values()))[1])
-    kinds = tuple(one.name for subgraph in read_model(content).subgraphs for one in subgraph.operators)
+    kinds = tuple(operator.name for subgraph in read_model(content).subgraphs for operator in subgraph.operators)
     named = {f"input_{key}": array for key, array in feeds.items()}
-    fault = _difference(sample, network, _outputs(content, named), wanted, steps=0)
-    if litert and not fault:
-        found = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
-        fault = found if isinstance(found, str) else _difference(sample, network, found, wanted, steps=1)
-        fault = fault and f"LiteRT: {fault} "
-    return Outcome("wrong" if fault else "expressed", fault or "", kinds)
+    problem = _difference(sample, network, _outputs(content, named), requested, steps=0)
+    if litert and not problem:
+        result = _run(content, [feeds[layer.op.binding_id] for layer in network.graph.inputs])
+        problem = result if isinstance(result, str) else _difference(sample, network, result, requested, steps=1)
+        problem = problem and f"LiteRT: {problem} "
+    return Outcome("wrong" if problem else "expressed", problem or "", kinds)
 
 
-def _difference(sample: Sample, network: Any, found: Any, wanted: Any, *, steps: int) -> str | None:
-    for key, array in wanted.items():
+def _difference(sample: Sample, network: Any, value: Any, requested: Any, *, steps: int) -> str | None:
+    for key, array in requested.items():
         info = network.graph.layer("layer").outputs[key].known
         if sample.statistical:
-            difference = None if found[key].shape == array.shape else f"shape {found[key].shape}"
+            difference = None if value[key].shape == array.shape else f"shape {value[key].shape}"
         else:
-            difference = Tolerances(steps=steps).difference(found[key], array, info)
+            difference = Tolerances(steps=steps).difference(value[key], array, info)
         if difference:
             return f"output {key}: {difference}"
     return None
@@ -112,7 +112,7 @@ def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
     except (RuntimeError, ValueError) as error:
         return str(error).replace("\n", " ")
     details = interpreter.get_output_details()
-    return {number: interpreter.get_tensor(one["index"]) for number, one in enumerate(details)}
+    return {number: interpreter.get_tensor(detail["index"]) for number, detail in enumerate(details)}
 
 
 def operators() -> dict[str, type[Op]]:
@@ -138,15 +138,15 @@ def row(name: str, op: type[Op]) -> Row:
     """Try all samples of an operator."""
     exact, known, kinds, reasons = 0, 0, Counter[str](), Counter[str]()
     for sample in samples_of(op):
-        found = outcome(sample)
-        known += found.status != "unknown"
-        if found.status == "wrong":
-            raise SystemExit(f"{sample.id}: {found.reason}")
-        if found.status == "expressed":
+        result = outcome(sample)
+        known += result.status != "unknown"
+        if result.status == "wrong":
+            raise SystemExit(f"{sample.id}: {result.reason}")
+        if result.status == "expressed":
             exact += 1
-            kinds.update(list(dict.fromkeys(found.kinds)))  # in the order of the file, not of hashes
-        elif found.status == "refused":
-            reasons[found.reason] += 1
+            kinds.update(list(dict.fromkeys(result.kinds)))  # in the order of the file, not of hashes
+        elif result.status == "refused":
+            reasons[result.reason] += 1
     most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
     return Row(name, known, exact, most, list(_told(reasons))[:_MOST_REASONS])
 
@@ -155,9 +155,9 @@ def _told(reasons: Counter[str]) -> Iterator[str]:
     """Reasons, the most frequent first, those that name a type only as one for all types."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
-        found = _TYPES.fullmatch(reason)
-        if found:
-            types.setdefault((found[1], found[2]), []).append(found[3])
+        result = _TYPES.fullmatch(reason)
+        if result:
+            types.setdefault((result[1], result[2]), []).append(result[3])
     yield from (reason for reason, _ in reasons.most_common() if not _TYPES.fullmatch(reason))
     yield from (f"{kind} {verb} {', '.join(sorted(names))}" for (kind, verb), names in types.items())
 
@@ -165,8 +165,8 @@ def _told(reasons: Counter[str]) -> Iterator[str]:
 def page() -> str:
     """The whole page."""
     rows = [row(name, op) for name, op in operators().items()]
-    samples, exact = (sum(getattr(one, field) for one in rows) for field in ("samples", "exact"))
-    return HEAD + "".join(f"{one}\n" for one in rows) + f"| **all** | {samples} | {exact} | | |\n"
+    samples, exact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact"))
+    return HEAD + "".join(f"{item}\n" for item in rows) + f"| **all** | {samples} | {exact} | | |\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -178,13 +178,13 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.operators:
         return _print(args.operators, args.litert)
-    found, path = page(), ROOT / PAGE
+    result, path = page(), ROOT / PAGE
     if args.check:
-        stale = not path.exists() or path.read_text(encoding="utf-8") != found
+        stale = not path.exists() or path.read_text(encoding="utf-8") != result
         print(f"stale: {PAGE}" if stale else f"up to date: {PAGE}")
         return int(stale)
-    path.write_text(found, encoding="utf-8")
-    print(found.rstrip().rpartition("\n")[2])
+    path.write_text(result, encoding="utf-8")
+    print(result.rstrip().rpartition("\n")[2])
     return 0
 
 
@@ -192,9 +192,9 @@ def _print(names: Iterable[str], litert: bool) -> int:
     wrong = 0
     for name in names:
         for sample in samples_of(operators()[name]):
-            found = outcome(sample, litert=litert)
-            wrong += found.status == "wrong"
-            print(f"{sample.id}: {found.status} {found.reason}{' '.join(found.kinds)}")
+            result = outcome(sample, litert=litert)
+            wrong += result.status == "wrong"
+            print(f"{sample.id}: {result.status} {result.reason}{' '.join(result.kinds)}")
     return int(wrong > 0)
 
 

@@ -43,10 +43,10 @@ def wanted(before: Vocabulary) -> Vocabulary:
     shown = [op for op in shipped() if is_shown(op)]
     choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
     return {
-        "DTYPES": {str(one): before["DTYPES"].get(str(one), NEXT) for one in abi.DTYPES},
+        "DTYPES": {str(dtype): before["DTYPES"].get(str(dtype), NEXT) for dtype in abi.DTYPES},
         "CHOICES": {
-            one.__name__: _choices(one, before["CHOICES"].get(one.__name__, {}))
-            for one in sorted(choices, key=lambda one: one.__name__)
+            choice.__name__: _choices(choice, before["CHOICES"].get(choice.__name__, {}))
+            for choice in sorted(choices, key=lambda item: item.__name__)
         },
         "LAYERS": {
             op.op_name(): _layer(op, before["LAYERS"].get(op.op_name()))
@@ -57,7 +57,7 @@ def wanted(before: Vocabulary) -> Vocabulary:
 
 def is_shown(op: type[Op]) -> bool:
     """Whether layers of an operator can be shown: it has a kernel, types that cross, and attributes of some kind."""
-    if not all(one.dtypes is None or one.dtypes & abi.DTYPES.keys() for one in (*op.operands, *op.results)):
+    if not all(item.dtypes is None or item.dtypes & abi.DTYPES.keys() for item in (*op.operands, *op.results)):
         return False
     return op.executable and all(kind_of(annotation(op, name)) for name in op.attributes)
 
@@ -75,7 +75,7 @@ def _layer(op: type[Op], before: Layer | None) -> Layer:
     since, operands, attributes = before or (NEXT, {}, {})
     return (
         since,
-        {one.name: operands.get(one.name, NEXT) for one in op.operands},
+        {operand.name: operands.get(operand.name, NEXT) for operand in op.operands},
         {name: (str(kind), attributes.get(name, ("", NEXT))[1]) for name, kind in kinds_of(op).items()},
     )
 
@@ -96,7 +96,7 @@ def _written(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_written, value))})"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)}: {_written(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{json.dumps(key)}: {_written(item)}' for key, item in value.items())}}}"
     return json.dumps(value)
 
 

@@ -185,8 +185,8 @@ def _is_verb(word: str) -> bool:
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
-    given = paths or [ROOT / name for name in (*FOLDERS, *TOP)]
-    for path in given:
+    value = paths or [ROOT / name for name in (*FOLDERS, *TOP)]
+    for path in value:
         if path.is_file():
             yield path.resolve()
             continue

@@ -11,7 +11,7 @@ from .peers import LiteRT, OnnxRuntime, OpenVINO
 
 __all__ = ["DEFAULT", "PEERS", "engine"]
 
-PEERS: Final[dict[str, type[Engine]]] = {one.name: one for one in (OnnxRuntime, OpenVINO, LiteRT)}
+PEERS: Final[dict[str, type[Engine]]] = {item.name: item for item in (OnnxRuntime, OpenVINO, LiteRT)}
 DEFAULT: Final = ("CpuAcc", *PEERS)
 """The engines that are measured unless others are named; the first is compared with the rest."""
 
@@ -26,7 +26,7 @@ def engine(name: str) -> Engine:
         return plain[_plain(name)]()
     own = name.removesuffix(FAST_MATH)
     listed = re.fullmatch(r"Interposer\[(.+)\]", own)
-    return Interposer([one.strip() for one in (listed[1] if listed else own).split(",")], fast=own != name)
+    return Interposer([word.strip() for word in (listed[1] if listed else own).split(",")], fast=own != name)
 
 
 def _plain(name: str) -> str:

@@ -60,7 +60,7 @@ class Case:
         """The original if an engine reads these formats, else what it was converted to, else None."""
         if self.path.suffix in formats:
             return self.path
-        return next((self.converted[one] for one in formats if one in self.converted), None)
+        return next((self.converted[item] for item in formats if item in self.converted), None)
 
 
 def known(models: Path | None) -> list[str]:
@@ -100,24 +100,24 @@ def tiny(folder: Path) -> dict[str, Path]:
     """A network that costs nothing, in every format that can be written here."""
     network = adding()
     folder.mkdir(parents=True, exist_ok=True)
-    made, _ = _converted(network, folder / "tiny", folder, FORMATS)
-    return made
+    created, _ = _converted(network, folder / "tiny", folder, FORMATS)
+    return created
 
 
 def _converted(
     network: ip.Network, path: Path, folder: Path, formats: Iterable[str]
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Files of the same network in other formats, by suffix, and why there are none."""
-    made: dict[str, Path] = {}
+    created: dict[str, Path] = {}
     refused: dict[str, str] = {}
     for suffix in {*formats} - {path.suffix}:
         target = folder / f"{path.stem}{suffix}"
         try:
             _write(network, target)
-            made[suffix] = target
+            created[suffix] = target
         except (ImportError, InterposerError) as error:
             refused[suffix] = textwrap.shorten(str(error), REASON)
-    return made, refused
+    return created, refused
 
 
 def _write(network: ip.Network, path: Path) -> None:

@@ -40,35 +40,35 @@ BATCH: Final = 8
 def main(words: Sequence[str] | None = None) -> int:
     """Measure what was asked for."""
     parser = _parser()
-    given = parser.parse_args(words)
-    if given.quick:
-        given.rounds, given.seconds = min(given.rounds, 3), min(given.seconds, 0.1)
-    if given.fast_math:
+    args = parser.parse_args(words)
+    if args.quick:
+        args.rounds, args.seconds = min(args.rounds, 3), min(args.seconds, 0.1)
+    if args.fast_math:
         try:
-            given.engines += [
-                fast for fast in [_fast(given.engines[0].removesuffix(FAST_MATH))] if fast not in given.engines
+            args.engines += [
+                fast for fast in [_fast(args.engines[0].removesuffix(FAST_MATH))] if fast not in args.engines
             ]
         except argparse.ArgumentTypeError as error:
             parser.error(f"--fast-math: {error}")
-    models = given.models if given.models.is_dir() else None
-    wanted = _selected(known(models), given.networks or (QUICK if given.quick else ["*"]))
-    if not wanted:
-        print(f"no such network: {' '.join(given.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
+    models = args.models if args.models.is_dir() else None
+    requested = _selected(known(models), args.networks or (QUICK if args.quick else ["*"]))
+    if not requested:
+        print(f"no such network: {' '.join(args.networks)}; there are {', '.join(known(models))}", file=sys.stderr)
         return 2
-    given.output.mkdir(parents=True, exist_ok=True)
+    args.output.mkdir(parents=True, exist_ok=True)
     compileall.compile_dir(Path(interposer.__file__).parent, quiet=2)  # as installing a package does, for loading
-    plan = Plan(given.engines, given.rounds, given.seconds, given.loads, tiny(given.cache))
-    peaks = measure_peaks(given.threads)
-    formats = {suffix for name in given.engines for suffix in engine(name).formats}
+    plan = Plan(args.engines, args.rounds, args.seconds, args.loads, tiny(args.cache))
+    peaks = measure_peaks(args.threads)
+    formats = {suffix for name in args.engines for suffix in engine(name).formats}
     rows: list[dict[str, Any]] = []
-    for name, batch in _pairs(wanted, given.batches):
-        case = prepare(name, batch, models, given.cache, formats)
-        for threads in given.threads:
+    for name, batch in _pairs(requested, args.batches):
+        case = prepare(name, batch, models, args.cache, formats)
+        for threads in args.threads:
             rows.append(measure(case, threads, plan))
-            print(_progress(rows[-1], given.engines), flush=True)
-            _write(given.output, rows, given.engines, peaks)
-    print("\n" + text(rows, given.engines, peaks))
-    print(f"written to {given.output}: engines.json, engines.txt, engines.svg")
+            print(_progress(rows[-1], args.engines), flush=True)
+            _write(args.output, rows, args.engines, peaks)
+    print("\n" + text(rows, args.engines, peaks))
+    print(f"written to {args.output}: engines.json, engines.txt, engines.svg")
     return 0
 
 
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run.py engines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    listed = {"type": lambda said: [one for one in said.split(",") if one]}
+    listed = {"type": lambda said: [word for word in said.split(",") if word]}
     parser.add_argument("--networks", **listed, help="names or patterns, such as mobilenet*,*.tflite; all by default")
     parser.add_argument("--engines", type=_engines, default=[*DEFAULT],
                         help="as CpuAcc,OpenVINO or 'Interposer[A,B],CpuRef'; the first is compared with the others "
@@ -105,7 +105,7 @@ def _positive(said: str) -> int:
 
 
 def _numbers(said: str) -> list[int]:
-    return [_positive(one) for one in said.split(",")]
+    return [_positive(word) for word in said.split(",")]
 
 
 def _engines(said: str) -> list[str]:
@@ -117,22 +117,22 @@ def _engines(said: str) -> list[str]:
             names.append("")
         else:
             names[-1] += letter
-    made = [engine(name.strip()).name for name in names if name.strip()]
-    return [_fast(name.removesuffix(FAST_MATH)) if name.endswith(FAST_MATH) else name for name in made]
+    created = [engine(name.strip()).name for name in names if name.strip()]
+    return [_fast(name.removesuffix(FAST_MATH)) if name.endswith(FAST_MATH) else name for name in created]
 
 
 def _fast(name: str) -> str:
     """The name of an engine with fast math, where it has that."""
-    made = engine(name)
-    if not isinstance(made, Interposer) or not made.has_fast_math():
+    created = engine(name)
+    if not isinstance(created, Interposer) or not created.has_fast_math():
         raise argparse.ArgumentTypeError(f"{name} has no option {FAST_OPTION}")
     return name + FAST_MATH
 
 
 def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """The names that any pattern fits, with or without the suffix of a file."""
-    return [name for name in names if any(fnmatchcase(name, one) or fnmatchcase(Path(name).stem, one)
-                                          for one in patterns)]  # fmt: skip
+    return [name for name in names if any(fnmatchcase(name, pattern) or fnmatchcase(Path(name).stem, pattern)
+                                          for pattern in patterns)]  # fmt: skip
 
 
 def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, int]]:
@@ -145,7 +145,8 @@ def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, 
 
 def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
     cells = [
-        f"{name} {one['median_ms']:.3f}" if "median_ms" in one else f"{name} -" for name, one in row["engines"].items()
+        f"{name} {item['median_ms']:.3f}" if "median_ms" in item else f"{name} -"
+        for name, item in row["engines"].items()
     ]
     against = versus(row, engines[0])
     end = f"   {against.ratio:.2f} x {against.peer}" if against else ""

@@ -29,7 +29,7 @@ class Engine(ABC):
 
     def absent(self) -> str:
         """Why it cannot be here; empty if it can. Asked in the process that measures, before anything else."""
-        missing = [one for one in self.packages if importlib.util.find_spec(one) is None]
+        missing = [package for package in self.packages if importlib.util.find_spec(package) is None]
         return f"{', '.join(missing)} is not installed" if missing else ""
 
     def environment(self, threads: int, cache: Path) -> Mapping[str, str]:

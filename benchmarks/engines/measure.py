@@ -53,19 +53,19 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
     """Figures of every engine by its name; of one that did not run, why not."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        found: dict[str, Figures] = {}
+        result: dict[str, Figures] = {}
         running: dict[str, Process] = {}
         for name in plan.engines:
-            place = folder / str(len(found))
+            place = folder / str(len(result))
             place.mkdir()
             try:
-                running[name], found[name] = _started(stack, name, case, threads, plan, place)
+                running[name], result[name] = _started(stack, name, case, threads, plan, place)
             except EngineError as error:
-                found[name] = {"failed": str(error)}
-        _compare(case, found, running)
+                result[name] = {"failed": str(error)}
+        _compare(case, result, running)
         watch = Watch()
-        _take_turns(found, running, plan)
-        others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in found.values()))
+        _take_turns(result, running, plan)
+        others = watch.others(sum(figures.pop("cpu_ms", 0.0) for figures in result.values()))
     return {
         "network": case.name,
         "batch": case.batch,
@@ -73,7 +73,7 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
         "operations": case.operations,
         "quantized": case.quantized,
         "others": others,
-        "engines": found,
+        "engines": result,
     }
 
 
@@ -108,12 +108,12 @@ def _file(name: str, case: Case) -> Path:
     Raises:
         EngineError: the engine is not here, or cannot read the network.
     """
-    one = engine(name)
-    if absent := one.absent():
+    item = engine(name)
+    if absent := item.absent():
         raise EngineError(absent)
-    path = case.file(one.formats)
+    path = case.file(item.formats)
     if path is None:
-        reasons = [f"no {suffix} file: {case.refused.get(suffix, 'not written')}" for suffix in one.formats]
+        reasons = [f"no {suffix} file: {case.refused.get(suffix, 'not written')}" for suffix in item.formats]
         raise EngineError("; ".join(reasons))
     return path
 
@@ -138,21 +138,21 @@ def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Pl
     return float(loaded["load_ms"])
 
 
-def _compare(case: Case, found: dict[str, Figures], running: dict[str, Process]) -> None:
+def _compare(case: Case, result: dict[str, Figures], running: dict[str, Process]) -> None:
     """Put engines aside that do not give what the first peer that runs gives."""
     order = [*list(running)[1:], *list(running)[:1]] if len(running) > 1 else []
     order.sort(key=lambda name: engine(name).tolerance is not None)
     for name in order:
         worst = max(
-            deviation(_arrays(found[name]["outputs"] / file), _arrays(found[order[0]]["outputs"] / "first.npz"))
+            deviation(_arrays(result[name]["outputs"] / file), _arrays(result[order[0]]["outputs"] / "first.npz"))
             for file in ("first.npz", "outputs.npz")
         )
-        found[name]["deviation"] = worst
-        found[name]["compared_with"] = order[0]
+        result[name]["deviation"] = worst
+        result[name]["compared_with"] = order[0]
         if worst > _allowed(case, name):
             running.pop(name)
-            found[name] = {"failed": f"its results are not those of {order[0]}: {worst:.3g}", "deviation": worst}
-    for figures in found.values():
+            result[name] = {"failed": f"its results are not those of {order[0]}: {worst:.3g}", "deviation": worst}
+    for figures in result.values():
         figures.pop("outputs", None)
 
 
@@ -166,26 +166,26 @@ def _arrays(path: Path) -> list[Any]:
         return [file[name] for name in file.files]
 
 
-def deviation(found: Sequence[Any], expected: Sequence[Any]) -> float:
+def deviation(values: Sequence[Any], expected: Sequence[Any]) -> float:
     """The largest difference: in steps of integers, or as a part of the largest number; infinite if nothing fits."""
-    if len(found) != len(expected):
+    if len(values) != len(expected):
         return float("inf")
-    return max((_deviation(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+    return max((_deviation(a, b) for a, b in zip(values, expected, strict=True)), default=0.0)
 
 
-def _deviation(found: Any, expected: Any) -> float:
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+def _deviation(value: Any, expected: Any) -> float:
+    if value.shape != expected.shape or value.dtype != expected.dtype:
         return float("inf")
-    if not found.size:
+    if not value.size:
         return 0.0
-    worst = float(np.max(np.abs(found.astype(np.float64) - expected.astype(np.float64))))
+    worst = float(np.max(np.abs(value.astype(np.float64) - expected.astype(np.float64))))
     if not np.isfinite(worst):
         return float("inf")
     scale = float(np.max(np.abs(expected))) if expected.dtype.kind == "f" else 1.0
     return worst / (scale or 1.0)
 
 
-def _take_turns(found: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
+def _take_turns(result: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
     """Rounds in which every engine has one turn, in one order and then in the other; medians and minima of all."""
     rounds: dict[str, list[Figures]] = {name: [] for name in running}
     for number in range(plan.rounds):
@@ -194,12 +194,12 @@ def _take_turns(found: dict[str, Figures], running: dict[str, Process], plan: Pl
                 rounds[name].append(running[name].ask("measure", plan.seconds))
             except EngineError as error:
                 running.pop(name)
-                found[name] = {"failed": str(error)}
+                result[name] = {"failed": str(error)}
     for name, process in running.items():
-        found[name] |= {
-            "median_ms": statistics.median(one["median_ms"] for one in rounds[name]),
-            "min_ms": min(one["min_ms"] for one in rounds[name]),
-            "rounds_ms": [one["median_ms"] for one in rounds[name]],
-            "cpu_ms": sum(one["cpu_ms"] for one in rounds[name]),
+        result[name] |= {
+            "median_ms": statistics.median(item["median_ms"] for item in rounds[name]),
+            "min_ms": min(item["min_ms"] for item in rounds[name]),
+            "rounds_ms": [item["median_ms"] for item in rounds[name]],
+            "cpu_ms": sum(item["cpu_ms"] for item in rounds[name]),
             "memory_bytes": process.ask("memory"),
         }

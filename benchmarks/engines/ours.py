@@ -43,10 +43,10 @@ class Interposer(Engine):
         self._model: Any = None
 
     def absent(self) -> str:
-        records = {one.id: one for one in default_runtime().registry.records()}
-        lacking = {one: records.get(one) for one in self.backends if one != AUTO}
-        reasons = [f"{name}: {'not known' if one is None else one.reason}"
-                   for name, one in lacking.items() if one is None or not one.available]  # fmt: skip
+        records = {record.id: record for record in default_runtime().registry.records()}
+        lacking = {backend: records.get(backend) for backend in self.backends if backend != AUTO}
+        reasons = [f"{name}: {'not known' if item is None else item.reason}"
+                   for name, item in lacking.items() if item is None or not item.available]  # fmt: skip
         return "; ".join(reasons)
 
     def has_fast_math(self) -> bool:
@@ -54,7 +54,7 @@ class Interposer(Engine):
         registry, first = default_runtime().registry, self.backends[0]
         if first not in registry.available():
             return first != AUTO
-        return FAST_OPTION in [one.name for one in getattr(registry.get(first), "declared_options", ())]
+        return FAST_OPTION in [item.name for item in getattr(registry.get(first), "declared_options", ())]
 
     def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
         return {"INTERPOSER_NUM_THREADS": str(threads), "INTERPOSER_CACHE_DIR": str(cache)}
@@ -90,14 +90,14 @@ class Interposer(Engine):
         return run
 
     def outputs(self) -> Arrays:
-        return [np.asarray(one) for one in self._found]
+        return [np.asarray(item) for item in self._found]
 
     def version(self) -> str:
         return str(self._ip.__version__)
 
     def note(self) -> str:
         """Who has how many layers, where not all are with the first backend."""
-        layers = Counter(one.backend for one in self._model.optimized.placements)
+        layers = Counter(placement.backend for placement in self._model.optimized.placements)
         if set(layers) <= {self.backends[0]}:
             return ""
         return "layers: " + ", ".join(f"{backend} {count}" for backend, count in layers.most_common())

@@ -31,10 +31,10 @@ class OnnxRuntime(Engine):
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        kept = cache / KEPT
-        if kept.exists():
+        cached = cache / KEPT
+        if cached.exists():
             options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            path = kept
+            path = cached
         self._session = self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def keep(self, path: Path, threads: int, cache: Path) -> None:
@@ -44,7 +44,7 @@ class OnnxRuntime(Engine):
         self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def feed(self, inputs: Arrays) -> None:
-        names = [one.name for one in self._session.get_inputs()]
+        names = [get_input.name for get_input in self._session.get_inputs()]
         self._feeds = dict(zip(names, inputs, strict=True))
 
     def ways(self) -> Mapping[str, Call]:
@@ -64,14 +64,14 @@ class OnnxRuntime(Engine):
         binding = self._session.io_binding()
         for name, array in self._feeds.items():
             binding.bind_cpu_input(name, array)
-        values = [self._ort.OrtValue.ortvalue_from_numpy(one) for one in self._found]
-        for one, value in zip(self._session.get_outputs(), values, strict=True):
-            binding.bind_ortvalue_output(one.name, value)
+        values = [self._ort.OrtValue.ortvalue_from_numpy(item) for item in self._found]
+        for get_output, value in zip(self._session.get_outputs(), values, strict=True):
+            binding.bind_ortvalue_output(get_output.name, value)
         self._found = values
         return binding
 
     def outputs(self) -> Arrays:
-        return [one if isinstance(one, np.ndarray) else one.numpy() for one in self._found]
+        return [item if isinstance(item, np.ndarray) else item.numpy() for item in self._found]
 
     def version(self) -> str:
         return str(self._ort.__version__)
@@ -91,8 +91,8 @@ class OpenVINO(Engine):
         self._core = openvino.Core()
 
     def load(self, path: Path, threads: int, cache: Path) -> None:
-        kept = {"CACHE_DIR": str(cache)} if any(cache.iterdir()) else {}
-        self._compiled = self._core.compile_model(str(path), "CPU", self._config(threads) | kept)
+        cached = {"CACHE_DIR": str(cache)} if any(cache.iterdir()) else {}
+        self._compiled = self._core.compile_model(str(path), "CPU", self._config(threads) | cached)
 
     def keep(self, path: Path, threads: int, cache: Path) -> None:
         self._core.compile_model(str(path), "CPU", self._config(threads) | {"CACHE_DIR": str(cache)})
@@ -138,7 +138,7 @@ class LiteRT(Engine):
         self._interpreter.allocate_tensors()
 
     def feed(self, inputs: Arrays) -> None:
-        indices = [one["index"] for one in self._interpreter.get_input_details()]
+        indices = [get_input_detail["index"] for get_input_detail in self._interpreter.get_input_details()]
         self._inputs = list(zip(indices, inputs, strict=True))
         for index, array in self._inputs:
             self._interpreter.set_tensor(index, array)
@@ -152,7 +152,10 @@ class LiteRT(Engine):
         return {"set_tensor, invoke": run, "invoke in place": self._interpreter.invoke}
 
     def outputs(self) -> Arrays:
-        return [self._interpreter.get_tensor(one["index"]) for one in self._interpreter.get_output_details()]
+        return [
+            self._interpreter.get_tensor(get_output_detail["index"])
+            for get_output_detail in self._interpreter.get_output_details()
+        ]
 
     def version(self) -> str:
         from importlib.metadata import version  # noqa: PLC0415 - the package does not say it itself

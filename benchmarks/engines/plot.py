@@ -46,7 +46,7 @@ def svg(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
 
 def _points(row: dict[str, Any], engines: Sequence[str]) -> Iterator[tuple[str, int, int, float]]:
     """Network, threads, number of the engine, and its time as a part of the best other's than the first."""
-    times = {name: one["median_ms"] for name, one in row["engines"].items() if "median_ms" in one}
+    times = {name: item["median_ms"] for name, item in row["engines"].items() if "median_ms" in item}
     others = [value for name, value in times.items() if name != engines[0] and not name.endswith(FAST_MATH)]
     best = min(others or times.values(), default=None)
     for name, value in times.items():

@@ -35,10 +35,10 @@ class Versus:
 
 def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
     """The comparison, where both have run; with fast math only where it is named."""
-    timed = {name: one for name, one in row["engines"].items() if "median_ms" in one}
+    timed = {name: item for name, item in row["engines"].items() if "median_ms" in item}
     ours = timed.pop(subject, None)
     timed = {
-        name: one for name, one in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))
+        name: item for name, item in timed.items() if name == peer or (peer is None and not name.endswith(FAST_MATH))
     }
     if ours is None or not timed:
         return None
@@ -136,20 +136,23 @@ def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
     subject = engines[0]
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
-        found = [(row, one) for row in mine if (one := versus(row, subject)) is not None]
-        if not found:
+        result = [(row, item) for row in mine if (item := versus(row, subject)) is not None]
+        if not result:
             continue
-        yield f"{subject}, {_threads(threads)}: {_mean([one for _, one in found])} as fast as the best of the others"
+        mean = _mean([ratio for _, ratio in result])
+        yield f"{subject}, {_threads(threads)}: {mean} as fast as the best of the others"
         for peer in engines[1:]:
-            if beside := [one for row in mine if (one := versus(row, subject, peer))]:
+            if beside := [item for row in mine if (item := versus(row, subject, peer))]:
                 yield f"  as {peer}: {_mean(beside)}"
-        losses = [f"{_title(row)} ({one.ratio:.2f} of {one.peer})" for row, one in found if one.ratio < 1]
+        losses = [
+            f"{_title(row)} ({element.ratio:.2f} of {element.peer})" for row, element in result if element.ratio < 1
+        ]
         yield f"  slower: {', '.join(losses) or 'nowhere'}"
 
 
-def _mean(found: Sequence[Versus]) -> str:
-    mean = statistics.geometric_mean(one.ratio for one in found)
-    return f"{mean:.2f} times ({len(found)} network{'s' * (len(found) != 1)})"
+def _mean(versuses: Sequence[Versus]) -> str:
+    mean = statistics.geometric_mean(item.ratio for item in versuses)
+    return f"{mean:.2f} times ({len(versuses)} network{'s' * (len(versuses) != 1)})"
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[str]:

@@ -70,8 +70,8 @@ class Worker:
         cpu = time.process_time()
         _times(self._call, seconds / 5)
         times = _times(self._call, seconds)
-        found = {"median_ms": statistics.median(times), "min_ms": min(times), "cpu_ms": time.process_time() - cpu}
-        return {name: value * 1000 for name, value in found.items()} | {"runs": len(times)}
+        result = {"median_ms": statistics.median(times), "min_ms": min(times), "cpu_ms": time.process_time() - cpu}
+        return {name: value * 1000 for name, value in result.items()} | {"runs": len(times)}
 
     def memory(self) -> int:
         """Bytes that are resident now and were not before the network was loaded."""

@@ -31,8 +31,8 @@ from .yolo import yolo
 __all__ = ["BATCHED", "NETWORKS", "QUICK", "build", "saved"]
 
 NETWORKS: Final[dict[str, Callable[[int], onnx.ModelProto]]] = {
-    one.__name__: one
-    for one in (mobilenet_v1, mobilenet_v2, mobilenet_v3, efficientnet_lite0, shufflenet_v2, squeezenet, resnet50,
+    item.__name__: item
+    for item in (mobilenet_v1, mobilenet_v2, mobilenet_v3, efficientnet_lite0, shufflenet_v2, squeezenet, resnet50,
                 densenet121, inception_v3, unet, yolo, bert_base, bert_small, lstm)
 }  # fmt: skip
 BATCHED: Final = ("mobilenet_v2", "resnet50", "bert_small", "lstm")
@@ -63,7 +63,7 @@ def saved(name: str, folder: Path, batch: int = 1) -> Path:
 @cache
 def _version() -> str:
     """A hash of the builders."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(source.read_bytes())
-    return found.hexdigest()[:12]
+        result.update(source.read_bytes())
+    return result.hexdigest()[:12]

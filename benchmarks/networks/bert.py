@@ -48,8 +48,8 @@ def _attention(g: Graph, x: str, mask: str) -> str:
     key = _heads(g, g.linear(x, width), transposed=True)
     scores = g.node("Div", g.node("MatMul", query, key), g.constant(math.sqrt(HEAD)))
     seen = g.node("MatMul", g.node("Softmax", g.add(scores, mask), axis=-1), value)
-    joined = g.node("Transpose", seen, perm=[0, 2, 1, 3])
-    y = g.node("Reshape", joined, g.constant([g.batch, LENGTH, width], np.int64))
+    merged = g.node("Transpose", seen, perm=[0, 2, 1, 3])
+    y = g.node("Reshape", merged, g.constant([g.batch, LENGTH, width], np.int64))
     g.channels[y] = width
     return g.linear(y, width)
 

@@ -166,20 +166,20 @@ class Graph:
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, with the types and shapes that ONNX infers for its outputs."""
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), strict_mode=True).graph.output
-    for ours, found in zip(model.graph.output, inferred, strict=True):
-        ours.CopyFrom(found)
+    for ours, result in zip(model.graph.output, inferred, strict=True):
+        ours.CopyFrom(result)
     return model
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy whose large constants are inputs: shapes are inferred from a copy in bytes, and weights are heavy."""
     graph = model.graph
-    small = [one for one in graph.initializer if one.data_type == TensorProto.INT64 or math.prod(one.dims) < 64]
-    kept = {one.name for one in small}
+    small = [item for item in graph.initializer if item.data_type == TensorProto.INT64 or math.prod(item.dims) < 64]
+    cached = {item.name for item in small}
     heavy = [
-        helper.make_tensor_value_info(one.name, one.data_type, one.dims)
-        for one in graph.initializer
-        if one.name not in kept
+        helper.make_tensor_value_info(item.name, item.data_type, item.dims)
+        for item in graph.initializer
+        if item.name not in cached
     ]
     light = helper.make_graph(graph.node, graph.name, [*graph.input, *heavy], graph.output, small)
     return helper.make_model(light, opset_imports=model.opset_import, ir_version=model.ir_version)

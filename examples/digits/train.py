@@ -66,12 +66,12 @@ def through_pictures(images: Floats) -> Floats:
 def initial(rng: np.random.Generator) -> Parameters:
     """He initialisation: weights by the number of values that they sum over, no biases."""
     shapes = {"conv1": (8, 1, 3, 3), "conv2": (16, 8, 3, 3), "dense1": (32, 256), "dense2": (10, 32)}
-    made: Parameters = {}
+    parameters: Parameters = {}
     for name, shape in shapes.items():
         deviation = np.sqrt(2 / np.prod(shape[1:]))
-        made[f"{name}.weight"] = rng.normal(0, deviation, shape).astype(np.float32)
-        made[f"{name}.bias"] = np.zeros(shape[0], np.float32)
-    return made
+        parameters[f"{name}.weight"] = rng.normal(0, deviation, shape).astype(np.float32)
+        parameters[f"{name}.bias"] = np.zeros(shape[0], np.float32)
+    return parameters
 
 
 def patches(x: Floats) -> Floats:

@@ -119,9 +119,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"interposer.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'interposer' has no attribute {name!r}")
-    found = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = found
-    return found
+    result = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = result
+    return result
 
 
 def __dir__() -> list[str]:

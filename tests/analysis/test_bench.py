@@ -33,22 +33,22 @@ def network():
 
 
 def test_every_available_backend_is_a_candidate_and_cpuref_the_last(runtime):
-    found = candidates(runtime)
+    result = candidates(runtime)
 
-    assert found[-1] == ("CpuRef",)
-    assert {("Sums", "CpuRef"), ("Device", "CpuRef")} <= {*found}
+    assert result[-1] == ("CpuRef",)
+    assert {("Sums", "CpuRef"), ("Device", "CpuRef")} <= {*result}
 
 
 def test_candidates_are_loaded_compared_and_timed(runtime, network):
     report = bench(network, [("Sums", "CpuRef"), ("Sums", "Device"), ("CpuRef",)], runtime=runtime, **QUICK)
 
     first, mix, reference = report.candidates
-    assert [one.name for one in report.candidates] == ["Sums", "Sums,Device", "CpuRef"]
+    assert [candidate.name for candidate in report.candidates] == ["Sums", "Sums,Device", "CpuRef"]
     assert first.layers == {"Sums": 1, "CpuRef": 1}
     assert mix.layers == {"Sums": 1, "Device": 1}
     assert (mix.copies, reference.copies) == (1, 0)
     assert (first.deviation, mix.deviation, reference.deviation) == (0.0, 0.0, None)
-    assert all(len(one.timing.turns) == 2 and one.load_ms > 0 for one in report.candidates)
+    assert all(len(candidate.timing.turns) == 2 and candidate.load_ms > 0 for candidate in report.candidates)
     assert report.quickest in report.candidates
 
 
@@ -62,20 +62,20 @@ def test_a_candidate_that_cannot_run_the_network_is_left_out_with_its_reason(run
 
 
 def test_what_is_done_is_told(runtime, network):
-    told = []
+    reported = []
 
-    bench(network, [("CpuRef",)], runtime=runtime, progress=lambda *words: told.append(words), **QUICK)
+    bench(network, [("CpuRef",)], runtime=runtime, progress=lambda *words: reported.append(words), **QUICK)
 
-    assert told == [("loading on CpuRef", 0, 1), ("taking turns", 1, 2), ("taking turns", 2, 2)]
+    assert reported == [("loading on CpuRef", 0, 1), ("taking turns", 1, 2), ("taking turns", 2, 2)]
 
 
 def test_the_report_is_plain_data(runtime, network):
     facts = bench(network, [("CpuRef",)], {"x": np.ones((1, 4), np.float32)}, runtime=runtime, **QUICK).to_dict()
 
-    [one] = facts["candidates"]
+    [item] = facts["candidates"]
     assert (facts["network"], facts["quickest"]) == ("doubled", "CpuRef")
-    assert {name for name, value in one.items() if value is None} == {"deviation"}
-    assert len(one["turns_ms"]) == 2
+    assert {name for name, value in item.items() if value is None} == {"deviation"}
+    assert len(item["turns_ms"]) == 2
 
 
 def test_inputs_of_a_network_are_random_but_always_the_same():

@@ -94,7 +94,7 @@ class _Part:
     """A run of sums and products that was compiled; wrong where a product follows two sums."""
 
     def __init__(self, view: SubgraphView) -> None:
-        numbers = {value: number for number, value in enumerate((*view.inputs, *(one.output for one in view)))}
+        numbers = {value: number for number, value in enumerate((*view.inputs, *(item.output for item in view)))}
         self.steps = [(layer.kind, [numbers[value] for value in layer.values]) for layer in view]
         self.outputs = [numbers[value] for value in view.outputs]
         kinds = [layer.kind for layer in view]
@@ -106,7 +106,7 @@ class _Whole(Workload):
         self.part = part
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        known = [one.map() for one in inputs if one is not None]
+        known = [item.map() for item in inputs if item is not None]
         for kind, (a, b) in self.part.steps:
             known.append(known[a] + known[b] if kind == "Addition" else known[a] * known[b])
         for number, handle in zip(self.part.outputs, outputs, strict=True):
@@ -135,73 +135,79 @@ class Fuses(Backend):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for kind in (Right, WrongSums, WrongProducts, Drifting, Fuses):
-            made.registry.register(kind.id, kind)
-        yield made
+            created.registry.register(kind.id, kind)
+        yield created
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
 
 
 def test_backends_that_give_the_same_agree(runtime: Runtime) -> None:
-    found = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "Right"], runtime=runtime)
-    assert found.agrees
-    assert (found.first, found.largest, found.culprit, found.cut) == (None, None, None, None)
-    assert [str(one.local) for one in found.layers] == ["equal"] * 3
-    assert str(found.outputs["y"]) == "equal"
+    result = compare(chain(SUM, PRODUCT, SUM), ["CpuRef", "Right"], runtime=runtime)
+    assert result.agrees
+    assert (result.first, result.largest, result.culprit, result.cut) == (None, None, None, None)
+    assert [str(layer.local) for layer in result.layers] == ["equal"] * 3
+    assert str(result.outputs["y"]) == "equal"
 
 
 def test_the_very_layer_that_is_wrong_is_named(runtime: Runtime) -> None:
-    found = compare(chain(SUM, SUM, PRODUCT, SUM, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
-    assert found.culprit is not None
-    assert (found.culprit.kind, found.culprit.layers) == ("layer", ("2 Multiplication",))
-    assert found.first is found.largest is found.layers[2]
-    assert found.layers[2].local is not None
-    assert found.layers[2].local.relative == pytest.approx(0.01, rel=1e-3)
-    assert [one.local.differs for one in found.layers if one.local] == [False, False, True, False, False]
-    assert [one.accumulated.differs for one in found.layers if one.accumulated] == [False, False, True, True, True]
+    result = compare(chain(SUM, SUM, PRODUCT, SUM, SUM), ["CpuRef", "WrongProducts"], runtime=runtime)
+    assert result.culprit is not None
+    assert (result.culprit.kind, result.culprit.layers) == ("layer", ("2 Multiplication",))
+    assert result.first is result.largest is result.layers[2]
+    assert result.layers[2].local is not None
+    assert result.layers[2].local.relative == pytest.approx(0.01, rel=1e-3)
+    assert [layer.local.differs for layer in result.layers if layer.local] == [False, False, True, False, False]
+    assert [layer.accumulated.differs for layer in result.layers if layer.accumulated] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_the_first_wrong_layer_and_the_worst_may_be_two(runtime: Runtime) -> None:
     network = chain(SUM, PRODUCT, PRODUCT)
-    found = compare(network, ["CpuRef", "WrongSums"], runtime=runtime)
-    assert found.culprit is not None
-    assert found.culprit.layers == ("0 Addition",)
+    result = compare(network, ["CpuRef", "WrongSums"], runtime=runtime)
+    assert result.culprit is not None
+    assert result.culprit.layers == ("0 Addition",)
 
 
 def test_what_is_only_wrong_when_it_is_fused_is_told_with_the_layers(runtime: Runtime) -> None:
     network = chain(PRODUCT, SUM, PRODUCT, SUM, SUM, PRODUCT, SUM, PRODUCT)
-    found = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
-    assert not any(one.local.differs for one in found.layers if one.local)
-    assert found.culprit is not None
-    assert (found.culprit.kind, found.culprit.backend) == ("fusion", "Fuses")
-    assert found.culprit.layers == ("3 Addition", "4 Addition", "5 Multiplication")
-    assert str(found.culprit).startswith(
+    result = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
+    assert not any(layer.local.differs for layer in result.layers if layer.local)
+    assert result.culprit is not None
+    assert (result.culprit.kind, result.culprit.backend) == ("fusion", "Fuses")
+    assert result.culprit.layers == ("3 Addition", "4 Addition", "5 Multiplication")
+    assert str(result.culprit).startswith(
         "3 layers from '3 Addition' to '5 Multiplication', right one by one, when Fuses compiles them together: "
     )
 
 
 def test_the_backend_that_is_believed_may_be_the_one_that_is_wrong(runtime: Runtime) -> None:
-    found = compare(chain(SUM, SUM, PRODUCT), ["Fuses", "CpuRef"], runtime=runtime)
-    assert found.culprit is not None
-    assert (found.culprit.kind, found.culprit.backend) == ("fusion", "Fuses")
+    result = compare(chain(SUM, SUM, PRODUCT), ["Fuses", "CpuRef"], runtime=runtime)
+    assert result.culprit is not None
+    assert (result.culprit.kind, result.culprit.backend) == ("fusion", "Fuses")
 
 
 def test_differences_within_the_tolerance_of_each_layer_may_add_up(runtime: Runtime) -> None:
-    found = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime)
-    assert found.agrees  # six layers may be off by six tolerances
-    assert found.largest is not None
+    result = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime)
+    assert result.agrees  # six layers may be off by six tolerances
+    assert result.largest is not None
     tight = compare(chain(*[PRODUCT] * 6), ["CpuRef", "Drifting"], runtime=runtime, tolerance=Tolerance(8e-5))
     assert tight.culprit is not None
     assert tight.culprit.kind == "layer"
 
 
 def test_layers_that_one_refuses_are_taken_from_the_reference_and_told(runtime: Runtime) -> None:
-    found = compare(chain(SUM, RELU, PRODUCT), ["CpuRef", "Right"], runtime=runtime)
-    assert found.agrees
-    assert found.layers[1].local is None
-    assert dict(found.layers[1].refused) == {"Right": "no kernel for Activation"}
+    result = compare(chain(SUM, RELU, PRODUCT), ["CpuRef", "Right"], runtime=runtime)
+    assert result.agrees
+    assert result.layers[1].local is None
+    assert dict(result.layers[1].refused) == {"Right": "no kernel for Activation"}
     believed = compare(chain(SUM, RELU, PRODUCT), ["Right", "WrongProducts"], runtime=runtime)
     assert dict(believed.layers[1].refused) == {name: "no kernel for Activation" for name in ("Right", "WrongProducts")}
     assert believed.culprit is not None
@@ -210,10 +216,10 @@ def test_layers_that_one_refuses_are_taken_from_the_reference_and_told(runtime: 
 
 def test_the_part_that_is_wrong_is_wrong_again(runtime: Runtime) -> None:
     network = chain(PRODUCT, SUM, PRODUCT, SUM, SUM, PRODUCT, SUM)
-    found = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
-    assert found.cut is not None
-    assert len(found.cut.network) == len(found.cut.inputs) + 3 + 1
-    again = compare(found.cut.network, ["CpuRef", "Fuses"], found.cut.inputs, runtime=runtime)
+    result = compare(network, ["CpuRef", "Fuses"], runtime=runtime)
+    assert result.cut is not None
+    assert len(result.cut.network) == len(result.cut.inputs) + 3 + 1
+    again = compare(result.cut.network, ["CpuRef", "Fuses"], result.cut.inputs, runtime=runtime)
     assert again.culprit is not None
     assert again.culprit.kind == "fusion"
 
@@ -221,13 +227,13 @@ def test_the_part_that_is_wrong_is_wrong_again(runtime: Runtime) -> None:
 def test_inputs_may_be_given_or_drawn(runtime: Runtime) -> None:
     zeros = compare(chain(PRODUCT), ["CpuRef", "WrongProducts"], {"x": np.zeros((3, 4))}, runtime=runtime)
     assert zeros.agrees
-    one, other = (compare(chain(PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime, seed=seed) for seed in (1, 2))
-    assert one.outputs != other.outputs
+    item, other = (compare(chain(PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime, seed=seed) for seed in (1, 2))
+    assert item.outputs != other.outputs
 
 
 def test_networks_without_layers_agree(runtime: Runtime) -> None:
-    found = compare(chain(), ["CpuRef", "WrongProducts"], runtime=runtime)
-    assert (found.agrees, found.layers, dict(found.outputs)) == (True, (), {})
+    result = compare(chain(), ["CpuRef", "WrongProducts"], runtime=runtime)
+    assert (result.agrees, result.layers, dict(result.outputs)) == (True, (), {})
 
 
 def test_inputs_have_whatever_names(runtime: Runtime) -> None:
@@ -242,8 +248,8 @@ def test_control_flow_is_run_as_one_layer(runtime: Runtime) -> None:
     number, going, value, step = (body.add_input_layer(k, None, name=name) for k, name in enumerate("ngvs"))
     below = body.add_constant_layer(np.array(True), name="true")
     grown = body.add_multiplication_layer(value, step, name="grown")
-    for k, given in enumerate((below, grown)):
-        body.add_output_layer(k, given)
+    for k, arguments in enumerate((below, grown)):
+        body.add_output_layer(k, arguments)
     network = Network("loop")
     count = network.add_input_layer(0, TensorInfo((), "int64"), name="count")
     start, step = (network.add_input_layer(k, TensorInfo(()), name=name) for k, name in ((1, "start"), (2, "step")))
@@ -251,16 +257,20 @@ def test_control_flow_is_run_as_one_layer(runtime: Runtime) -> None:
     network.add_output_layer(0, loop.outputs[0], name="y")
     feeds = {"count": np.int64(3), "start": np.float32(2), "step": np.float32(2)}
     assert compare(network, ["CpuRef", "Right"], feeds, runtime=runtime).agrees
-    found = compare(network, ["CpuRef", "WrongProducts"], feeds, runtime=runtime)
-    assert found.first is not None
-    assert found.first.name == "l"
+    result = compare(network, ["CpuRef", "WrongProducts"], feeds, runtime=runtime)
+    assert result.first is not None
+    assert result.first.name == "l"
 
 
 def test_it_is_told_as_plain_data(runtime: Runtime) -> None:
-    told = compare(chain(SUM, PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime).to_dict()
-    assert (told["agrees"], told["first"], told["largest"]) == (False, "1 Multiplication", "1 Multiplication")
-    assert told["culprit"]["layers"] == ("1 Multiplication",)
-    assert [one["name"] for one in told["layers"]] == ["0 Addition", "1 Multiplication"]
+    reported = compare(chain(SUM, PRODUCT), ["CpuRef", "WrongProducts"], runtime=runtime).to_dict()
+    assert (reported["agrees"], reported["first"], reported["largest"]) == (
+        False,
+        "1 Multiplication",
+        "1 Multiplication",
+    )
+    assert reported["culprit"]["layers"] == ("1 Multiplication",)
+    assert [item["name"] for item in reported["layers"]] == ["0 Addition", "1 Multiplication"]
 
 
 @pytest.mark.parametrize("backends", [["CpuRef"], ["CpuRef", "CpuRef"], []])
@@ -281,9 +291,9 @@ def test_backends_that_nobody_knows_are_told() -> None:
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "ad01_fp32", "vww_96_int8"])
 def test_real_networks_agree_on_cpuacc(name: str, cpuacc: None) -> None:
     pytest.importorskip("tflite", reason="the package tflite is not installed")
-    found = compare(ip.session.read_network(MODELS / f"{name}.tflite"), ["CpuRef", "CpuAcc"])
-    assert found.agrees, found.culprit
-    assert not any(one.refused for one in found.layers)
+    result = compare(ip.session.read_network(MODELS / f"{name}.tflite"), ["CpuRef", "CpuAcc"])
+    assert result.agrees, result.culprit
+    assert not any(layer.refused for layer in result.layers)
 
 
 # --- divergences ------------------------------------------------------------------------------------------------------
@@ -296,9 +306,9 @@ def between(found: Any, wanted: Any, dtype: str = "float32") -> Divergence:
 
 
 def test_differences_of_floats_are_told_in_three_ways() -> None:
-    found = between([1.0, np.nextafter(np.float32(-2), np.float32(-3))], [1.0, -2.0])
-    assert (found.steps, found.count, found.size) == (1, 1, 2)
-    assert str(found) == "2.38e-07 (1.2e-07 of the largest, 1 ulp), 1 of 2 elements"
+    result = between([1.0, np.nextafter(np.float32(-2), np.float32(-3))], [1.0, -2.0])
+    assert (result.steps, result.count, result.size) == (1, 1, 2)
+    assert str(result) == "2.38e-07 (1.2e-07 of the largest, 1 ulp), 1 of 2 elements"
     assert between([-0.0], [0.0]).differs is False
     assert between([-1e-45], [1e-45]).steps == 2
     assert between([1.0078125], [1.0], "bfloat16").steps == 1
@@ -313,9 +323,9 @@ def test_differences_of_integers_are_told_in_steps() -> None:
 
 @pytest.mark.parametrize(("found", "wanted"), [(np.nan, 1.0), (1.0, np.inf), (-np.inf, np.inf)])
 def test_what_is_not_finite_on_one_side_is_a_fault(found: float, wanted: float) -> None:
-    one = between([2.0, found], [2.0, wanted])
-    assert one.fault == f"{found} instead of {wanted} at [1]"
-    assert Tolerance(1e9).exceeded(one)
+    item = between([2.0, found], [2.0, wanted])
+    assert item.fault == f"{found} instead of {wanted} at [1]"
+    assert Tolerance(1e9).exceeded(item)
     assert not between([found], [found]).differs
 
 

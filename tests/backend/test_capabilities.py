@@ -21,7 +21,7 @@ def test_a_capability_has_exactly_the_value_and_the_type_it_was_given() -> None:
 def test_capabilities_can_come_with_a_line_about_them() -> None:
     capabilities = Capabilities(Capability("TuningLevel", 2, "0 to 3; higher is slower to load"), HasFp16=False)
     assert capabilities.describe("TuningLevel").doc == "0 to 3; higher is slower to load"
-    assert [one.name for one in capabilities] == ["TuningLevel", "HasFp16"]
+    assert [capability.name for capability in capabilities] == ["TuningLevel", "HasFp16"]
     assert capabilities.to_dict() == {"TuningLevel": 2, "HasFp16": False}
     assert len(capabilities) == 2
 

@@ -24,10 +24,10 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def fd() -> Iterator[int]:
-    made = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-    os.ftruncate(made, 8192)
-    yield made
-    os.close(made)
+    created = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(created, 8192)
+    yield created
+    os.close(created)
 
 
 def go_on() -> None:
@@ -64,7 +64,7 @@ def test_owned_descriptors_are_closed_once_when_the_memory_is_let_go_of() -> Non
     numbers = [os.memfd_create("test") for _ in range(2)]
     for number in numbers:
         os.ftruncate(number, 24)
-    first, second = (ExternalMemory(MemoryDescriptor(one, owned=True), INFO, writable=False) for one in numbers)
+    first, second = (ExternalMemory(MemoryDescriptor(number, owned=True), INFO, writable=False) for number in numbers)
     array = first.array
     first.release()
     first.release()
@@ -109,8 +109,8 @@ def _pipe(folder: Path) -> dict[str, Any]:
 
 
 def _socket(folder: Path) -> dict[str, Any]:
-    with socket.socket() as one:
-        return {"fd": one.detach()}
+    with socket.socket() as item:
+        return {"fd": item.detach()}
 
 
 def _file(folder: Path, flags: int, size: int = 24) -> int:

@@ -21,8 +21,8 @@ infos = st.builds(TensorInfo, shapes, st.sampled_from(TYPES))
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[TensorInfo, int, int]]:
     """Tensors, each with the moments at which it begins and ends to live."""
-    made = draw(st.lists(st.tuples(infos, st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=25))
-    return [(info, min(one, other), max(one, other)) for info, one, other in made]
+    created = draw(st.lists(st.tuples(infos, st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=25))
+    return [(info, min(item, other), max(item, other)) for info, item, other in created]
 
 
 def planned(tensors: list[tuple[TensorInfo, int, int]]) -> tuple[ArenaMemoryManager, list[ArrayHandle]]:
@@ -48,10 +48,10 @@ def address(handle: ArrayHandle) -> int:
 def test_tensors_that_live_at_the_same_time_never_overlap(tensors: list[tuple[TensorInfo, int, int]]) -> None:
     manager, handles = planned(tensors)
     manager.acquire()
-    for index, (one, (_, begin, end)) in enumerate(zip(handles, tensors, strict=True)):
+    for index, (handle, (_, begin, end)) in enumerate(zip(handles, tensors, strict=True)):
         for other, (_, start, stop) in list(zip(handles, tensors, strict=True))[:index]:
             if begin <= stop and start <= end:
-                assert not np.shares_memory(one.map(), other.map())
+                assert not np.shares_memory(handle.map(), other.map())
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,7 +169,7 @@ def test_a_handle_that_maps_to_another_tensor_is_found_out(array: object, text: 
 
 
 def test_memory_sources_have_the_values_that_other_programs_know() -> None:
-    assert [(one.name, int(one)) for one in MemorySource] == [
+    assert [(item.name, int(item)) for item in MemorySource] == [
         ("MALLOC", 1),
         ("DMA_BUF", 2),
         ("DMA_BUF_PROTECTED", 4),

@@ -20,10 +20,10 @@ LIFETIMES = st.lists(
 
 @given(LIFETIMES, st.sampled_from([1, 16, 64]))
 def test_no_two_tensors_that_live_at_the_same_time_overlap(lifetimes, alignment):
-    made = plan(lifetimes, alignment)
-    assert list(faults(lifetimes, made)) == []
-    assert all(offset % alignment == 0 for offset in made.offsets)
-    assert made.lower_bound <= made.size <= sum(one.size + alignment for one in lifetimes)
+    created = plan(lifetimes, alignment)
+    assert list(faults(lifetimes, created)) == []
+    assert all(offset % alignment == 0 for offset in created.offsets)
+    assert created.lower_bound <= created.size <= sum(lifetime.size + alignment for lifetime in lifetimes)
 
 
 @given(LIFETIMES)
@@ -49,14 +49,16 @@ def least(lifetimes):
 
 def reached(order):
     placed = []
-    for one in order:
+    for item in order:
         offset = 0
-        for start, stop in sorted((s, s + o.size) for o, s in placed if o.begins <= one.ends and one.begins <= o.ends):
-            if start - offset >= one.size:
+        for start, stop in sorted(
+            (s, s + o.size) for o, s in placed if o.begins <= item.ends and item.begins <= o.ends
+        ):
+            if start - offset >= item.size:
                 break
             offset = max(offset, stop)
-        placed.append((one, offset))
-    return max((start + one.size for one, start in placed), default=0)
+        placed.append((item, offset))
+    return max((start + element.size for element, start in placed), default=0)
 
 
 def test_no_tensors_need_no_memory():

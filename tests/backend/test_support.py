@@ -87,12 +87,12 @@ def test_types_can_be_given_by_the_names_of_operands_and_results() -> None:
 
 def test_a_kernel_can_take_only_quantized_tensors_or_none() -> None:
     quantized, plain = TensorInfo((2,), I8, Quantization(0.5, 1)), TensorInfo((2,), I8)
-    for wanted, good, bad, text in (
+    for expected, good, bad, text in (
         (True, quantized, plain, "takes only quantized tensors"),
         (False, plain, quantized, "takes only unquantized tensors"),
     ):
         table = KernelTable()
-        table(Addition, quantized=wanted)(add)
+        table(Addition, quantized=expected)(add)
         assert reasons(table, addition(good)) == ()
         assert reasons(table, addition(bad)) == (text,)
 

@@ -43,14 +43,14 @@ X = np.float32([-1, 2, 3])
 
 def network() -> Network:
     """first = x + w, second = first * first, third = second + first, of which w is constant."""
-    made = Network("three")
-    x = made.add_input_layer(0, INFO, name="x")
-    w = made.add_constant_layer(np.float32([1, 1, 1]), name="w")
-    first = made.add_layer(Addition(), x, w, name="first")
-    second = made.add_layer(Multiplication(), first, first, name="second")
-    third = made.add_layer(Addition(), second, first, name="third")
-    made.add_output_layer(0, third, name="y")
-    return made
+    created = Network("three")
+    x = created.add_input_layer(0, INFO, name="x")
+    w = created.add_constant_layer(np.float32([1, 1, 1]), name="w")
+    first = created.add_layer(Addition(), x, w, name="first")
+    second = created.add_layer(Multiplication(), first, first, name="second")
+    third = created.add_layer(Addition(), second, first, name="third")
+    created.add_output_layer(0, third, name="y")
+    return created
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_whole_view_can_be_given_back(view: SubgraphView) -> None:
     answer = OptimizationViews.all_failed(view, "no licence")
     answer.validate()
     assert answer.untouched == ()
-    assert [(len(one.part), one.reason) for one in answer.failed] == [(3, "no licence")]
+    assert [(len(item.part), item.reason) for item in answer.failed] == [(3, "no licence")]
 
 
 def test_a_compiled_layer_takes_no_constants_and_an_ordinary_one_takes_everything(view: SubgraphView) -> None:
@@ -108,9 +108,9 @@ class Rewriting(Backend):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Sums", Sums)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Sums", Sums)
+        yield created
 
 
 def optimized(runtime: Runtime, backend: Rewriting, others: tuple[str, ...] = ()) -> OptimizedNetwork:
@@ -135,18 +135,18 @@ def test_one_layer_can_stand_for_another_with_its_inputs_the_other_way_round(run
         part = view.part([layer for layer in view if layer.name == "third"])
         return OptimizationViews(view, substitutions=[Substitution(part, Addition(), part.operands[::-1])])
 
-    made = optimized(runtime, Rewriting(swapped))
-    assert ("third", "Addition", "Rewriting") in kinds(made)
-    assert [value.name for value in made.graph.layer("third").values] == ["first", "second"]
-    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+    created = optimized(runtime, Rewriting(swapped))
+    assert ("third", "Addition", "Rewriting") in kinds(created)
+    assert [value.name for value in created.graph.layer("third").values] == ["first", "second"]
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
 def double_of(part: SubgraphView) -> Graph:
     """A graph for x * x + x, with its constants inside: (x + 1) * x."""
     body = Graph()
-    [value] = [body.add(Input(n), outputs=[one.known]).output for n, one in enumerate(part.operands)]
-    one = body.constant(np.float32([1, 1, 1]))
-    more = body.add(Addition(), [value, one], name="more").output
+    [value] = [body.add(Input(n), outputs=[operand.known]).output for n, operand in enumerate(part.operands)]
+    item = body.constant(np.float32([1, 1, 1]))
+    more = body.add(Addition(), [value, item], name="more").output
     product = body.add(Multiplication(), [more, value], name="product").output
     body.add(Output(0), [product])
     return body
@@ -158,17 +158,17 @@ def test_a_part_can_be_replaced_by_a_graph(runtime: Runtime) -> None:
         return OptimizationViews(view, substitutions=[Substitution(part, double_of(part))])
 
     backend = Rewriting(answer)
-    made = optimized(runtime, backend)
-    assert kinds(made) == [
+    created = optimized(runtime, backend)
+    assert kinds(created) == [
         ("x", "Input", "Rewriting"),
         ("first", "Addition", "Rewriting"),
         ("more", "Addition", "Rewriting"),
         ("product", "Multiplication", "Rewriting"),
         ("y", "Output", None),
     ]
-    assert made.graph.layer("more").replaced == ("second", "third")
+    assert created.graph.layer("more").replaced == ("second", "third")
     assert backend.seen == [("first", "second", "third")]
-    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
 def test_a_part_can_be_replaced_by_nothing_at_all(runtime: Runtime) -> None:
@@ -180,9 +180,9 @@ def test_a_part_can_be_replaced_by_nothing_at_all(runtime: Runtime) -> None:
         body.add(Output(0), [body.add(Input(0), outputs=[INFO]).output])
         return OptimizationViews(view, substitutions=[Substitution(part, body)])
 
-    made = optimized(runtime, Rewriting(answer))
-    assert [name for name, _, _ in kinds(made)] == ["x", "first", "third", "y"]
-    np.testing.assert_array_equal(run(runtime, made), (X + 1) * 2)
+    created = optimized(runtime, Rewriting(answer))
+    assert [name for name, _, _ in kinds(created)] == ["x", "first", "third", "y"]
+    np.testing.assert_array_equal(run(runtime, created), (X + 1) * 2)
 
 
 def test_parts_that_depend_on_each_other_can_be_replaced_in_one_answer(runtime: Runtime) -> None:
@@ -192,9 +192,9 @@ def test_parts_that_depend_on_each_other_can_be_replaced_in_one_answer(runtime: 
             view, substitutions=[Substitution(part, part.layers[0].op, part.layers[0].values) for part in parts]
         )
 
-    made = optimized(runtime, Rewriting(answer))
-    assert [name for name, _, _ in kinds(made)] == ["x", "first", "second", "third", "y"]
-    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+    created = optimized(runtime, Rewriting(answer))
+    assert [name for name, _, _ in kinds(created)] == ["x", "first", "second", "third", "y"]
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
 def test_what_is_given_back_goes_to_the_next_backend_and_is_not_offered_twice(runtime: Runtime) -> None:
@@ -203,20 +203,20 @@ def test_what_is_given_back_goes_to_the_next_backend_and_is_not_offered_twice(ru
         return OptimizationViews(view, failed=[Failure(part, "the multiplier is broken") for part in products])
 
     backend = Rewriting(answer)
-    made = optimized(runtime, backend, ("Sums",))
+    created = optimized(runtime, backend, ("Sums",))
     assert backend.seen == [("first", "second", "third")]
-    assert {one.layer: one.backend for one in made.placements} == {
+    assert {placement.layer: placement.backend for placement in created.placements} == {
         "first": "Rewriting",
         "second": "Sums",
         "third": "Rewriting",
     }
-    [refusal] = made.refusals
+    [refusal] = created.refusals
     assert (refusal.layer, refusal.reasons, refusal.stage) == ("second", ("the multiplier is broken",), "optimize")
-    assert [(one.value, one.source, one.target, one.how) for one in made.crossings] == [
+    assert [(crossing.value, crossing.source, crossing.target, crossing.how) for crossing in created.crossings] == [
         ("first", "Rewriting", "Sums", "direct"),
         ("second", "Sums", "Rewriting", "direct"),
     ]
-    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
 class Counting(LayerSupport):
@@ -246,10 +246,10 @@ def test_others_are_asked_once_for_all_that_a_backend_gives_back(runtime: Runtim
 
     willing = Willing()
     runtime.registry.register("Willing", lambda: willing)
-    made = optimized(runtime, Rewriting(answer), ("Willing",))
+    created = optimized(runtime, Rewriting(answer), ("Willing",))
     assert willing.support.asked == [("first", "second", "third")]
-    assert [one.reasons for one in made.refusals] == [("no first",), ("no second",), ("no third",)]
-    np.testing.assert_array_equal(run(runtime, made), EXPECTED)
+    assert [refusal.reasons for refusal in created.refusals] == [("no first",), ("no second",), ("no third",)]
+    np.testing.assert_array_equal(run(runtime, created), EXPECTED)
 
 
 def test_what_nobody_takes_back_is_named_all_at_once(runtime: Runtime) -> None:
@@ -272,22 +272,22 @@ def test_the_explanation_tells_in_which_compiled_part_a_layer_runs(runtime: Runt
     def answer(view: SubgraphView) -> OptimizationViews:
         return OptimizationViews(view, substitutions=[Substitution(view, PreCompiled())])
 
-    made = optimized(runtime, Rewriting(answer))
-    assert {one.layer: one.runs_in for one in made.placements} == dict.fromkeys(
+    created = optimized(runtime, Rewriting(answer))
+    assert {placement.layer: placement.runs_in for placement in created.placements} == dict.fromkeys(
         ("first", "second", "third"), "PreCompiled:first"
     )
-    assert made.graph.layer("PreCompiled:first").replaced == ("first", "second", "third")
+    assert created.graph.layer("PreCompiled:first").replaced == ("first", "second", "third")
 
 
 def test_chains_find_what_can_be_fused() -> None:
-    made = Network()
-    x = made.add_input_layer(0, INFO)
-    summed = made.add_layer(Addition(), x, x, name="a")
-    clamped = made.add_layer(Activation(ActivationFunction.RELU), summed, name="b")
-    other = made.add_layer(Subtraction(), clamped, x, name="c")
-    last = made.add_layer(Addition(), clamped, other, name="d")
-    made.add_output_layer(0, last)
-    view = SubgraphView(made.graph, made.graph)
+    created = Network()
+    x = created.add_input_layer(0, INFO)
+    summed = created.add_layer(Addition(), x, x, name="a")
+    clamped = created.add_layer(Activation(ActivationFunction.RELU), summed, name="b")
+    other = created.add_layer(Subtraction(), clamped, x, name="c")
+    last = created.add_layer(Addition(), clamped, other, name="d")
+    created.add_output_layer(0, last)
+    view = SubgraphView(created.graph, created.graph)
     assert [[layer.name for layer in run] for run in view.chains(Addition, Activation)] == [["a", "b"]]
     assert view.chains(Activation, Subtraction) == []
 
@@ -316,12 +316,12 @@ class Halves(Backend):
 
 
 def test_no_claim_is_made_for_backends_that_were_not_asked_about_a_late_layer(runtime: Runtime) -> None:
-    made = Network()
-    x = made.add_input_layer(0, TensorInfo((3,), "float16"), name="x")
-    made.add_output_layer(0, made.add_layer(Addition(), x, x, name="sum"))
+    created = Network()
+    x = created.add_input_layer(0, TensorInfo((3,), "float16"), name="x")
+    created.add_output_layer(0, created.add_layer(Addition(), x, x, name="sum"))
     for backend in (Halves, Converting):
         runtime.registry.register(backend.id, backend)
-    result = optimize(made, ["Halves", "Converting", "Sums"], runtime.device_spec)
+    result = optimize(created, ["Halves", "Converting", "Sums"], runtime.device_spec)
     verdicts = {
         (row.layer, verdict.backend): verdict.reasons for row, others in result.explain().rows for verdict in others
     }
@@ -335,5 +335,5 @@ def test_no_claim_is_made_for_backends_that_were_not_asked_about_a_late_layer(ru
         ("convert_fp32_to_fp16-0-sum", "Sums"): late,
     }
     half = np.float16([1, 2, 3])
-    found = runtime.enqueue_workload(runtime.load_network(result), {0: half})[0]
-    np.testing.assert_array_equal(found, half + half)
+    matches = runtime.enqueue_workload(runtime.load_network(result), {0: half})[0]
+    np.testing.assert_array_equal(matches, half + half)

@@ -48,7 +48,7 @@ def test_a_file_is_written_once_and_replaces_those_of_other_builders(tmp_path):
 
     assert saved("lstm", tmp_path) == path
     assert path.stat().st_mtime_ns == written
-    assert {one.name for one in tmp_path.iterdir()} == {path.name, "lstm-8-0123456789ab.onnx"}
+    assert {path.name for path in tmp_path.iterdir()} == {path.name, "lstm-8-0123456789ab.onnx"}
 
 
 @pytest.mark.needs_cpuref
@@ -56,6 +56,6 @@ def test_numbers_neither_vanish_nor_grow_on_their_way():
     model = ip.load(build("shufflenet_v2"), backends=["CpuRef"])
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
 
-    [found] = model.run([image])
+    [result] = model.run([image])
 
-    assert 0.1 < found.std() < 10
+    assert 0.1 < result.std() < 10

@@ -96,7 +96,7 @@ def test_no_share_of_a_peak_is_told_where_that_is_not_known():
 def test_the_plot_has_a_point_for_every_time():
     root = ElementTree.fromstring(svg(ROWS, ENGINES))
 
-    tips = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    tips = [item.text for item in root.iter("{http://www.w3.org/2000/svg}title")]
     assert tips == ["Ours: 0.50", "Peer: 1.00", "Ours: 2.00", "Peer: 4.50", "Other: 1.00"]
 
 

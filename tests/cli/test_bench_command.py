@@ -45,10 +45,10 @@ def test_a_table_shows_every_choice_with_its_layers_and_times(measured, tmp_path
 def test_all_available_backends_are_measured_unless_some_are_named(measured, tmp_path, more_backends):
     facts = json.loads(measured(networks.doubler(tmp_path), "--json", *QUICK))
 
-    assert {"Sums", "Device", "CpuRef"} <= {one["name"] for one in facts["candidates"]}
-    assert "Gone" not in {one["name"] for one in facts["candidates"]}
+    assert {"Sums", "Device", "CpuRef"} <= {fact["name"] for fact in facts["candidates"]}
+    assert "Gone" not in {fact["name"] for fact in facts["candidates"]}
     assert facts["network"] == "doubler"
-    assert all(len(one["turns_ms"]) == 2 for one in facts["candidates"])
+    assert all(len(fact["turns_ms"]) == 2 for fact in facts["candidates"])
 
 
 def test_a_backend_that_is_not_available_is_reported_as_skipped(tmp_path, capsys, more_backends):
@@ -101,7 +101,7 @@ def test_the_times_are_drawn(measured, tmp_path):
 
     measured(networks.doubler(tmp_path), "--backends", "CpuRef", "--plot", plot, *QUICK)
 
-    texts = [one.text for one in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    texts = [item.text for item in ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
     assert texts[:2] == ["doubler: 1 choice of backends, one run", "CpuRef"]
     assert texts[-2:] == ["median time of a run; white line: least time (ms)", "backends"]
 
@@ -115,10 +115,14 @@ def test_a_choice_that_is_named_twice_or_places_the_same_is_measured_once(measur
     file = networks.doubler(tmp_path)
     words = ("--backends", "CpuRef,CpuRef,Sums", "--mix", "Sums,Device", "--json", *QUICK)
 
-    found = json.loads(measured(file, *words))["candidates"]
+    result = json.loads(measured(file, *words))["candidates"]
 
-    assert [(one["name"], one["same_as"]) for one in found] == [("CpuRef", ""), ("Sums", ""), ("Sums,Device", "Sums")]
-    assert found[1]["turns_ms"] == found[2]["turns_ms"]
+    assert [(item["name"], item["same_as"]) for item in result] == [
+        ("CpuRef", ""),
+        ("Sums", ""),
+        ("Sums,Device", "Sums"),
+    ]
+    assert result[1]["turns_ms"] == result[2]["turns_ms"]
     assert "same placement as Sums" in measured(file, *words[:4], *QUICK)
 
 
@@ -129,13 +133,13 @@ def test_the_spread_is_half_the_distance_between_the_turns():
 
 def test_what_the_noise_cannot_tell_apart_is_said(capsys):
     turns = {"A": (1.0, 3.0, 1.0, 3.0), "B": (2.0, 2.5, 2.0, 2.5), "C": (9.0, 9.0, 9.0, 9.0)}
-    found = [Candidate((name,), timing=Timing(one, min(one))) for name, one in turns.items()]
-    report = BenchReport("net", tuple(found))
+    result = [Candidate((name,), timing=Timing(item, min(item))) for name, item in turns.items()]
+    report = BenchReport("net", tuple(result))
 
     bench_command._print(report)
 
     said = capsys.readouterr().out
-    assert [one.name for one in report.undecided] == ["A", "B"]
+    assert [item.name for item in report.undecided] == ["A", "B"]
     assert report.to_dict()["undecided"] == ["A", "B"]
     assert said.splitlines()[-1] == "too noisy to tell which is quickest: A, B"
     [row_a, row_b, row_c] = said.splitlines()[1:4]

@@ -27,8 +27,8 @@ def started(*words: str, **settings: object) -> subprocess.CompletedProcess[str]
 
 def test_help_names_the_commands(capsys):
     assert main(["--help"]) == 0
-    found = " ".join(capsys.readouterr().out.split())
-    assert all(f" {name} {line}" in found for name, line in COMMANDS.items())
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f" {name} {line}" in text for name, line in COMMANDS.items())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -67,9 +67,9 @@ def test_the_version_is_that_of_the_package(capsys):
 )  # fmt: skip
 def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
     assert main(words) == 2
-    found = capsys.readouterr()
-    assert found.err.splitlines()[-1] == text
-    assert found.out == ""
+    result = capsys.readouterr()
+    assert result.err.splitlines()[-1] == text
+    assert result.out == ""
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(words, text, capsys):
 def test_an_error_of_the_user_is_status_2_and_one_message(words, text, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    found = capsys.readouterr()
-    assert found.err.startswith(f"interposer: {text}")
-    assert found.out == ""
+    result = capsys.readouterr()
+    assert result.err.startswith(f"interposer: {text}")
+    assert result.out == ""
 
 
 def test_debug_adds_the_traceback(capsys):
     assert main(["ops", "Convolution4d", "--debug"]) == 2
-    found = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in found
-    assert found.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
+    result = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in result
+    assert result.endswith("interposer: unknown operator 'Convolution4d'; did you mean 'Convolution3d'?\n")
     assert main(["--debug", "ops", "Convolution4d"]) == 2
     assert "Traceback" in capsys.readouterr().err
 

@@ -70,8 +70,8 @@ def test_tolerances_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_it_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, written(tmp_path, PRODUCT), "--backends", "CpuRef,WrongProducts", "--json")
-    told = json.loads(out)
-    assert (status, told["agrees"], told["culprit"]["kind"], told["cut"]) == (1, False, "layer", None)
+    reported = json.loads(out)
+    assert (status, reported["agrees"], reported["culprit"]["kind"], reported["cut"]) == (1, False, "layer", None)
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".onnx", ".tflite"])
@@ -113,11 +113,11 @@ def test_a_part_that_cannot_be_written_is_told_before_anything_is_run(
 
 @pytest.mark.parametrize("cut", ["x.txt", "chain.txt"])
 def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given, x = written(tmp_path, PRODUCT), tmp_path / "x.npz"
+    value, x = written(tmp_path, PRODUCT), tmp_path / "x.npz"
     np.savez(x, x=np.ones((3, 4), np.float32))
     before = x.read_bytes()
     words = ["--backends", "CpuRef,WrongProducts", "--input", str(x), "--cut", str(tmp_path / cut)]
-    status, _, err = run(capsys, given, *words)
+    status, _, err = run(capsys, value, *words)
     over = tmp_path / ("x.npz" if cut == "x.txt" else cut)
     assert (status, x.read_bytes()) == (2, before)
     assert f"--cut would overwrite {str(over)!r}, which the command reads; name another file" in err

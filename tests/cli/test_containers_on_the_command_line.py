@@ -33,8 +33,8 @@ def folder(tmp_path, monkeypatch):
         [helper.make_value_info(name, kind) for name, kind in inputs.items()],
         [helper.make_value_info(name, ROW) for name in ("joined", "others", "there")],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    (tmp_path / "net.onnx").write_bytes(made.SerializeToString())
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     np.savez("rows.npz", np.float32([1, 2]), np.float32([3]), np.float32([4, 5, 6]))
     np.save("more.npy", np.float32([1, 2]))
     return tmp_path
@@ -42,12 +42,12 @@ def folder(tmp_path, monkeypatch):
 
 def outputs(capsys, *words):
     assert main(["run", "net.onnx", "--backends", "CpuRef", "--json", *words]) == 0
-    return {one["name"]: one["info"] for one in json.loads(capsys.readouterr().out)["outputs"]}
+    return {load["name"]: load["info"] for load in json.loads(capsys.readouterr().out)["outputs"]}
 
 
 def test_a_sequence_is_all_arrays_of_a_file(folder, capsys):
-    found = outputs(capsys, "--input", "rows=rows.npz", "--save", "out.npz")
-    assert found == {
+    result = outputs(capsys, "--input", "rows=rows.npz", "--save", "out.npz")
+    assert result == {
         "joined": "float32[6]", "others.0": "float32[2]", "others.1": "float32[1]", "there": "bool[]"
     }  # fmt: skip
     saved = np.load("out.npz")

@@ -35,33 +35,33 @@ def refusal(path: str | Path, info: TensorInfo, preprocessing: Preprocessing = A
 
 
 def test_a_uint8_input_takes_the_codes_as_they_are(picture):
-    found = read_image(picture, "x", TensorInfo((1, 5, 2, 3), "uint8"), AS_IS)
-    np.testing.assert_array_equal(found, RED_GREEN[None])
-    assert found.dtype == np.uint8
+    image = read_image(picture, "x", TensorInfo((1, 5, 2, 3), "uint8"), AS_IS)
+    np.testing.assert_array_equal(image, RED_GREEN[None])
+    assert image.dtype == np.uint8
 
 
 def test_an_int8_input_takes_the_codes_less_128(picture):
-    found = read_image(picture, "x", TensorInfo((1, 5, 2, 3), "int8"), AS_IS)
-    np.testing.assert_array_equal(found, (RED_GREEN[None].astype(int) - 128))
-    assert found.dtype == np.int8
+    image = read_image(picture, "x", TensorInfo((1, 5, 2, 3), "int8"), AS_IS)
+    np.testing.assert_array_equal(image, (RED_GREEN[None].astype(int) - 128))
+    assert image.dtype == np.int8
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
 def test_a_float_input_takes_numbers_from_0_to_1(picture, dtype):
     info = TensorInfo((1, 5, 2, 3), dtype)
-    found = read_image(picture, "x", info, AS_IS)
-    np.testing.assert_array_equal(found.astype(np.float32), RED_GREEN[None] / 255)
-    assert found.dtype == info.dtype.numpy
+    image = read_image(picture, "x", info, AS_IS)
+    np.testing.assert_array_equal(image.astype(np.float32), RED_GREEN[None] / 255)
+    assert image.dtype == info.dtype.numpy
 
 
 def test_mean_and_std_are_applied_to_the_codes(picture):
-    found = read_image(picture, "x", TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(127.5,), std=(127.5,)))
-    np.testing.assert_array_equal(found, RED_GREEN[None] / np.float32(127.5) - 1)
+    image = read_image(picture, "x", TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(127.5,), std=(127.5,)))
+    np.testing.assert_array_equal(image, RED_GREEN[None] / np.float32(127.5) - 1)
 
 
 def test_each_channel_can_have_a_mean_and_std_of_its_own(picture):
-    found = read_image(picture, "x", TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(5, 10, 20), std=(1, 2, 4)))
-    np.testing.assert_array_equal(found[0, 0, 0], [250, -5, -5])
+    image = read_image(picture, "x", TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(5, 10, 20), std=(1, 2, 4)))
+    np.testing.assert_array_equal(image[0, 0, 0], [250, -5, -5])
 
 
 def test_mean_alone_leaves_the_range_of_the_codes(picture):
@@ -70,8 +70,8 @@ def test_mean_alone_leaves_the_range_of_the_codes(picture):
 
 def test_with_mean_and_std_a_quantized_input_takes_the_quantized_number(picture):
     info = TensorInfo((1, 5, 2, 3), "int8", Quantization(0.5, 3))
-    found = read_image(picture, "x", info, Preprocessing(mean=(127.5,), std=(127.5,)))
-    np.testing.assert_array_equal(found[0, 0, 0], [1 / 0.5 + 3, -1 / 0.5 + 3, -1 / 0.5 + 3])
+    image = read_image(picture, "x", info, Preprocessing(mean=(127.5,), std=(127.5,)))
+    np.testing.assert_array_equal(image[0, 0, 0], [1 / 0.5 + 3, -1 / 0.5 + 3, -1 / 0.5 + 3])
 
 
 def test_quantized_numbers_are_kept_in_the_range_of_the_type(picture):
@@ -80,9 +80,9 @@ def test_quantized_numbers_are_kept_in_the_range_of_the_type(picture):
 
 
 def test_channels_come_first_where_the_shape_says_so(picture):
-    found = read_image(picture, "x", TensorInfo((1, 3, 5, 2), "uint8"), AS_IS)
-    np.testing.assert_array_equal(found, RED_GREEN[None].transpose(0, 3, 1, 2))
-    assert found.flags.c_contiguous
+    image = read_image(picture, "x", TensorInfo((1, 3, 5, 2), "uint8"), AS_IS)
+    np.testing.assert_array_equal(image, RED_GREEN[None].transpose(0, 3, 1, 2))
+    assert image.flags.c_contiguous
 
 
 def test_an_input_may_lack_the_batch_axis(picture):
@@ -105,9 +105,9 @@ def test_the_colours_are_those_of_the_channels(tmp_path, channels, mode):
     rng = np.random.default_rng(0)
     original = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
     original.save(tmp_path / "any.png")
-    found = read_image(str(tmp_path / "any.png"), "x", TensorInfo((1, 6, 8, channels), "uint8"), AS_IS)
+    image = read_image(str(tmp_path / "any.png"), "x", TensorInfo((1, 6, 8, channels), "uint8"), AS_IS)
     expected = np.asarray(original.convert(mode).resize((8, 6), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(found[0], expected.reshape(6, 8, channels))
+    np.testing.assert_array_equal(image[0], expected.reshape(6, 8, channels))
 
 
 @pytest.mark.parametrize("kind", ["bmp", "gif", "jpeg", "png", "tiff", "webp"])
@@ -143,24 +143,24 @@ def test_an_input_that_no_picture_fits_is_named(picture, info, text):
 
 
 def test_a_layout_that_does_not_fit_the_channels_is_refused(picture):
-    found = refusal(picture, TensorInfo((1, 8, 8, 3)), Preprocessing(DataLayout.NCHW))
-    assert found == "input 'x' float32[1, 8, 8, 3] has 8 channels as NCHW; an image has 1, 3 or 4"
+    result = refusal(picture, TensorInfo((1, 8, 8, 3)), Preprocessing(DataLayout.NCHW))
+    assert result == "input 'x' float32[1, 8, 8, 3] has 8 channels as NCHW; an image has 1, 3 or 4"
 
 
 def test_a_mean_for_too_few_channels_is_refused(picture):
-    found = refusal(picture, TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(1.0, 2.0)))
-    assert found == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
+    result = refusal(picture, TensorInfo((1, 5, 2, 3)), Preprocessing(mean=(1.0, 2.0)))
+    assert result == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 3] takes 1 or 3"
 
 
 def test_a_mean_for_too_many_channels_is_refused(picture):
-    found = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
-    assert found == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
+    result = refusal(picture, TensorInfo((1, 5, 2, 1)), Preprocessing(mean=(1.0, 2.0)))
+    assert result == "--mean has 2 numbers; input 'x' float32[1, 5, 2, 1] takes 1"
 
 
 def test_mean_and_std_mean_nothing_for_bare_integers(picture):
-    found = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
+    result = refusal(picture, TensorInfo((1, 5, 2, 3), "uint8"), Preprocessing(std=(2.0,)))
     expected = "input 'x' uint8[1, 5, 2, 3] takes bare integers; --mean and --std are for real and quantized numbers"
-    assert found == expected
+    assert result == expected
 
 
 # --- files that are no good pictures ----------------------------------------------------------------------------------

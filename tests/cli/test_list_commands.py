@@ -16,9 +16,9 @@ def shown(capsys):
 
     def shown(*words: str) -> str:
         assert main(list(words)) == 0
-        found = capsys.readouterr()
-        assert found.err == ""
-        return found.out
+        result = capsys.readouterr()
+        assert result.err == ""
+        return result.out
 
     return shown
 
@@ -36,11 +36,11 @@ def words(line: str) -> str:
 
 @pytest.mark.needs_cpuref
 def test_backends_are_listed_with_what_they_can_or_why_they_are_absent(shown, more_backends):
-    found = shown("backends")
-    assert words(line_of(found, "backend ")) == "backend available version source capabilities, or why not"
-    assert line_of(found, "CpuRef").split()[1] == "yes"
-    assert "NonConstWeights, ConstantTensorsAsInputs" in line_of(found, "CpuRef")
-    assert words(line_of(found, "Gone")) == "Gone no registered by a test there is no such device"
+    result = shown("backends")
+    assert words(line_of(result, "backend ")) == "backend available version source capabilities, or why not"
+    assert line_of(result, "CpuRef").split()[1] == "yes"
+    assert "NonConstWeights, ConstantTensorsAsInputs" in line_of(result, "CpuRef")
+    assert words(line_of(result, "Gone")) == "Gone no registered by a test there is no such device"
 
 
 @pytest.mark.needs_cpuref
@@ -66,23 +66,23 @@ def test_every_operator_is_listed_with_operands_and_attributes(shown):
 
 
 def test_operators_as_json(shown):
-    found = {one["op"]: one for one in json.loads(shown("ops", "--json"))}
-    convolution = found["Convolution2d"]
+    result = {load["op"]: load for load in json.loads(shown("ops", "--json"))}
+    convolution = result["Convolution2d"]
     assert convolution["family"] == "convolution"
-    assert [(one["name"], one["optional"]) for one in convolution["operands"]] == [
+    assert [(item["name"], item["optional"]) for item in convolution["operands"]] == [
         ("input", False), ("weights", False), ("bias", True),
     ]  # fmt: skip
-    stride = next(one for one in convolution["attributes"] if one["name"] == "stride_x")
+    stride = next(item for item in convolution["attributes"] if item["name"] == "stride_x")
     assert (stride["type"], stride["required"], stride["default"]) == ("an integer >= 1", False, 1)
-    assert "default" not in next(one for one in found["Reshape"]["attributes"] if one["name"] == "target_shape")
+    assert "default" not in next(item for item in result["Reshape"]["attributes"] if item["name"] == "target_shape")
 
 
 def test_one_operator_is_described(shown):
-    found = shown("ops", "Gather")
-    assert found.startswith("Gather (gather)\n\n")
-    assert "Source:" in found
-    assert line_of(found, "operand    indices").split(maxsplit=2)[2] == "int32, int64"
-    assert line_of(found, "attribute  axis=0").split(maxsplit=2)[2].startswith("an integer")
+    result = shown("ops", "Gather")
+    assert result.startswith("Gather (gather)\n\n")
+    assert "Source:" in result
+    assert line_of(result, "operand    indices").split(maxsplit=2)[2] == "int32, int64"
+    assert line_of(result, "attribute  axis=0").split(maxsplit=2)[2].startswith("an integer")
     assert json.loads(shown("ops", "Gather", "--json"))["op"] == "Gather"
 
 
@@ -99,9 +99,9 @@ def test_the_kernels_of_a_backend_are_listed_with_their_types_and_conditions(sho
 
 @pytest.mark.needs_cpuref
 def test_groups_of_types_go_by_their_names(shown):
-    found = shown("ops", "--backend", "CpuRef")
-    assert line_of(found, "Dequantize").split() == ["Dequantize", "integers"]
-    assert line_of(found, "Cast").split(maxsplit=1) == ["Cast", "numbers, stored floats, bool"]
+    result = shown("ops", "--backend", "CpuRef")
+    assert line_of(result, "Dequantize").split() == ["Dequantize", "integers"]
+    assert line_of(result, "Cast").split(maxsplit=1) == ["Cast", "numbers, stored floats, bool"]
 
 
 def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):
@@ -119,12 +119,12 @@ def test_what_a_backend_that_is_absent_has_is_not_known(capsys, more_backends):
 def test_the_name_of_another_format_leads_to_the_operator(shown, name, line):
     said = shown("ops", name).splitlines()
     assert said[0] == line
-    assert any(one.startswith(("FullyConnected (", "Convolution2d (", "Convolution2d ")) for one in said[1:])
+    assert any(item.startswith(("FullyConnected (", "Convolution2d (", "Convolution2d ")) for item in said[1:])
 
 
 def test_the_name_of_another_format_gives_the_operators_as_json(shown):
     assert json.loads(shown("ops", "Gemm", "--json"))["op"] == "FullyConnected"
-    assert [one["op"] for one in json.loads(shown("ops", "Conv", "--json"))] == [
+    assert [load["op"] for load in json.loads(shown("ops", "Conv", "--json"))] == [
         "Convolution2d", "Convolution3d", "DepthwiseConvolution2d",
     ]  # fmt: skip
 

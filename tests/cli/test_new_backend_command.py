@@ -44,10 +44,10 @@ def project(tmp_path, capsys):
 
 def tool(name):
     """The path of a program; skips the test where it is absent."""
-    found = shutil.which(name)
-    if found is None:
+    result = shutil.which(name)
+    if result is None:
         pytest.skip(f"{name} is not here")
-    return found
+    return result
 
 
 def carried_out(*words, cwd, **environment):
@@ -208,8 +208,8 @@ def test_cargo_builds_the_same(project):
     folder = project("rust", "--vendor", "Acme")
     carried_out(tool("cargo"), "build", "--release", "--offline", cwd=folder, CARGO_TARGET_DIR=str(folder / "target"))
     (folder / "plugins").mkdir()
-    made = folder / "target" / "release" / "libnpu_backend.so"
-    shutil.copyfile(made, folder / "plugins" / "Acme_Npu_backend.so")
+    created = folder / "target" / "release" / "libnpu_backend.so"
+    shutil.copyfile(created, folder / "plugins" / "Acme_Npu_backend.so")
     assert run_on_npu(folder / "plugins") == [3.0, 5.0, 7.0]
 
 

@@ -34,7 +34,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: object, status: int = 0) ->
 
 def placement(capsys: pytest.CaptureFixture[str], file: str, *words: object) -> dict[str, str]:
     out, _ = said(capsys, "explain", file, "--json", *words)
-    return {one["layer"]: one["backend"] for one in json.loads(out)["layers"]}
+    return {load["layer"]: load["backend"] for load in json.loads(out)["layers"]}
 
 
 def test_a_plan_is_made_written_and_followed(
@@ -45,9 +45,9 @@ def test_a_plan_is_made_written_and_followed(
     out, _ = said(capsys, "plan", file, "-o", plan, *words, *BUDGET)
     assert out.splitlines()[0].split() == ["plan", "ms"]
     assert f"written: {plan}, with " in out
-    made = Plan.load(plan)
-    assert next(iter(made.layers.items())) == ("twice", "CpuRef")
-    assert dict(made.exclude) == {"Multiplication": ("Sums",)}
+    created = Plan.load(plan)
+    assert next(iter(created.layers.items())) == ("twice", "CpuRef")
+    assert dict(created.exclude) == {"Multiplication": ("Sums",)}
     np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
     ran, _ = said(capsys, "run", file, "--input", tmp_path / "x.npy", "--plan", plan, "--json")
     assert json.loads(ran)["placement"]["CpuRef"] >= 2
@@ -78,8 +78,8 @@ def test_what_is_different_where_a_plan_is_followed_is_told(capsys: pytest.Captu
 def test_a_plan_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("--backends", "CpuRef", "--objective", "memory", "--limit-memory", "1M", "--json", *BUDGET)
     out, _ = said(capsys, "plan", networks.doubler(tmp_path), *words)
-    told = json.loads(out)
-    assert (told["plan"], told["chosen"], told["backends"]) == (1, "CpuRef", ["CpuRef"])
+    reported = json.loads(out)
+    assert (reported["plan"], reported["chosen"], reported["backends"]) == (1, "CpuRef", ["CpuRef"])
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_the_fastest_mix_and_a_plan_are_measured_side_by_side(
     Plan("doubler", ("Sums", "CpuRef"), {}).save(plan)
     words = ("--plan", plan, "--rounds", "1", "--seconds", "0", *BUDGET, "--json")
     out, _ = said(capsys, "bench", file, "--random", *words)
-    names = [one["name"] for one in json.loads(out)["candidates"]]
+    names = [load["name"] for load in json.loads(out)["candidates"]]
     assert {"auto", "plan", "Sums", "CpuRef"} <= set(names)
     out, _ = said(capsys, "bench", file, "--random", "--no-auto", *words[2:])
-    assert "auto" not in [one["name"] for one in json.loads(out)["candidates"]]
+    assert "auto" not in [load["name"] for load in json.loads(out)["candidates"]]
 
 
 @pytest.mark.parametrize("before", [None, "7"])

@@ -37,9 +37,9 @@ def run(capsys):
     def run(*words: object, status: int = 0) -> str:
         backends = [] if "--backends" in words else ["--backends", "CpuRef"]
         assert main(["run", *map(str, words), *backends]) == status
-        found = capsys.readouterr()
-        assert (found.err if status == 0 else found.out) == ""
-        return re.sub(r"\d+\.\d\d(?= ms|\)| to)", "0.00", found.out) if status == 0 else found.err
+        result = capsys.readouterr()
+        assert (result.err if status == 0 else result.out) == ""
+        return re.sub(r"\d+\.\d\d(?= ms|\)| to)", "0.00", result.out) if status == 0 else result.err
 
     return run
 
@@ -67,9 +67,9 @@ def test_without_labels_there_is_no_column_for_them(run, folder):
 
 
 def test_the_result_as_json(run, folder):
-    found = as_json(run, networks.doubler(folder), "--input", "x.npy", "--labels", "labels.txt", "--top", 2)
-    assert found.pop("ms") >= 0
-    assert found == {
+    result = as_json(run, networks.doubler(folder), "--input", "x.npy", "--labels", "labels.txt", "--top", 2)
+    assert result.pop("ms") >= 0
+    assert result == {
         "top": [{"index": 1, "label": "two", "score": 8.0}, {"index": 3, "label": "four", "score": 6.0}],
         "outputs": [{"name": "y", "info": "float32[1, 4]", "shape": [1, 4], "min": 2.0, "max": 8.0, "mean": 5.0}],
         "placement": {"CpuRef": 1},
@@ -87,24 +87,24 @@ def test_without_labels_the_label_is_null(run, folder):
 def test_scores_that_are_no_numbers_are_null(run, folder):
     np.save("x.npy", np.float32([[1, np.nan, 3, 2]]))
     top = as_json(run, networks.doubler(folder), "--input", "x.npy", "--top", 2)["top"]
-    assert [one["score"] for one in top] == [None, 6.0]
+    assert [item["score"] for item in top] == [None, 6.0]
 
 
 def test_several_runs_are_timed_by_their_median(run, folder):
-    found = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
-    assert found.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
+    result = run(networks.doubler(folder), "--input", "x.npy", "--repeat", 3)
+    assert result.endswith("\n0.00 ms (median of 3 runs, 0.00 to 0.00)\n")
     assert as_json(run, networks.doubler(folder), "--input", "x.npy", "--repeat", 3)["runs"] == 3
 
 
 def test_a_backend_that_is_absent_is_skipped_and_named(folder, more_backends, capsys):
     words = ["run", networks.doubler(folder), "--input", "x.npy", "--backends", "Gone,Sums"]
     assert main(words) == 0
-    found = capsys.readouterr()
-    assert found.err == "interposer: backend 'Gone' is skipped: there is no such device\n"
-    assert "\n1 layer on Sums\n" in found.out
+    result = capsys.readouterr()
+    assert result.err == "interposer: backend 'Gone' is skipped: there is no such device\n"
+    assert "\n1 layer on Sums\n" in result.out
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["absent"] == [{"id": "Gone", "reason": "there is no such device"}]
+    result = json.loads(capsys.readouterr().out)
+    assert result["absent"] == [{"id": "Gone", "reason": "there is no such device"}]
 
 
 def test_layers_on_several_backends_are_counted_with_the_copies_between_them(run, folder, more_backends):
@@ -133,9 +133,9 @@ def test_of_what_is_no_vector_of_classes_the_range_is_shown(run, two_inputs):
 
 
 def test_one_output_can_be_chosen(run, two_inputs):
-    found = as_json(run, *two_inputs, "--output", "difference")
-    assert [one["name"] for one in found["outputs"]] == ["difference"]
-    assert found["top"] == []
+    result = as_json(run, *two_inputs, "--output", "difference")
+    assert [item["name"] for item in result["outputs"]] == ["difference"]
+    assert result["top"] == []
 
 
 def test_all_outputs_are_saved(run, two_inputs, folder):
@@ -152,7 +152,7 @@ def test_all_outputs_are_saved(run, two_inputs, folder):
 def test_a_picture_goes_into_networks_of_known_and_of_open_shape(run, folder, shape):
     Image.new("RGB", (20, 10), (255, 102, 0)).save("orange.png")
     words = [networks.brightness(folder, shape), "--input", "orange.png"]
-    assert [(one["index"], round(one["score"], 5)) for one in as_json(run, *words)["top"]] == [
+    assert [(item["index"], round(item["score"], 5)) for item in as_json(run, *words)["top"]] == [
         (0, 1.0),
         (1, 0.4),
         (2, 0),
@@ -162,15 +162,15 @@ def test_a_picture_goes_into_networks_of_known_and_of_open_shape(run, folder, sh
 def test_mean_and_std_change_what_a_network_of_floats_sees(run, folder):
     Image.new("RGB", (20, 10), (255, 102, 0)).save("orange.png")
     words = [networks.brightness(folder), "--input", "orange.png", "--mean", "127.5", "--std", "127.5"]
-    assert [round(one["score"], 5) for one in as_json(run, *words)["top"]] == [1, -0.2, -1]
+    assert [round(item["score"], 5) for item in as_json(run, *words)["top"]] == [1, -0.2, -1]
 
 
 def test_the_example_reads_every_digit(run):
     for label in (DIGITS / "labels.txt").read_text().split():
-        found = as_json(
+        result = as_json(
             run, DIGITS / "digits.onnx", "--input", DIGITS / f"{label}.png", "--labels", DIGITS / "labels.txt"
         )
-        assert found["top"][0]["label"] == label
+        assert result["top"][0]["label"] == label
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
     if not SHARED.exists():
         pytest.skip("../shared/models is not there")
     model, labels = SHARED / "mobilenet_v2_1.0_224_quant.tflite", SHARED / "imagenet_labels.txt"
-    found = as_json(run, model, "--input", SHARED / picture, "--labels", labels, "--top", len(expected))
-    assert [(one["index"], one["label"], one["score"]) for one in found["top"]] == expected
-    assert found["top"][0]["value"] == expected[0][2] / 256
-    assert found["placement"].keys() == {"CpuRef"}
+    result = as_json(run, model, "--input", SHARED / picture, "--labels", labels, "--top", len(expected))
+    assert [(item["index"], item["label"], item["score"]) for item in result["top"]] == expected
+    assert result["top"][0]["value"] == expected[0][2] / 256
+    assert result["placement"].keys() == {"CpuRef"}
 
 
 # --- what is not possible ---------------------------------------------------------------------------------------------
@@ -252,10 +252,10 @@ def test_it_runs_as_a_program():
 
 
 def test_values_of_the_network_are_computed_by_name(run, folder):
-    found = as_json(
+    result = as_json(
         run, networks.alternating(folder), "--input", "x.npy", "--outputs", "product,twice", "--save", "v.npz"
     )
-    assert [one["name"] for one in found["outputs"]] == ["product", "twice"]
+    assert [item["name"] for item in result["outputs"]] == ["product", "twice"]
     with np.load("v.npz") as arrays:
         np.testing.assert_array_equal(arrays["twice"], [[2, 8, 4, 6]])
         np.testing.assert_array_equal(arrays["product"], [[2, 32, 8, 18]])
@@ -271,8 +271,8 @@ def test_what_every_layer_gives_is_saved_beside_the_outputs(run, folder):
 
 def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
     network = networks.doubler(folder, ("n", 4))
-    found = as_json(run, network, "--input", "x.npy", "--outputs", "x", "--outputs", "y", "--repeat", 2)
-    assert [one["name"] for one in found["outputs"]] == ["x", "y"]
+    result = as_json(run, network, "--input", "x.npy", "--outputs", "x", "--outputs", "y", "--repeat", 2)
+    assert [item["name"] for item in result["outputs"]] == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +300,8 @@ def test_inputs_are_made_up_only_with_random_and_are_the_same_for_a_seed(run, fo
 
 def test_random_numbers_are_for_the_inputs_that_no_file_gives(run, two_inputs):
     network, *_ = two_inputs
-    found = as_json(run, network, "--input", "a=a.npy", "--random")
-    assert found["inputs"] == "a=a.npy, random numbers, seed 0"
+    result = as_json(run, network, "--input", "a=a.npy", "--random")
+    assert result["inputs"] == "a=a.npy, random numbers, seed 0"
 
 
 def test_random_numbers_need_a_shape_and_the_hint_can_be_followed(run, folder):

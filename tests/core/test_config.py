@@ -18,7 +18,7 @@ ALLOW_LIST = settings()["backend_allow_list"]
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
     """The files here and of the user, which are not there yet."""
-    for name in [one.variable for one in settings().values()]:
+    for name in [setting.variable for setting in settings().values()]:
         monkeypatch.delenv(name, raising=False)
     here, user = tmp_path / "here", tmp_path / "settings" / "interposer"
     here.mkdir()

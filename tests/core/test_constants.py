@@ -43,15 +43,15 @@ def test_equal_bytes_are_in_memory_once_whatever_they_mean() -> None:
 def test_one_different_byte_keeps_data_apart(place: int) -> None:
     first, other = share(random(2)), random(2)
     other[place] ^= 1
-    found = share(other)
-    assert not np.shares_memory(first, found)
-    np.testing.assert_array_equal(found, other)
+    result = share(other)
+    assert not np.shares_memory(first, result)
+    np.testing.assert_array_equal(result, other)
 
 
 def test_what_is_small_or_has_gaps_or_is_text_is_left_as_it_is() -> None:
-    for one in (random(3, MANY - 1), random(3, 2 * MANY)[::2], np.full(MANY, "x", object)):
-        assert share(one) is one
-        assert share(one.copy()) is not one
+    for item in (random(3, MANY - 1), random(3, 2 * MANY)[::2], np.full(MANY, "x", object)):
+        assert share(item) is item
+        assert share(item.copy()) is not item
 
 
 def test_data_that_is_wanted_at_a_multiple_is_shared_where_it_lies_at_one() -> None:
@@ -220,15 +220,15 @@ def test_copies_for_a_plug_in_are_made_once_for_all_parts(tmp_path: Path) -> Non
     raw = np.empty(MANY + 128, np.uint8)
     odd = raw[-raw.ctypes.data % 64 + 16 :][:MANY]
     odd[:] = random(12)
-    found = []
+    result = []
     for _ in range(2):
         graph = Graph("g")
         value = graph.constant(odd.view(np.float32))
         layer = graph.add(ip.ops.Addition(), [value, value])
         layer.output.info = value.info
-        found += FlatGraph([layer], [], layer.outputs, alignment=64).constants
-    assert found[0].ctypes.data == found[1].ctypes.data
-    assert found[0].ctypes.data % 64 == 0
+        result += FlatGraph([layer], [], layer.outputs, alignment=64).constants
+    assert result[0].ctypes.data == result[1].ctypes.data
+    assert result[0].ctypes.data % 64 == 0
 
 
 def test_users_count_what_they_share_while_they_are_there() -> None:

@@ -99,8 +99,8 @@ def test_what_is_stored_is_given_back():
     for value in (None, [], [[1.0], 2.0]):
         stored = as_stored("x", info, value, array)
         assert (stored.ndim, stored.dtype) == (1, object)
-        found = as_given(info, stored)
-        assert found is None if value is None else [one.tolist() for one in found] == value
+        result = as_given(info, stored)
+        assert result is None if value is None else [item.tolist() for item in result] == value
 
 
 def test_more_is_known_of_elements_that_are_there():

@@ -44,9 +44,9 @@ FITTING = [
 @pytest.mark.needs_cpuref
 @pytest.mark.parametrize(("dtype", "given", "wanted"), FITTING)
 def test_values_that_fit_are_converted(dtype: str, given: Any, wanted: list[Any]) -> None:
-    [found] = model_of(dtype).run([given])
-    assert found.dtype == DataType.of(dtype).numpy
-    assert found.tolist() == wanted
+    [result] = model_of(dtype).run([given])
+    assert result.dtype == DataType.of(dtype).numpy
+    assert result.tolist() == wanted
 
 
 INT8 = "expected int8, whole numbers from -128 to 127"
@@ -97,14 +97,14 @@ def test_values_that_do_not_fit_never_wrap(dtype: str, given: Any, text: str) ->
 
 @pytest.mark.needs_cpuref
 def test_bound_values_that_do_not_fit_never_wrap() -> None:
-    given = np.int32([1, 2])
-    bound = model_of("int8").bind([given])
+    value = np.int32([1, 2])
+    bound = model_of("int8").bind([value])
     assert bound()[0].tolist() == [1, 2]
-    given[1] = 300
+    value[1] = 300
     with pytest.raises(BindingError, match="input 'x' is int32 and holds 300"):
         bound()
     with pytest.raises(BindingError, match="input 'x' is int32 and holds 300"):
-        model_of("int8").bind([given])
+        model_of("int8").bind([value])
 
 
 @pytest.mark.needs_cpuref
@@ -167,5 +167,5 @@ def test_an_infinity_is_not_made_nan_in_a_type_without_infinities() -> None:
 
 
 def test_integers_of_4_bits_become_floats_that_numpy_cannot_make_of_them() -> None:
-    given = np.array([1, 4], DataType.INT4.numpy)
-    assert converted(given, DataType.FLOAT8_E8M0FNU).astype(np.float32).tolist() == [1, 4]
+    array = np.array([1, 4], DataType.INT4.numpy)
+    assert converted(array, DataType.FLOAT8_E8M0FNU).astype(np.float32).tolist() == [1, 4]

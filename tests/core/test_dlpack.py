@@ -27,24 +27,24 @@ def double() -> ip.Network:
 )
 def test_a_tensor_is_seen_where_it_lies(name):
     tensor = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
-    found = as_array(tensor)
-    assert found.ctypes.data == tensor.data_ptr()
-    assert (found.shape, found.dtype.name) == ((2, 3), name)
-    np.testing.assert_array_equal(found.astype(np.float32), tensor.float().numpy())
+    result = as_array(tensor)
+    assert result.ctypes.data == tensor.data_ptr()
+    assert (result.shape, result.dtype.name) == ((2, 3), name)
+    np.testing.assert_array_equal(result.astype(np.float32), tensor.float().numpy())
 
 
 def test_rows_with_gaps_and_turned_ones_are_seen_as_they_are():
     tensor = torch.arange(24).reshape(4, 6).to(torch.bfloat16).T[1:, ::2]
-    found = as_array(tensor)
-    assert found.ctypes.data == tensor.data_ptr()
-    np.testing.assert_array_equal(found.astype(np.float32), tensor.float().numpy())
+    result = as_array(tensor)
+    assert result.ctypes.data == tensor.data_ptr()
+    np.testing.assert_array_equal(result.astype(np.float32), tensor.float().numpy())
 
 
 def test_the_memory_lives_as_long_as_the_array():
-    found = as_array(torch.full((1000,), 3.0, dtype=torch.bfloat16))
+    result = as_array(torch.full((1000,), 3.0, dtype=torch.bfloat16))
     gc.collect()
     _ = [torch.zeros(1000, dtype=torch.bfloat16) for _ in range(10)]
-    assert (found.astype(np.float32) == 3).all()
+    assert (result.astype(np.float32) == 3).all()
 
 
 def test_nothing_is_left_of_a_tensor_without_elements():
@@ -72,9 +72,9 @@ def test_a_tensor_that_cannot_be_taken_is_named(name):
 def test_a_model_reads_a_tensor_and_gives_one_back_without_a_copy():
     tensor = torch.arange(6.0).reshape(2, 3)
     with ip.load(double()) as model:
-        found = model(tensor)
-    back = torch.from_dlpack(found)
-    assert back.data_ptr() == found.ctypes.data
+        result = model(tensor)
+    back = torch.from_dlpack(result)
+    assert back.data_ptr() == result.ctypes.data
     assert torch.equal(back, 2 * tensor)
 
 
@@ -118,10 +118,10 @@ def test_memory_is_shared_in_both_directions(name):
 
 def test_turned_tensors_are_shared_as_they_are():
     tensor = torch.arange(24.0).reshape(4, 6).T[1:, ::2]
-    found = shared_array(tensor)
-    assert found.ctypes.data == tensor.data_ptr()
-    np.testing.assert_array_equal(found, tensor.numpy())
-    assert torch.equal(torch.from_dlpack(Exported(found)), tensor)
+    result = shared_array(tensor)
+    assert result.ctypes.data == tensor.data_ptr()
+    np.testing.assert_array_equal(result, tensor.numpy())
+    assert torch.equal(torch.from_dlpack(Exported(result)), tensor)
 
 
 def test_what_only_a_copy_could_be_made_of_is_not_shared():
@@ -134,9 +134,9 @@ def test_what_only_a_copy_could_be_made_of_is_not_shared():
             2, dtype=torch.complex64
         ),
     }
-    for text, given in wrong.items():
+    for text, value in wrong.items():
         with pytest.raises(BindingError) as caught:
-            shared_array(given)
+            shared_array(value)
         assert str(caught.value).startswith(text)
 
 
@@ -164,9 +164,9 @@ def test_a_model_reads_and_writes_tensors_where_they_lie():
         assert outputs.arrays["y"].ctypes.data == y.data_ptr()
         for _ in range(2):
             x += 1
-            [found] = model.run(inputs, outputs)
+            [result] = model.run(inputs, outputs)
             assert torch.equal(y, 2 * x)
-            assert found.ctypes.data == y.data_ptr()
+            assert result.ctypes.data == y.data_ptr()
         y.zero_()
         model.run([x], [y])
         assert torch.equal(y, 2 * x)
@@ -184,7 +184,7 @@ def test_an_output_of_a_rare_type_is_taken_over_without_a_copy():
     network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
     tensor = torch.arange(6.0).reshape(2, 3).to(torch.bfloat16)
     with ip.load(network) as model:
-        [found] = model.run([tensor])
-    back = torch.from_dlpack(Exported(found))
-    assert back.data_ptr() == found.ctypes.data
+        [result] = model.run([tensor])
+    back = torch.from_dlpack(Exported(result))
+    assert back.data_ptr() == result.ctypes.data
     assert torch.equal(back, 2 * tensor)

@@ -16,7 +16,7 @@ from interposer.core.errors import (
     did_you_mean,
 )
 
-CLASSES = [found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, Exception)]
+CLASSES = [var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, Exception)]
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)

@@ -36,10 +36,10 @@ def test_a_failure_while_writing_keeps_the_old_file_and_leaves_no_other(tmp_path
         yield b"half"
         raise OSError(errno.ENOSPC, "No space left on device", "/somewhere/else")
 
-    with pytest.raises(FileWriteError) as found:
+    with pytest.raises(FileWriteError) as result:
         write_file(target, failing())
-    assert str(found.value) == f"{target}: the file cannot be written: No space left on device"
-    assert (found.value.path, found.value.reason) == (str(target), "No space left on device")
+    assert str(result.value) == f"{target}: the file cannot be written: No space left on device"
+    assert (result.value.path, result.value.reason) == (str(target), "No space left on device")
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -65,9 +65,9 @@ def test_the_error_names_the_file_and_the_cause(tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     target = f"{tmp_path}/{name}"
-    with pytest.raises(FileWriteError) as found:
+    with pytest.raises(FileWriteError) as result:
         write_file(target, b"x")
-    assert str(found.value).startswith(f"{target}: the file cannot be written: {reason}")
+    assert str(result.value).startswith(f"{target}: the file cannot be written: {reason}")
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
@@ -99,12 +99,12 @@ def test_a_device_is_not_replaced_by_a_file():
 def test_a_pipe_is_written_to(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    datas: list[bytes] = []
+    reader = threading.Thread(target=lambda: datas.append(pipe.read_bytes()))
     reader.start()
     write_file(pipe, b"through")
     reader.join()
-    assert found == [b"through"]
+    assert datas == [b"through"]
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
@@ -118,13 +118,13 @@ def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):
 
 
 def test_a_file_keeps_its_permissions_and_a_new_one_gets_the_default(tmp_path):
-    kept, new, plain = tmp_path / "kept", tmp_path / "new", tmp_path / "plain"
-    kept.touch()
-    kept.chmod(0o640)
+    cached, new, plain = tmp_path / "kept", tmp_path / "new", tmp_path / "plain"
+    cached.touch()
+    cached.chmod(0o640)
     plain.touch()
-    write_file(kept, b"x")
+    write_file(cached, b"x")
     write_file(new, b"x")
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert stat.S_IMODE(cached.stat().st_mode) == 0o640
     assert new.stat().st_mode == plain.stat().st_mode
 
 
@@ -155,10 +155,10 @@ def everybodys(tmp_path):
     for folder in (tmp_path, *tmp_path.parents[:3]):
         if str(folder) != "/tmp" and folder.stat().st_uid == os.geteuid():
             folder.chmod(0o755)
-    found = tmp_path / "everybodys"
-    found.mkdir()
-    found.chmod(0o777)
-    return found
+    result = tmp_path / "everybodys"
+    result.mkdir()
+    result.chmod(0o777)
+    return result
 
 
 @pytest.mark.filterwarnings("ignore:This process.*:DeprecationWarning")

@@ -283,7 +283,7 @@ def with_known_values():
             yield cls(**{name: REQUIRED[name] for name in needed})
 
 
-@pytest.mark.parametrize("made", list(with_known_values()), ids=lambda made: made.op_name())
+@pytest.mark.parametrize("made", list(with_known_values()), ids=lambda created: created.op_name())
 def test_every_operator_is_written_as_json_and_read_back(made):
     assert Op.from_plain(json.loads(json.dumps(made.to_plain()))) == made
     assert pickle.loads(pickle.dumps(made)) == made
@@ -291,13 +291,13 @@ def test_every_operator_is_written_as_json_and_read_back(made):
 
 @given(st.floats(), st.floats())
 def test_numbers_are_written_exactly(a, b):
-    made = interposer.ops.Activation(a=a, b=b)
-    assert Op.from_plain(json.loads(json.dumps(made.to_plain()))) == made
+    activation = interposer.ops.Activation(a=a, b=b)
+    assert Op.from_plain(json.loads(json.dumps(activation.to_plain()))) == activation
 
 
 def test_plain_data_names_the_operator_and_what_is_not_at_its_default():
-    made = interposer.ops.Constant(np.array([1], "int8"), Quantization(0.5))
-    assert made.to_plain() == {
+    constant = interposer.ops.Constant(np.array([1], "int8"), Quantization(0.5))
+    assert constant.to_plain() == {
         "op": "Constant",
         "value": {"dtype": "int8", "shape": [1], "base64": "AQ=="},
         "quantization": {"scales": [0.5], "zero_points": [0], "axis": None},

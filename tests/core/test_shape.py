@@ -85,5 +85,5 @@ def test_operators_say_what_is_true_for_every_rank(op, operands, wanted):
 
 
 def test_an_operator_that_is_wrong_for_every_rank_is_refused():
-    [fault] = Transpose((1, 1)).violations(ANY)
-    assert fault.startswith("permutation is (1, 1)")
+    [error] = Transpose((1, 1)).violations(ANY)
+    assert error.startswith("permutation is (1, 1)")

@@ -86,7 +86,7 @@ def jobs_of(files: list[Path], count: int) -> Iterator[tuple[Path, int, int, str
 
 def go_through(path: Path, first: int, last: int, kind: str, seed: int, backends: str) -> Found:
     """Run a batch; a variant that ends the process is a fault, and the rest goes on in another one."""
-    found = Found()
+    result = Found()
     while first < last:
         command = [sys.executable, str(CHILD), str(path), *map(str, (seed, first, last)), kind, backends]
         try:
@@ -96,18 +96,18 @@ def go_through(path: Path, first: int, last: int, kind: str, seed: int, backends
             output, code, said = (error.stdout or b"").decode(), -1, "it takes too long"
         lines = [json.loads(line) for line in output.splitlines() if line.endswith("}")]
         ended = [line for line in lines if "ended" in line]
-        found.ended.update(line["ended"] for line in ended)
+        result.ended.update(line["ended"] for line in ended)
         peak = max((line["peak"] for line in ended), default=0)
-        found.peak = max(found.peak, peak)
+        result.peak = max(result.peak, peak)
         if peak > MOST_BYTES:
-            found.faults.append(f"{path.name}: {peak >> 20} MiB after one of {ended[0]['variant']} ...")
+            result.faults.append(f"{path.name}: {peak >> 20} MiB after one of {ended[0]['variant']} ...")
         first += len(ended)
         if code != 0:
             name = lines[-1].get("starting", "?") if lines else "the beginning"
-            found.faults.append(f"{path.name}: {name}: status {code}: {said[-2000:]}")
-            found.ended["ended the process"] += 1
+            result.faults.append(f"{path.name}: {name}: status {code}: {said[-2000:]}")
+            result.ended["ended the process"] += 1
             first += 1
-    return found
+    return result
 
 
 def main() -> int:
@@ -123,19 +123,19 @@ def main() -> int:
             "networks of many layers": large_files(Path(work)),
             "small networks": small_files(Path(work), args.seed),
         }
-        faults = 0
+        errors = 0
         for title, files in kinds.items():
             jobs = list(jobs_of(files, args.count // 2))
             total = Found()
-            for found in pool.map(lambda job: go_through(*job, args.seed, args.backends), jobs):
-                total.add(found)
+            for result in pool.map(lambda job: go_through(*job, args.seed, args.backends), jobs):
+                total.add(result)
             ends = ", ".join(f"{count:,} {name}" for name, count in total.ended.most_common())
             print(f"{title}: {sum(total.ended.values()):,} damaged variants of {len(files)} files: {ends}; ")
             print(f"  {len(total.faults)} faults, at most {total.peak >> 20} MiB", flush=True)
-            for fault in total.faults:
-                print(f"  {fault}")
-            faults += len(total.faults)
-    return bool(faults)
+            for error in total.faults:
+                print(f"  {error}")
+            errors += len(total.faults)
+    return bool(errors)
 
 
 if __name__ == "__main__":

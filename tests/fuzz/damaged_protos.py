@@ -47,10 +47,12 @@ def _clear(message: Message, field: FieldDescriptor, index: int, rng: random.Ran
 def _replace(message: Message, field: FieldDescriptor, index: int, rng: random.Random, places: list[Place]) -> None:
     old = getattr(message, field.name)
     if field.message_type is not None:
-        other = [one for one in places if one[1].message_type is field.message_type]
+        other = [place for place in places if place[1].message_type is field.message_type]
         source, source_field, at = rng.choice(other)
-        found = getattr(source, source_field.name)
-        copy = type(found[at] if at >= 0 else found).FromString((found[at] if at >= 0 else found).SerializeToString())
+        result = getattr(source, source_field.name)
+        copy = type(result[at] if at >= 0 else result).FromString(
+            (result[at] if at >= 0 else result).SerializeToString()
+        )
         (old[index] if index >= 0 else old).CopyFrom(copy)
         return
     value = _other(old[index] if index >= 0 else old, rng, places)

@@ -82,8 +82,8 @@ def _written(folder: Path, model: dict[str, Any]) -> Path:
 
 
 ONNX_MODELS: dict[str, Callable[[Path], Path]] = {
-    one.__name__: one for one in (digits, onnx_models.control_flow, onnx_models.functions, onnx_models.quantized)
+    item.__name__: item for item in (digits, onnx_models.control_flow, onnx_models.functions, onnx_models.quantized)
 }
 MODELS: dict[str, Callable[[Path], Path]] = ONNX_MODELS | {
-    one.__name__: one for one in (quantized_convolution, float_classifier, keyword_spotting)
+    item.__name__: item for item in (quantized_convolution, float_classifier, keyword_spotting)
 }

@@ -31,16 +31,16 @@ def go_through(path: Path, first: int, last: int, kind: str = "bytes", backends:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_damaged_models_are_run_or_refused(name: str, tmp_path: Path) -> None:
-    found = go_through(MODELS[name](tmp_path), 0, SLICE)
-    assert sum(found.values()) == SLICE
-    assert len(found) > 1
+    result = go_through(MODELS[name](tmp_path), 0, SLICE)
+    assert sum(result.values()) == SLICE
+    assert len(result) > 1
 
 
 @pytest.mark.parametrize("name", ["digits", "keyword_spotting"])
 def test_networks_of_many_layers_with_damaged_structure_are_run_or_refused_by_cpuacc(name: str, tmp_path: Path) -> None:
-    found = go_through(MODELS[name](tmp_path), 0, SLICE, "structure", "CpuAcc,CpuRef")
-    assert sum(found.values()) == SLICE
-    assert len(found) > 1
+    result = go_through(MODELS[name](tmp_path), 0, SLICE, "structure", "CpuAcc,CpuRef")
+    assert sum(result.values()) == SLICE
+    assert len(result) > 1
 
 
 @pytest.mark.slow
@@ -59,9 +59,9 @@ def test_all_damaged_models_are_run_or_refused(name: str, first: int, tmp_path: 
 
 @pytest.mark.parametrize("name", ONNX_MODELS)
 def test_models_that_say_wrong_things_are_run_or_refused(name: str, tmp_path: Path) -> None:
-    found = go_through(ONNX_MODELS[name](tmp_path), 0, SLICE, "fields")
-    assert sum(found.values()) == SLICE
-    assert len(found) > 1
+    result = go_through(ONNX_MODELS[name](tmp_path), 0, SLICE, "fields")
+    assert sum(result.values()) == SLICE
+    assert len(result) > 1
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ def weights_of(path: Path) -> list[tuple[int, int]]:
     """The ranges of bytes in which a file has its weights, in order."""
     data = path.read_bytes()
     constants = (_onnx if path.suffix == ".onnx" else _tflite)(data)
-    starts = ((data.find(one), len(one)) for one in constants if len(one) >= LEAST)
+    starts = ((data.find(constant), len(constant)) for constant in constants if len(constant) >= LEAST)
     return sorted({(start, start + size) for start, size in starts if start >= 0})
 
 

@@ -59,15 +59,15 @@ def test_layers_that_only_one_graph_has_are_named():
 
 def test_absent_inputs_at_the_end_and_the_order_of_layers_do_not_matter():
     lines = ["%x = Input : float32[2]", "%z = Input(binding_id=1) : float32[2]", "%y = StandIn %x, _"]
-    one, other = ("\n".join(["graph {", *some, "}"]) for some in (lines, [lines[1], lines[0], "%y = StandIn %x"]))
-    assert same_graph(parse_graph(one), parse_graph(other))
+    item, other = ("\n".join(["graph {", *some, "}"]) for some in (lines, [lines[1], lines[0], "%y = StandIn %x"]))
+    assert same_graph(parse_graph(item), parse_graph(other))
 
 
 def test_compiled_objects_are_left_out_on_request():
-    one, other = Graph(), Graph()
-    one.add(PreCompiled(object=np.zeros(2)), name="part")
+    item, other = Graph(), Graph()
+    item.add(PreCompiled(object=np.zeros(2)), name="part")
     other.add(PreCompiled(object=np.zeros(2)), name="part")
-    assert not same_graph(one, other)
-    assert same_graph(one, other, opaque=False)
+    assert not same_graph(item, other)
+    assert same_graph(item, other, opaque=False)
     other.layer("part").op = PreCompiled(num_outputs=0)
-    assert not same_graph(one, other, opaque=False)
+    assert not same_graph(item, other, opaque=False)

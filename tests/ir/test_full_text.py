@@ -12,7 +12,7 @@ from interposer import DataType, Network, Quantization
 from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.ir.equality import same_graph
 
-NUMBERS = [one for one in DataType if one is not DataType.STRING and not one.is_collection]
+NUMBERS = [item for item in DataType if item is not DataType.STRING and not item.is_collection]
 
 
 def holding(array: Any, quantization: Quantization | None = None) -> Network:
@@ -39,9 +39,9 @@ def weights(network: Network) -> Any:
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_constants_of_every_type_come_back_bit_for_bit(dtype: DataType, size: int) -> None:
     array = every_bit(dtype, size)
-    found = Network.parse(holding(array).text())
-    assert weights(found).dtype == array.dtype
-    assert weights(found).tobytes() == array.tobytes()
+    result = Network.parse(holding(array).text())
+    assert weights(result).dtype == array.dtype
+    assert weights(result).tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (4, 5, 6)])
@@ -55,9 +55,9 @@ def test_texts_and_scales_come_back() -> None:
     assert weights(Network.parse(holding(names).text())).tolist() == names.tolist()
     scales = Quantization([0.1, 1 / 3], [0, 0], axis=0)
     network = holding(np.int8([[1, -128], [127, 0]]), scales)
-    found = Network.parse(network.text())
-    assert same_graph(found.graph, network.graph)
-    assert found.graph.layer("weights").output.known.quantization == scales
+    result = Network.parse(network.text())
+    assert same_graph(result.graph, network.graph)
+    assert result.graph.layer("weights").output.known.quantization == scales
 
 
 @pytest.mark.needs_cpuref
@@ -70,9 +70,9 @@ def test_a_network_that_was_read_back_gives_the_same_bits() -> None:
     text = network.text()
     assert network.text() == text
     array = random.normal(size=(3, 16)).astype(np.float32)
-    wanted = ip.load(network, ["CpuRef"])(array)
-    np.testing.assert_array_equal(ip.load(Network.parse(text), ["CpuRef"])(array), wanted)
-    np.testing.assert_array_equal(ip.load(text.encode(), ["CpuRef"])(array), wanted)
+    expected = ip.load(network, ["CpuRef"])(array)
+    np.testing.assert_array_equal(ip.load(Network.parse(text), ["CpuRef"])(array), expected)
+    np.testing.assert_array_equal(ip.load(text.encode(), ["CpuRef"])(array), expected)
 
 
 def test_text_with_elided_constants_cannot_be_read_back() -> None:

@@ -139,10 +139,10 @@ def test_setting_an_input_takes_the_use_from_the_old_value():
 
 def test_an_input_far_behind_leaves_absent_ones_before_it():
     graph, [x] = chain()
-    joined = graph.add(Concat(0))
-    graph.set_input(joined, 2, x.output)
-    assert joined.inputs == (None, None, x.output)
-    assert joined.values == (x.output,)
+    merged = graph.add(Concat(0))
+    graph.set_input(merged, 2, x.output)
+    assert merged.inputs == (None, None, x.output)
+    assert merged.values == (x.output,)
 
 
 def test_uses_are_replaced_where_a_condition_holds():

@@ -148,10 +148,10 @@ def test_a_network_that_is_connected_in_any_order_has_the_infos_of_one_that_was_
 def test_layers_that_depend_on_themselves_are_a_fault_and_nothing_worse():
     network = Network()
     x = network.add_input_layer(0, INFO)
-    joined = network.add_layer(Concat(0), x, name="joined")
-    behind = network.add_layer(Activation(), joined, name="behind")
-    network.add_output_layer(0, behind)
-    network.connect(behind, joined, 1)
+    merged = network.add_layer(Concat(0), x, name="joined")
+    consumers = network.add_layer(Activation(), merged, name="behind")
+    network.add_output_layer(0, consumers)
+    network.connect(consumers, merged, 1)
     assert faults_of(network) == ["these layers depend on themselves: 'joined' (Concat), 'behind' (Activation)"]
 
 
@@ -175,11 +175,11 @@ def test_of_a_long_cycle_ten_layers_are_named():
         value = network.add_layer(Activation(), value)
     network.connect(value, first)
     network.add_output_layer(0, value)
-    [fault] = faults_of(network)
-    assert fault.startswith(
+    [error] = faults_of(network)
+    assert error.startswith(
         "these layers depend on themselves: 'activation' (Activation), 'activation_1' (Activation), "
     )
-    assert fault.endswith(", 'activation_9' (Activation) and 2 more")
+    assert error.endswith(", 'activation_9' (Activation) and 2 more")
 
 
 # --- validating -------------------------------------------------------------------------------------------------------

@@ -127,10 +127,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("line", FAULTS, ids=range(len(FAULTS)))
 def test_what_does_not_fit_is_told_with_its_region_and_layer(line):
-    wrong, told = FAULTS[line]
+    wrong, reported = FAULTS[line]
     with pytest.raises(InvalidNetworkError) as caught:
         inferred(LOOP.replace(line, wrong))
-    assert any(fault.startswith(f"layer 'loop' (Loop): {told}") for fault in caught.value.faults), caught.value.faults
+    assert any(error.startswith(f"layer 'loop' (Loop): {reported}") for error in caught.value.faults), (
+        caught.value.faults
+    )
 
 
 def test_a_layer_needs_the_regions_that_its_operator_names():
@@ -197,8 +199,8 @@ def test_the_verifier_sees_that_a_region_takes_something_else_than_it_gets():
 def test_the_verifier_sees_that_results_are_not_what_regions_give():
     graph = inferred()
     graph.layer("loop").outputs[1].info = TensorInfo((4, 9))
-    told = "layer 'loop' (Loop): output 'loop:1' is float32[4, 9]; its regions give float32[?, 3]"
-    assert told in faults_of(graph)
+    reported = "layer 'loop' (Loop): output 'loop:1' is float32[4, 9]; its regions give float32[?, 3]"
+    assert reported in faults_of(graph)
 
 
 def test_the_verifier_sees_a_region_that_belongs_to_another_layer():
@@ -223,10 +225,10 @@ def test_layers_in_regions_are_named_with_what_is_around_them():
 
 def test_copies_of_long_and_of_nested_graphs_are_graphs_of_their_own():
     graph = inferred()
-    for made in (graph.clone(), copy.deepcopy(graph)):
-        assert print_graph(made) == print_graph(graph)
-        assert made.layer("loop").regions[0] is not graph.layer("loop").regions[0]
-        assert made.layer("loop").regions[0].owner is made.layer("loop")
+    for created in (graph.clone(), copy.deepcopy(graph)):
+        assert print_graph(created) == print_graph(graph)
+        assert created.layer("loop").regions[0] is not graph.layer("loop").regions[0]
+        assert created.layer("loop").regions[0].owner is created.layer("loop")
     network = Network("long")
     value = network.add_input_layer(0, TensorInfo((1,)))
     for _ in range(3000):
@@ -248,20 +250,20 @@ def test_a_layer_with_regions_is_dead_only_where_these_leave_no_trace():
 
 def test_an_estimate_counts_iterations_and_the_dearer_branch():
     def network(count):
-        made = Network()
-        x = made.add_input_layer(0, TensorInfo((1000,)))
+        network = Network()
+        x = network.add_input_layer(0, TensorInfo((1000,)))
         body = Network("body")
         values = [body.add_input_layer(index, None) for index in range(3)]
         body.add_output_layer(0, values[1])
         body.add_output_layer(1, body.add_addition_layer(values[2], values[2]))
-        trips = made.add_constant_layer(np.int64(count))
-        made.add_output_layer(0, made.add_loop_layer(trips, None, x, regions=[body], num_carried=1))
-        return made
+        trips = network.add_constant_layer(np.int64(count))
+        network.add_output_layer(0, network.add_loop_layer(trips, None, x, regions=[body], num_carried=1))
+        return network
 
-    one, many = estimate(network(1).graph), estimate(network(10**9).graph)
-    assert one.operations >= 1000
-    assert many.operations == one.operations * 10**9
-    assert many.peak_bytes == one.peak_bytes > 2 * 4000
+    item, many = estimate(network(1).graph), estimate(network(10**9).graph)
+    assert item.operations >= 1000
+    assert many.operations == item.operations * 10**9
+    assert many.peak_bytes == item.peak_bytes > 2 * 4000
     with pytest.raises(LimitExceededError, match="arithmetic"):
         Limits(max_operations=10**9).check(network(10**9).graph)
 

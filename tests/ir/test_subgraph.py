@@ -55,7 +55,7 @@ def is_connected(part: SubgraphView) -> bool:
     while pending:
         layer = pending.pop()
         near = [v.producer for v in layer.values] + [use.layer for v in layer.outputs for use in v.uses]
-        fresh = {one for one in near if one in part} - reached
+        fresh = {item for item in near if item in part} - reached
         reached |= fresh
         pending += fresh
     return len(reached) == len(part)

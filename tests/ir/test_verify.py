@@ -75,8 +75,8 @@ def test_an_info_must_be_known():
     ("%relu, %relu : float32[2, 3]", "%relu, %relu : float32[6]", "float32[6]"),
 ])  # fmt: skip
 def test_an_info_must_be_one_that_the_operator_infers(old, new, given_info):
-    [fault] = broken(old, new)
-    assert fault == f"layer 'twice' (Addition): output 'twice' is {given_info}; Addition gives float32[2, 3]"
+    [error] = broken(old, new)
+    assert error == f"layer 'twice' (Addition): output 'twice' is {given_info}; Addition gives float32[2, 3]"
 
 
 def test_an_info_may_know_more_or_less_than_the_operator_infers():
@@ -84,8 +84,8 @@ def test_an_info_may_know_more_or_less_than_the_operator_infers():
 
 
 def test_an_operator_must_accept_its_inputs():
-    [fault] = broken("Addition %relu, %relu : float32[2, 3]", "Concat(axis=5) %relu : float32[2, 3]")
-    assert fault.startswith("layer 'twice' (Concat): axis is 5")
+    [error] = broken("Addition %relu, %relu : float32[2, 3]", "Concat(axis=5) %relu : float32[2, 3]")
+    assert error.startswith("layer 'twice' (Concat): axis is 5")
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_outputs_must_know_their_layer_and_their_number():
     parts, relu = graph.layer("parts"), graph.layer("relu")
     parts.outputs[0].index = 1
     relu.output.producer = parts
-    assert [fault for fault in faults_of(graph) if "says that" in fault] == [
+    assert [error for error in faults_of(graph) if "says that" in error] == [
         "layer 'parts' (Splitter): output 0 says that it is output 1",
         "layer 'relu' (Activation): output 0 says that layer 'parts' (Splitter) gives it",
     ]
@@ -163,8 +163,8 @@ def test_nothing_may_depend_on_itself():
     graph = sound()
     relu, twice = graph.layer("relu"), graph.layer("twice")
     graph.set_input(relu, 0, twice.output)
-    [fault] = faults_of(graph)
-    assert fault == "these layers depend on themselves: 'relu' (Activation), 'twice' (Addition)"
+    [error] = faults_of(graph)
+    assert error == "these layers depend on themselves: 'relu' (Activation), 'twice' (Addition)"
 
 
 # --- names and numbers ------------------------------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_every_executable_layer_must_have_a_backend_where_that_is_asked():
 def test_memory_must_be_chosen_for_what_is_computed():
     graph = placed()
     graph.layer("relu").output.factory = None
-    fault = "layer 'twice' (Addition): it runs on CpuRef and takes 'relu', for which no memory was chosen"
-    assert faults_of(graph, placed=True) == [fault, fault]
+    error = "layer 'twice' (Addition): it runs on CpuRef and takes 'relu', for which no memory was chosen"
+    assert faults_of(graph, placed=True) == [error, error]
 
 
 def test_a_constant_needs_no_memory_of_a_backend():
@@ -241,6 +241,6 @@ def test_an_operator_that_infers_the_wrong_number_of_infos_is_found():
 
 def test_an_absent_value_among_many_is_a_fault():
     graph = sound()
-    joined = graph.add(Concat(axis=0), [None, graph.layer("relu").output], name="joined")
-    joined.output.info = TensorInfo((2, 3))
+    merged = graph.add(Concat(axis=0), [None, graph.layer("relu").output], name="joined")
+    merged.output.info = TensorInfo((2, 3))
     assert faults_of(graph) == ["layer 'joined' (Concat): inputs[0] is not connected"]

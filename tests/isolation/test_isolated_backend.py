@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[2]
 
 def isolating(*backends: Any, **options: Any) -> ip.Runtime:
     """A runtime with backends in child processes, by class or by (id, factory)."""
-    pairs = [one if isinstance(one, tuple) else (one.id, one) for one in backends]
+    pairs = [backend if isinstance(backend, tuple) else (backend.id, backend) for backend in backends]
     runtime = ip.Runtime(ip.CreationOptions(isolate=[name for name, _ in pairs], **options))
     for name, factory in pairs:
         if name not in runtime.registry:
@@ -65,10 +65,10 @@ def doubling() -> ip.Network:
 
 def test_it_says_of_itself_what_it_says_here() -> None:
     with faulty_runtime() as runtime:
-        found = runtime.registry.get("Faulty")
-        assert (found.id, found.version, found.api_version) == ("Faulty", "2.1", (1, 0))
-        assert found.capabilities.to_dict() == {"HasFp16": False, "NumberOfThreads": 1}
-        [record] = [one for one in runtime.registry.records() if one.id == "Faulty"]
+        result = runtime.registry.get("Faulty")
+        assert (result.id, result.version, result.api_version) == ("Faulty", "2.1", (1, 0))
+        assert result.capabilities.to_dict() == {"HasFp16": False, "NumberOfThreads": 1}
+        [record] = [record for record in runtime.registry.records() if record.id == "Faulty"]
         assert (record.available, record.version) == (True, "2.1")
 
 
@@ -79,8 +79,8 @@ def test_its_answers_about_support_are_those_that_it_gives_here() -> None:
         here, there = Sums().layer_support({}).query(view), runtime.registry.get("Sums").layer_support({}).query(view)
         assert there == here
         assert Support.no("no kernel for Activation") in there
-        [one] = [layer for layer in view if layer.name == "relu"]
-        assert not runtime.registry.get("Sums").layer_support({}).is_layer_supported(one)
+        [item] = [layer for layer in view if layer.name == "relu"]
+        assert not runtime.registry.get("Sums").layer_support({}).is_layer_supported(item)
 
 
 def test_layers_that_cannot_cross_are_refused_with_the_reason() -> None:
@@ -111,7 +111,7 @@ def test_what_it_gives_back_goes_to_the_next_backend() -> None:
     with isolating(Replacing) as runtime:
         model = ip.load(doubling(), ["Replacing", "CpuRef"], runtime=runtime, options=options)
         assert model.optimized.graph.layer("twice").backend == "CpuRef"
-        assert [one.reasons for one in model.optimized.refusals] == [("no doubling today",)]
+        assert [refusal.reasons for refusal in model.optimized.refusals] == [("no doubling today",)]
         assert model.run([[[1, 2], [3, 4]]])[0].tolist() == [[2, 8], [18, 32]]
 
 
@@ -136,8 +136,8 @@ def test_its_context_is_told_and_may_refuse() -> None:
 def test_tensors_whose_shapes_depend_on_data_cross_too() -> None:
     network = ip.Network()
     x = network.add_input_layer(0, ip.TensorInfo((6,)), name="x")
-    found = network.add_non_zero_layer(x, name="places")
-    network.add_output_layer(0, network.add_addition_layer(found, found, name="twice"), name="y")
+    result = network.add_non_zero_layer(x, name="places")
+    network.add_output_layer(0, network.add_addition_layer(result, result, name="twice"), name="y")
     with ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as runtime:
         model = ip.load(network, ["CpuRef"], runtime=runtime)
         assert model.run([[0, 1, 0, 1, 1, 0]])[0].tolist() == [[2, 6, 8]]
@@ -154,8 +154,8 @@ def test_every_type_and_shape_crosses(dtype: str, shape: tuple[int, ...], runtim
     x = network.add_input_layer(0, info)
     network.add_output_layer(0, network.add_reshape_layer(x, target_shape=(1, *shape)))
     model = ip.load(network, ["CpuRef"], runtime=runtime_with_reference)
-    given = np.ones(shape).astype(info.dtype.numpy)
-    np.testing.assert_array_equal(model.run([given])[0], given[None])
+    array = np.ones(shape).astype(info.dtype.numpy)
+    np.testing.assert_array_equal(model.run([array])[0], array[None])
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +171,8 @@ def test_the_conformance_kit_passes(backend: type[Backend], op: Any) -> None:
     with no_trace_left(), isolating(backend) as runtime:
         for only in ("results/*", "order/*", "division/chain-*"):
             report = check_backend(str(backend.id), runtime=runtime, samples=samples_of(op), only=only)
-            assert [f"{one.id}: {one.text}" for one in report.results if not one.status.good] == []
-            assert any(one.status.value == "pass" for one in report.results), only
+            assert [f"{result.id}: {result.text}" for result in report.results if not result.status.good] == []
+            assert any(result.status.value == "pass" for result in report.results), only
 
 
 # --- which backends are isolated --------------------------------------------------------------------------------------
@@ -316,12 +316,12 @@ def test_what_it_writes_goes_to_the_log_and_not_to_the_host(
 
 
 def test_an_interrupt_ends_the_process_and_the_next_run_works(tmp_path: Path) -> None:
-    faults = {"where": "execute", "how": "native_sleep", "folder": str(tmp_path)}
+    errors = {"where": "execute", "how": "native_sleep", "folder": str(tmp_path)}
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with faulty_runtime(faults) as runtime:
+    with faulty_runtime(errors) as runtime:
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
         before = signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -395,8 +395,8 @@ def test_nothing_of_the_working_directory_is_imported(tmp_path: Path, monkeypatc
 def test_a_deadline_may_be_far_away(seconds: float) -> None:
     options = ip.CreationOptions(isolate={"CpuRef": ip.Isolation(deadline_seconds=seconds, start_seconds=seconds)})
     with ip.Runtime(options) as runtime:
-        [found] = ip.load(doubling(), ["CpuRef"], runtime=runtime).run([np.float32([[1, 2], [3, 4]])])
-    assert found.tolist() == [[2, 8], [18, 32]]
+        [result] = ip.load(doubling(), ["CpuRef"], runtime=runtime).run([np.float32([[1, 2], [3, 4]])])
+    assert result.tolist() == [[2, 8], [18, 32]]
 
 
 def test_a_host_without_descriptors_is_told_and_goes_on_when_there_are_some() -> None:
@@ -479,8 +479,8 @@ def test_a_backend_that_outlives_its_runtime_starts_again_where_it_is_used() -> 
         runtime.close()
         with ip.Runtime() as other:
             loaded = other.load_network(optimized)
-            found = other.enqueue_workload(loaded, {0: X})
-            np.testing.assert_array_equal(found[0], expected(X))
+            result = other.enqueue_workload(loaded, {0: X})
+            np.testing.assert_array_equal(result[0], expected(X))
         optimized.backends["Faulty"].close()
 
 
@@ -489,7 +489,7 @@ def test_an_answer_that_makes_no_sense_is_a_broken_contract() -> None:
 
     for plain in ({"op": "Nothing"}, {"op": "Addition", "attributes": 3, "arrays": {}}, {"token": 1}):
         with pytest.raises(WireError) as caught, reading("the answer"):
-            Reader([], lambda told: told["absent"]).op(plain)
+            Reader([], lambda reported: reported["absent"]).op(plain)
         assert isinstance(caught.value, BackendContractError)
 
 

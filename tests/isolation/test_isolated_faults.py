@@ -36,8 +36,8 @@ DESCRIPTIONS = {
 
 @pytest.mark.parametrize("how", DESCRIPTIONS)
 def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
-    faults = {"where": "execute", "how": how}
-    with faulty_runtime(faults, max_restarts=0, deadline_seconds=1) as runtime:
+    errors = {"where": "execute", "how": how}
+    with faulty_runtime(errors, max_restarts=0, deadline_seconds=1) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError) as caught:
             model.run([X])
@@ -51,8 +51,8 @@ def test_a_fault_in_execute_is_an_error_that_tells_of_it(how: str) -> None:
 
 
 def test_memory_that_runs_out_is_an_error_and_the_process_goes_on() -> None:
-    faults = {"where": "execute", "how": "exhaust_memory"}
-    with faulty_runtime(faults, memory_bytes=1 << 28) as runtime:
+    errors = {"where": "execute", "how": "exhaust_memory"}
+    with faulty_runtime(errors, memory_bytes=1 << 28) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         before = process_of(runtime)
         with pytest.raises(ExecutionError, match="MemoryError"):
@@ -62,8 +62,8 @@ def test_memory_that_runs_out_is_an_error_and_the_process_goes_on() -> None:
 
 
 def test_an_exception_is_an_error_as_without_isolation() -> None:
-    faults = {"where": "execute", "how": "raise_error"}
-    with faulty_runtime(faults) as runtime:
+    errors = {"where": "execute", "how": "raise_error"}
+    with faulty_runtime(errors) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError, match="ValueError: out of sorts"):
             model.run([X])
@@ -73,8 +73,8 @@ def test_an_exception_is_an_error_as_without_isolation() -> None:
 @pytest.mark.parametrize("how", ["segfault", "native_sleep"])
 @pytest.mark.parametrize("compiles", [False, True], ids=["layers", "parts"])
 def test_an_interrupted_run_is_completed_by_a_fresh_process(how: str, compiles: bool, tmp_path: Path) -> None:
-    faults = {"where": "execute", "how": how, "folder": str(tmp_path), "compiles": compiles}
-    with faulty_runtime(faults, deadline_seconds=1) as runtime:
+    errors = {"where": "execute", "how": how, "folder": str(tmp_path), "compiles": compiles}
+    with faulty_runtime(errors, deadline_seconds=1) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         before = process_of(runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
@@ -84,8 +84,8 @@ def test_an_interrupted_run_is_completed_by_a_fresh_process(how: str, compiles: 
 
 
 def test_what_ran_before_in_the_same_inference_is_run_again(tmp_path: Path) -> None:
-    faults = {"where": "execute", "folder": str(tmp_path), "which": (1,)}
-    with faulty_runtime(faults) as runtime:
+    errors = {"where": "execute", "folder": str(tmp_path), "which": (1,)}
+    with faulty_runtime(errors) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         assert len(os.listdir(tmp_path)) == 4  # first, last that fails, and both again
@@ -130,15 +130,15 @@ def test_what_only_a_failing_process_had_is_made_again(which: int, tmp_path: Pat
     ],
 )
 def test_wherever_it_fails_once_the_network_runs_on_it(how: str, place: str, tmp_path: Path) -> None:
-    faults = {"where": place, "how": how, "folder": str(tmp_path)}
-    with faulty_runtime(faults, deadline_seconds=0.5) as runtime:
+    errors = {"where": place, "how": how, "folder": str(tmp_path)}
+    with faulty_runtime(errors, deadline_seconds=0.5) as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         assert {event.kind for event in runtime.events} == {CRASHED, RESTARTED}
         assert model.optimized.graph.layer("first").backend == "Faulty"
 
 
-@pytest.mark.parametrize("place", [one for one in PLACES if one != "make"])
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "make"])
 def test_wherever_it_fails_always_the_network_runs_on_the_next_backend(place: str) -> None:
     with faulty_runtime({"where": place}, max_restarts=0) as runtime:
         with ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=True) as model:
@@ -175,7 +175,7 @@ def test_after_its_restarts_it_is_put_aside_and_its_part_is_placed_anew(caplog: 
         assert [sum(kind in record.message for record in caplog.records) for kind in (PUT_ASIDE, PLACED_ANEW)] == [1, 1]
         reason = "its child process failed 4 times; the last time it was killed by SIGSEGV"
         assert runtime.registry.reason_absent("Faulty") == reason
-        assert [(one.id, one.reason) for one in model.optimized.absent] == []
+        assert [(item.id, item.reason) for item in model.optimized.absent] == []
         np.testing.assert_array_equal(model.run([3 * X])[0], expected(3 * X))
 
 
@@ -217,11 +217,11 @@ def test_a_process_that_is_killed_between_runs_is_replaced() -> None:
 
 
 def test_other_networks_of_the_backend_go_on_too(tmp_path: Path) -> None:
-    faults = {"where": "execute", "folder": str(tmp_path), "which": (2,)}
-    with faulty_runtime(faults) as runtime:
-        one, other = (ip.load(sums_and_relu(), BACKENDS, runtime=runtime) for _ in range(2))
+    errors = {"where": "execute", "folder": str(tmp_path), "which": (2,)}
+    with faulty_runtime(errors) as runtime:
+        item, other = (ip.load(sums_and_relu(), BACKENDS, runtime=runtime) for _ in range(2))
         for x in (X, 2 * X, 3 * X):
-            np.testing.assert_array_equal(one.run([x])[0], expected(x))
+            np.testing.assert_array_equal(item.run([x])[0], expected(x))
             np.testing.assert_array_equal(other.run([x])[0], expected(x))
         assert [event.kind for event in runtime.events] == [CRASHED, RESTARTED]
 
@@ -238,14 +238,14 @@ def every_third(runtime: ip.Runtime, runs: int) -> int:
 @pytest.mark.parametrize("runs", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_with_restarts_without_end_every_answer_is_right(runs: int, tmp_path: Path) -> None:
     # Each run has two steps; after a fault in the first, one step more is counted before the next fault.
-    faults = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
-    with faulty_runtime(faults, max_restarts=None) as runtime:
+    errors = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
+    with faulty_runtime(errors, max_restarts=None) as runtime:
         assert every_third(runtime, runs) == pytest.approx(runs / 3, abs=2)
 
 
 @pytest.mark.parametrize("runs", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_with_three_restarts_and_leave_to_fall_back_every_answer_is_right(runs: int, tmp_path: Path) -> None:
-    faults = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
-    with faulty_runtime(faults) as runtime:
+    errors = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
+    with faulty_runtime(errors) as runtime:
         assert every_third(runtime, runs) == 3
         assert [event.kind for event in runtime.events][-2:] == [PUT_ASIDE, PLACED_ANEW]

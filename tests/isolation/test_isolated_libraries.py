@@ -30,13 +30,13 @@ COUNTING = (
 
 def network() -> ip.Network:
     """relu(x + x) - it adds only what is not constant - and x once more."""
-    made = ip.Network("sums")
-    x = made.add_input_layer(0, ip.TensorInfo(X.shape), name="x")
-    relu = made.add_activation_layer(
-        made.add_addition_layer(x, x, name="first"), function=ip.ops.ActivationFunction.RELU, name="relu"
+    created = ip.Network("sums")
+    x = created.add_input_layer(0, ip.TensorInfo(X.shape), name="x")
+    relu = created.add_activation_layer(
+        created.add_addition_layer(x, x, name="first"), function=ip.ops.ActivationFunction.RELU, name="relu"
     )
-    made.add_output_layer(0, made.add_addition_layer(relu, x, name="last"), name="y")
-    return made
+    created.add_output_layer(0, created.add_addition_layer(relu, x, name="last"), name="y")
+    return created
 
 
 def expected(x: Any) -> Any:
@@ -57,7 +57,7 @@ def test_it_computes_and_the_host_never_opens_it(natives: Natives, tmp_path: Pat
     with adder(natives, tmp_path) as runtime:
         model = ip.load(network(), BACKENDS, runtime=runtime)
         assert model.optimized.graph.layer("relu").backend == "CpuRef"
-        assert {one.backend for one in model.optimized.placements if one.layer != "relu"} == {"Adder"}
+        assert {placement.backend for placement in model.optimized.placements if placement.layer != "relu"} == {"Adder"}
         for number in range(3):
             np.testing.assert_array_equal(model.run([(number - 2) * X])[0], expected((number - 2) * X))
         assert not [path for path in mapped_files() if str(tmp_path) in path]
@@ -106,6 +106,6 @@ def test_with_a_fault_in_every_third_run_every_answer_is_right(
         for number in range(runs):
             np.testing.assert_array_equal(model.run([(number - 2) * X])[0], expected((number - 2) * X))
         kinds = [event.kind for event in runtime.events]
-    wanted = runs // 3 if restarts is None else min(runs // 3, restarts)
-    assert kinds.count(RESTARTED) == pytest.approx(wanted, abs=1)  # a run that is repeated counts its steps again
+    requested = runs // 3 if restarts is None else min(runs // 3, restarts)
+    assert kinds.count(RESTARTED) == pytest.approx(requested, abs=1)  # a run that is repeated counts its steps again
     assert (PLACED_ANEW in kinds) == (restarts is not None and runs > 9)

@@ -48,8 +48,8 @@ def test_every_function_has_an_example():
     ("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 1e-6), (np.float16, 1e-3), (ml_dtypes.bfloat16, 1e-2)]
 )
 def test_functions_of_real_numbers(op, expected, dtype, tolerance):
-    found = compute(op, np.array(X, dtype))
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+    result = compute(op, np.array(X, dtype))
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -61,34 +61,34 @@ def test_functions_of_real_numbers(op, expected, dtype, tolerance):
     ids=str,
 )
 def test_a_gelu_has_all_digits_where_it_is_small(function, expected):
-    found = compute(Activation(function), np.array([-3, -4, -5, -10, -np.inf], F32))
-    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    result = compute(Activation(function), np.array([-3, -4, -5, -10, -np.inf], F32))
+    np.testing.assert_allclose(result, expected, rtol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_relu_needs_no_infinity_in_the_type(dtype):
-    found = compute(Activation(ActivationFunction.RELU), np.array(X, dtype=getattr(ml_dtypes, dtype)))
-    assert found.astype(np.float32).tolist() == [0, 0, 0, 0.5, 3]
+    result = compute(Activation(ActivationFunction.RELU), np.array(X, dtype=getattr(ml_dtypes, dtype)))
+    assert result.astype(np.float32).tolist() == [0, 0, 0, 0.5, 3]
 
 
 @pytest.mark.parametrize(
     "op", [Activation(), Activation(ActivationFunction.TANH, 1, 1), Activation(ActivationFunction.MISH)]
 )
 def test_far_from_zero_nothing_overflows(op):
-    found = compute(op, F32([-1000, 1000]))
-    assert np.isfinite(found).all()
+    result = compute(op, F32([-1000, 1000]))
+    assert np.isfinite(result).all()
 
 
 def test_integers_are_clamped_to_whole_numbers_within_the_bounds():
-    found = compute(Activation(ActivationFunction.BOUNDED_RELU, a=2.5, b=-1.5), np.int32([-9, -1, 2, 9]))
-    assert found.tolist() == [-1, -1, 2, 2]
-    found = compute(Activation(ActivationFunction.RELU), np.int8([-9, 9]))
-    assert found.tolist() == [0, 9]
+    result = compute(Activation(ActivationFunction.BOUNDED_RELU, a=2.5, b=-1.5), np.int32([-9, -1, 2, 9]))
+    assert result.tolist() == [-1, -1, 2, 2]
+    result = compute(Activation(ActivationFunction.RELU), np.int8([-9, 9]))
+    assert result.tolist() == [0, 9]
 
 
 def test_a_bound_beyond_the_type_is_no_bound():
-    found = compute(Activation(ActivationFunction.BOUNDED_RELU, a=np.inf, b=-1000), np.uint8([0, 255]))
-    assert found.tolist() == [0, 255]
+    result = compute(Activation(ActivationFunction.BOUNDED_RELU, a=np.inf, b=-1000), np.uint8([0, 255]))
+    assert result.tolist() == [0, 255]
 
 
 def test_plain_integers_have_no_sigmoid():
@@ -99,10 +99,10 @@ def test_plain_integers_have_no_sigmoid():
 
 def test_a_clamp_of_one_quantization_keeps_stored_integers_within_the_bounds():
     quantization = Quantization(0.05, -100)
-    found = compute(
+    result = compute(
         Activation(ActivationFunction.BOUNDED_RELU, 6, 0), np.int8([-128, -100, 0, 20, 127]), quantized=[quantization]
     )
-    assert found.tolist() == [-100, -100, 0, 20, 20]
+    assert result.tolist() == [-100, -100, 0, 20, 20]
 
 
 def test_a_clamp_may_write_where_it_reads():
@@ -125,17 +125,17 @@ def test_a_quantized_function_is_about_a_step_from_the_real_one_at_most(op, dtyp
     scale = 8 / (int(codes[-1]) - int(codes[0]))
     zero_point = 0 if codes.dtype.itemsize > 1 else int(codes[50])
     result = Quantization(0.2, 0 if codes.dtype.itemsize > 1 else zero_point)
-    found = compute(op, codes, quantized=[Quantization(scale, zero_point)], result=result)
+    matches = compute(op, codes, quantized=[Quantization(scale, zero_point)], result=result)
     reals = compute(op, (scale * (codes.astype(np.float64) - zero_point)).astype(F32))
     expected = np.clip(reals / result.scale + result.zero_point, limits.min, limits.max)
-    assert np.abs(found - expected).max() <= 1.1
+    assert np.abs(matches - expected).max() <= 1.1
 
 
 def test_channels_with_scales_of_their_own_are_computed_as_real_numbers():
-    found = compute(
+    result = compute(
         Activation(ActivationFunction.RELU), np.int8([[3, -4]]), quantized=[Quantization([0.5, 2.0], 0, axis=1)]
     )
-    assert found.tolist() == [[3, 0]]
+    assert result.tolist() == [[3, 0]]
 
 
 # --- softmax ----------------------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ def test_great_scores_do_not_overflow():
 
 @given(arrays.arrays(F32, (2, 3, 4), elements=st.floats(-20, 20, width=32)), st.integers(-3, 2))
 def test_probabilities_sum_to_one_along_the_axis(x, axis):
-    found = compute(Softmax(axis=axis), x)
-    np.testing.assert_allclose(found.sum(axis=axis), 1, rtol=1e-5)
-    np.testing.assert_allclose(compute(LogSoftmax(axis=axis), x), np.log(found.astype(np.float64)), atol=1e-4)
+    result = compute(Softmax(axis=axis), x)
+    np.testing.assert_allclose(result.sum(axis=axis), 1, rtol=1e-5)
+    np.testing.assert_allclose(compute(LogSoftmax(axis=axis), x), np.log(result.astype(np.float64)), atol=1e-4)
 
 
 @given(arrays.arrays(np.uint8, (3, 5), elements=st.integers(0, 255)))
@@ -176,10 +176,10 @@ def test_a_quantized_softmax_works_along_any_axis(x):
 def test_a_result_in_other_steps_than_tflite_prescribes_is_rounded_from_real_numbers(op, dtype):
     x = np.arange(-20, 20, 5).astype(dtype) + np.array(100, dtype)
     source, result = Quantization(0.1, 100 if np.dtype(dtype).itemsize == 1 else 0), Quantization(0.02, 5)
-    found = compute(op, x, quantized=[source], result=result)
+    matches = compute(op, x, quantized=[source], result=result)
     reals = compute(op, (0.1 * (x.astype(F32) - source.zero_point)).astype(F32))
     limits = np.iinfo(dtype)
-    np.testing.assert_allclose(found, np.clip(reals / 0.02 + 5, limits.min, limits.max), atol=0.51)
+    np.testing.assert_allclose(matches, np.clip(reals / 0.02 + 5, limits.min, limits.max), atol=0.51)
 
 
 def test_a_softmax_over_nothing_is_nothing():
@@ -194,11 +194,11 @@ def test_plain_integers_have_no_softmax():
 
 @given(arrays.arrays(F32, (2, 3, 4), elements=st.integers(-3, 3).map(F32)), st.integers(-3, 2))
 def test_a_hard_maximum_marks_the_first_of_the_greatest(x, axis):
-    found = compute(Hardmax(axis), x)
-    assert found.sum(axis=axis).tolist() == np.ones(found.sum(axis=axis).shape).tolist()
-    np.testing.assert_array_equal(found.argmax(axis=axis), x.argmax(axis=axis))
+    result = compute(Hardmax(axis), x)
+    assert result.sum(axis=axis).tolist() == np.ones(result.sum(axis=axis).shape).tolist()
+    np.testing.assert_array_equal(result.argmax(axis=axis), x.argmax(axis=axis))
 
 
 def test_a_quantized_hard_maximum_says_one_in_its_own_steps():
-    found = compute(Hardmax(), np.uint8([3, 9, 9]), quantized=[Quantization(0.5, 3)])
-    assert found.tolist() == [3, 5, 3]
+    result = compute(Hardmax(), np.uint8([3, 9, 9]), quantized=[Quantization(0.5, 3)])
+    assert result.tolist() == [3, 5, 3]

@@ -42,14 +42,14 @@ def one_query(query, key, value, seen, scale):
 def test_every_query_sees_the_keys_around_its_position(seed, causal, left, right, heads):
     query, key, value = drawn(seed, (2, heads[0], 3, 4), (2, heads[1], 5, 4), (2, heads[1], 5, 2))
     op = Attention(is_causal=causal, left_window_size=left, right_window_size=right)
-    [found] = run(op, query, key, value)
+    [result] = run(op, query, key, value)
     for b, h, i in np.ndindex(2, heads[0], 3):
         seen = [
             (j <= i or not causal) and (left < 0 or j >= i - left) and (right < 0 or j <= i + right) for j in range(5)
         ]
         g = h * heads[1] // heads[0]
         expected = one_query(query[b, h, i], key[b, g], value[b, g], seen, 0.5)
-        np.testing.assert_allclose(found[b, h, i], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(result[b, h, i], expected, rtol=1e-4, atol=1e-5)
 
 
 @given(st.integers(0, 2**16), st.integers(1, 5))
@@ -68,21 +68,21 @@ def test_step_by_step_with_a_past_is_the_same_as_all_at_once(seed, length):
 
 def test_a_padded_cache_gives_what_its_valid_part_gives():
     query, key, value = drawn(1, (2, 2, 2, 4), (2, 2, 6, 4), (2, 2, 6, 4))
-    [found] = run(Attention(is_causal=True), query, key, value, None, None, None, np.array([6, 3]))
+    [result] = run(Attention(is_causal=True), query, key, value, None, None, None, np.array([6, 3]))
     for sample, valid in enumerate((6, 3)):
         mine = slice(sample, sample + 1)
         past = key[mine, :, : valid - 2], value[mine, :, : valid - 2]
         new = key[mine, :, valid - 2 : valid], value[mine, :, valid - 2 : valid]
         [alone] = run(Attention(is_causal=True), query[mine], *new, None, *past)
-        np.testing.assert_allclose(found[mine], alone, rtol=1e-5)
+        np.testing.assert_allclose(result[mine], alone, rtol=1e-5)
 
 
 def test_heads_in_one_axis_are_the_same_as_heads_in_an_axis_of_their_own():
     query, key, value = drawn(2, (2, 3, 8), (2, 5, 4), (2, 5, 6))
     [flat] = run(Attention(q_num_heads=4, kv_num_heads=2), query, key, value)
     split = (x.reshape(2, x.shape[1], heads, -1).swapaxes(1, 2) for x, heads in ((query, 4), (key, 2), (value, 2)))
-    [found] = run(Attention(), *split)
-    np.testing.assert_allclose(found.swapaxes(1, 2).reshape(flat.shape), flat, rtol=1e-6)
+    [result] = run(Attention(), *split)
+    np.testing.assert_allclose(result.swapaxes(1, 2).reshape(flat.shape), flat, rtol=1e-6)
 
 
 def test_a_mask_of_numbers_is_added_and_a_shorter_one_hides_the_last_keys():
@@ -140,7 +140,9 @@ def test_products_of_turned_vectors_depend_on_the_distance_of_their_positions_al
     x, y = drawn(seed, (1, 1, 1, 4), (1, 1, 1, 4))
 
     def product(p, q):
-        turned = [run(RotaryEmbedding(interleaved), one, cos, sin, np.array([[at]]))[0] for one, at in ((x, p), (y, q))]
+        turned = [
+            run(RotaryEmbedding(interleaved), item, cos, sin, np.array([[at]]))[0] for item, at in ((x, p), (y, q))
+        ]
         return np.vdot(*turned)
 
     assert product(first, second) == pytest.approx(product(first + 7, second + 7), abs=1e-4)
@@ -148,9 +150,9 @@ def test_products_of_turned_vectors_depend_on_the_distance_of_their_positions_al
 
 def test_what_is_behind_the_turned_part_stays():
     x = np.arange(6, dtype=F32).reshape(1, 1, 1, 6)
-    zero, one = np.zeros((1, 1, 1), F32), np.ones((1, 1, 1), F32)
-    [found] = run(RotaryEmbedding(rotary_embedding_dim=2), x, zero, one)
-    assert found.ravel().tolist() == [-1, 0, 2, 3, 4, 5]
+    zero, item = np.zeros((1, 1, 1), F32), np.ones((1, 1, 1), F32)
+    [result] = run(RotaryEmbedding(rotary_embedding_dim=2), x, zero, item)
+    assert result.ravel().tolist() == [-1, 0, 2, 3, 4, 5]
 
 
 def test_a_position_that_the_caches_lack_is_named():

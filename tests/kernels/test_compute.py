@@ -46,9 +46,9 @@ def test_one_result_comes_as_it_is_and_several_as_a_tuple():
     ids=str,
 )
 def test_arrays_keep_their_type_and_other_things_get_a_usual_one(given, dtype):
-    found = compute(ReverseV2(axis=(0,)), given)
-    assert DataType.of(found.dtype) is dtype
-    assert found.tolist() == list(given)[::-1]
+    result = compute(ReverseV2(axis=(0,)), given)
+    assert DataType.of(result.dtype) is dtype
+    assert result.tolist() == list(given)[::-1]
 
 
 def test_operands_come_by_position_or_by_name():
@@ -71,8 +71,8 @@ def test_quantization_is_told_by_the_names_of_operands_and_results():
 
 def test_a_quantization_holds_for_each_of_any_number_of_operands():
     half = Quantization(0.5)
-    found = compute(Concat(axis=0), np.uint8([2]), np.uint8([4]), quantization={"inputs": half, "output": half})
-    assert found.tolist() == [2, 4]
+    result = compute(Concat(axis=0), np.uint8([2]), np.uint8([4]), quantization={"inputs": half, "output": half})
+    assert result.tolist() == [2, 4]
 
 
 def test_results_whose_shape_is_data_are_computed():

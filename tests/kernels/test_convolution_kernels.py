@@ -93,9 +93,9 @@ def test_both_layouts_give_the_same_image_channel_by_channel():
 def test_a_convolution_takes_numbers_of_any_type(dtype):
     kind = DataType.of(dtype).numpy
     x, weights, bias = numbers(1, 4, 4, 2), numbers(3, 2, 2, 2, seed=1), numbers(3, seed=2)
-    found = compute(Convolution2d(data_layout=NHWC), x.astype(kind), weights.astype(kind), bias.astype(kind))
-    assert found.dtype == kind
-    np.testing.assert_array_equal(found.astype(np.float64), compute(Convolution2d(data_layout=NHWC), x, weights, bias))
+    result = compute(Convolution2d(data_layout=NHWC), x.astype(kind), weights.astype(kind), bias.astype(kind))
+    assert result.dtype == kind
+    np.testing.assert_array_equal(result.astype(np.float64), compute(Convolution2d(data_layout=NHWC), x, weights, bias))
 
 
 def test_narrow_floats_are_rounded_once():
@@ -120,15 +120,15 @@ def test_the_padding_of_a_quantized_image_is_a_real_zero():
 def test_every_channel_has_a_scale_of_its_own():
     x, weights = np.full((1, 1, 1, 1), 4, np.int8), np.array([8, 8, 8], np.int8).reshape(3, 1, 1, 1)
     scales = [Quantization(1.0), Quantization([1.0, 0.5, 0.25], axis=0)]
-    found = compute(Convolution2d(data_layout=NHWC), x, weights, quantized=scales, result=Quantization(1.0))
-    assert found.ravel().tolist() == [32, 16, 8]
+    result = compute(Convolution2d(data_layout=NHWC), x, weights, quantized=scales, result=Quantization(1.0))
+    assert result.ravel().tolist() == [32, 16, 8]
 
 
 def test_results_out_of_range_are_clamped():
     x, weights = np.array([[[[100]], [[-100]]]], np.int8), np.full((1, 1, 1, 1), 100, np.int8)
     scales = [Quantization(1.0), Quantization(1.0)]
-    found = compute(Convolution2d(data_layout=NHWC), x, weights, quantized=scales, result=Quantization(1.0))
-    assert found.ravel().tolist() == [127, -128]
+    result = compute(Convolution2d(data_layout=NHWC), x, weights, quantized=scales, result=Quantization(1.0))
+    assert result.ravel().tolist() == [127, -128]
 
 
 def test_sums_that_float32_cannot_hold_are_exact():
@@ -136,8 +136,8 @@ def test_sums_that_float32_cannot_hold_are_exact():
     x, weights = np.full((1, 1, 1, 4097), 255, np.uint8), np.full((1, 1, 1, 4097), 255, np.uint8)
     bias = np.array([-4097 * 255**2 + 17], np.int32)
     scales = [Quantization(1.0), Quantization(1.0)]
-    found = compute(Convolution2d(data_layout=NHWC), x, weights, bias, quantized=scales, result=Quantization(1.0))
-    assert found.item() == 17
+    result = compute(Convolution2d(data_layout=NHWC), x, weights, bias, quantized=scales, result=Quantization(1.0))
+    assert result.item() == 17
 
 
 def test_weights_and_bias_that_are_no_constants_give_the_same():
@@ -162,10 +162,10 @@ def test_a_stride_beyond_the_image_costs_nothing():
     far = 2**31 - 1
     op = Convolution2d(stride_x=far, stride_y=far, pad_right=far, pad_bottom=far, data_layout=NHWC)
     x, weights = numbers(1, 4, 4, 2), numbers(3, 3, 3, 2, seed=1)
-    found = compute(op, x, weights)
+    result = compute(op, x, weights)
     expected = compute(Convolution2d(data_layout=NHWC), x[:, :3, :3], weights)
-    np.testing.assert_array_equal(found[:, :1, :1], expected)
-    assert not found[:, 1:].any() and not found[:, :, 1:].any()
+    np.testing.assert_array_equal(result[:, :1, :1], expected)
+    assert not result[:, 1:].any() and not result[:, :, 1:].any()
 
 
 def test_an_empty_batch_gives_an_empty_result():
@@ -198,11 +198,11 @@ def test_an_empty_batch_gives_an_empty_result():
 )
 def test_what_no_kernel_takes_is_refused_with_the_reason(infos, reason):
     shapes = [(1, 1, 1, 2), (2, 1, 1, 2), (2,), (1, 1, 1, 2)]
-    made = [
-        None if given is None else TensorInfo(shape, *([given] if isinstance(given, str) else given))
-        for shape, given in zip(shapes, infos, strict=True)
+    created = [
+        None if info is None else TensorInfo(shape, *([info] if isinstance(info, str) else info))
+        for shape, info in zip(shapes, infos, strict=True)
     ]
     op = Convolution2d(data_layout=NHWC)
-    assert reference().reasons(op, KernelInfo.of(op, made[:3], made[3:])) == [reason]
+    assert reference().reasons(op, KernelInfo.of(op, created[:3], created[3:])) == [reason]
     with pytest.raises(InvalidArgumentError, match="^Convolution2d: "):
-        evaluate(op, [None, None, None], made[:3], made[3:])
+        evaluate(op, [None, None, None], created[:3], created[3:])

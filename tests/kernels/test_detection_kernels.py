@@ -68,12 +68,12 @@ def test_what_is_kept_overlaps_little_and_what_is_dropped_overlaps_something_bet
     scores = np.float32(data.draw(st.lists(st.integers(0, 4), min_size=len(boxes), max_size=len(boxes))))
     everything = np.arange(len(boxes))
     greedy = take_greedily(boxes, scores, everything.tolist(), None, lambda _, overlap: overlap > 0.4)
-    for kept in (best_boxes(boxes, scores, everything, len(boxes), 0.4), greedy):
-        assert list(scores[kept]) == sorted(scores[kept], reverse=True)
-        for place, box in enumerate(kept):
-            assert (overlaps(boxes[box], boxes[kept[place + 1 :]]) <= 0.4).all()
-        for box in set(everything.tolist()) - set(kept):
-            better = [one for one in kept if scores[one] >= scores[box]]
+    for cached in (best_boxes(boxes, scores, everything, len(boxes), 0.4), greedy):
+        assert list(scores[cached]) == sorted(scores[cached], reverse=True)
+        for place, box in enumerate(cached):
+            assert (overlaps(boxes[box], boxes[cached[place + 1 :]]) <= 0.4).all()
+        for box in set(everything.tolist()) - set(cached):
+            better = [item for item in cached if scores[item] >= scores[box]]
             assert (overlaps(boxes[box], boxes[better]) > 0.4).any()
 
 
@@ -94,9 +94,9 @@ def test_taking_greedily_exchanges_the_best_candidate_with_the_first_one():
 @pytest.mark.parametrize("case", FROM_TFLITE, ids=lambda case: case["name"])
 def test_detections_are_those_of_tflite_bit_for_bit(case):
     arrays = [array_from_plain(plain) for plain in case["arrays"]]
-    found = run(Op.from_plain(case["op"]), *arrays)
-    for one, plain in zip(found, case["expected"], strict=True):
-        np.testing.assert_array_equal(one, array_from_plain(plain))
+    result = run(Op.from_plain(case["op"]), *arrays)
+    for item, plain in zip(result, case["expected"], strict=True):
+        np.testing.assert_array_equal(item, array_from_plain(plain))
 
 
 def in_a_row(*places):
@@ -119,9 +119,9 @@ def test_a_box_that_was_dropped_drops_no_others():
 def test_fast_detections_have_their_best_classes_in_rows_of_their_own():
     scores = np.float32([[[0.1, 0.3, 0.2], [0.6, 0.4, 0.5], [0, 0, 0]]])
     op = DetectionPostProcess(max_detections=2, num_classes=3, max_classes_per_detection=2, nms_score_threshold=0.1)
-    boxes, classes, found, count = run(op, in_a_row(0, 10, 20), scores, ANCHORS)
+    boxes, classes, result, count = run(op, in_a_row(0, 10, 20), scores, ANCHORS)
     assert classes.tolist() == [[0, 2, 1, 2]]
-    np.testing.assert_array_equal(found, np.float32([[0.6, 0.5, 0.3, 0.2]]))
+    np.testing.assert_array_equal(result, np.float32([[0.6, 0.5, 0.3, 0.2]]))
     np.testing.assert_allclose(boxes[0, :, 0], [9, 9, -1, -1])
     assert count == [2]
 
@@ -129,9 +129,9 @@ def test_fast_detections_have_their_best_classes_in_rows_of_their_own():
 def test_regular_detections_are_the_best_of_every_class():
     scores = np.float32([[[0, 0.9, 0.2], [0, 0.8, 0.7], [0, 0.3, 0.6]]])
     op = DetectionPostProcess(max_detections=3, num_classes=2, detections_per_class=2, use_regular_nms=True)
-    _, classes, found, count = run(op, in_a_row(0, 10, 20), scores, ANCHORS)
+    _, classes, result, count = run(op, in_a_row(0, 10, 20), scores, ANCHORS)
     assert classes.tolist() == [[0, 0, 1]]
-    np.testing.assert_array_equal(found, np.float32([[0.9, 0.8, 0.7]]))
+    np.testing.assert_array_equal(result, np.float32([[0.9, 0.8, 0.7]]))
     assert count == [3]
 
 
@@ -172,9 +172,9 @@ SCORES = np.float32([0.9, 0.75, 0.6, 0.95, 0.5, 0.3])
     ],
 )
 def test_selected_are_the_best_boxes_that_overlap_little(attributes, expected):
-    [found] = run(NonMaxSuppression(**attributes), STACKED[np.newaxis], SCORES[np.newaxis, np.newaxis])
-    assert found.tolist() == [[0, 0, box] for box in expected]
-    assert found.dtype == np.int64
+    [result] = run(NonMaxSuppression(**attributes), STACKED[np.newaxis], SCORES[np.newaxis, np.newaxis])
+    assert result.tolist() == [[0, 0, box] for box in expected]
+    assert result.dtype == np.int64
 
 
 def test_corners_may_be_given_in_any_order_and_boxes_by_their_centers():
@@ -182,21 +182,21 @@ def test_corners_may_be_given_in_any_order_and_boxes_by_their_centers():
     turned = STACKED[:, [2, 1, 0, 3]]
     centers = np.concatenate([(STACKED[:, :2] + STACKED[:, 2:]) / 2, STACKED[:, 2:] - STACKED[:, :2]], axis=1)
     for boxes, how in ((turned, op), (centers, op.replace(center_point_box=True))):
-        [found] = run(how, boxes[np.newaxis], SCORES[np.newaxis, np.newaxis])
-        assert found[:, 2].tolist() == [3, 0, 5]
+        [result] = run(how, boxes[np.newaxis], SCORES[np.newaxis, np.newaxis])
+        assert result[:, 2].tolist() == [3, 0, 5]
 
 
 def test_every_class_of_every_image_is_suppressed_by_itself():
     scores = np.stack([SCORES, SCORES[::-1]])
     op = NonMaxSuppression(max_output_boxes_per_class=1, iou_threshold=0.5)
-    [found] = run(op, np.stack([STACKED, STACKED]), np.stack([scores, scores[::-1]]))
-    assert found.tolist() == [[0, 0, 3], [0, 1, 2], [1, 0, 2], [1, 1, 3]]
+    [result] = run(op, np.stack([STACKED, STACKED]), np.stack([scores, scores[::-1]]))
+    assert result.tolist() == [[0, 0, 3], [0, 1, 2], [1, 0, 2], [1, 1, 3]]
 
 
 def limited(op, scores, boxes, batches):
     classes = np.float32(scores).shape[1]
     every = np.tile(np.float32(boxes), classes)
-    return [found.tolist() for found in run(op, scores, every, int32(*batches))]
+    return [result.tolist() for result in run(op, scores, every, int32(*batches))]
 
 
 LINE = [[0, 0, 10, 10], [0, 2, 10, 12], [0, 5, 10, 15]]
@@ -232,8 +232,8 @@ def test_a_limit_holds_for_every_image_over_all_classes():
 
 
 def test_a_limit_that_nothing_reaches_gives_nothing():
-    found = limited(BoxWithNmsLimit(score_threshold=2.0), [[0, 0.9]], [[0, 0, 1, 1]], [0])
-    assert found == [[], [], [], []]
+    result = limited(BoxWithNmsLimit(score_threshold=2.0), [[0, 0.9]], [[0, 0, 1, 1]], [0])
+    assert result == [[], [], [], []]
     assert limited(BoxWithNmsLimit(), np.zeros((0, 2)), np.zeros((0, 4)), []) == [[], [], [], []]
 
 
@@ -249,18 +249,18 @@ def test_a_box_that_ends_before_it_begins_is_named():
 def test_boxes_are_moved_stretched_and_clipped():
     op = AxisAlignedBboxTransform()
     deltas = [[0.5, 0, 0, np.log(2), -1, -1, 0, 0]]
-    [found] = run(op, [[10.0, 10, 20, 30]], deltas, int32(1), [[9.0, 9], [45, 100]])
-    np.testing.assert_allclose(found, [[15, 0, 25, 40, 0, 0, 10, 10]], rtol=1e-6)
+    [result] = run(op, [[10.0, 10, 20, 30]], deltas, int32(1), [[9.0, 9], [45, 100]])
+    np.testing.assert_allclose(result, [[15, 0, 25, 40, 0, 0, 10, 10]], rtol=1e-6)
 
 
 def test_where_there_are_no_boxes_there_is_nothing_to_do():
     nothing = np.zeros((0, 4))
     assert run(AxisAlignedBboxTransform(), nothing, np.zeros((0, 8)), int32(), [[9.0, 9]])[0].shape == (0, 8)
     detections = run(DetectionPostProcess(3, 2), nothing[np.newaxis], np.zeros((1, 0, 3)), nothing)
-    assert [found.shape for found in detections] == [(1, 3, 4), (1, 3), (1, 3), (1,)]
+    assert [detection.shape for detection in detections] == [(1, 3, 4), (1, 3), (1, 3), (1,)]
     cells = np.zeros((1, 0, 2, 3)), np.zeros((1, 0, 2, 12))
     proposals = run(GenerateProposals(data_layout=NHWC), *cells, np.zeros((3, 4)), np.zeros((1, 2)))
-    assert [found.shape for found in proposals] == [(0,), (0, 4), (0,)]
+    assert [proposal.shape for proposal in proposals] == [(0,), (0, 4), (0,)]
 
 
 def test_a_box_of_an_image_that_is_not_there_is_named():
@@ -271,20 +271,20 @@ def test_a_box_of_an_image_that_is_not_there_is_named():
 
 def test_quantized_boxes_are_transformed_as_the_real_numbers_that_they_are():
     q, deltas = Quantization(0.125), Quantization(0.05, 128)
-    [found] = run(
+    [result] = run(
         AxisAlignedBboxTransform(), np.uint16([[80, 80, 160, 240]]), np.uint8([[138, 128, 128, 128]]), int32(0),
         np.uint16([[800, 800]]), quantized=[q, deltas, None, q], results=[q],
     )  # fmt: skip
-    assert found.tolist() == [[120, 80, 200, 240]]
+    assert result.tolist() == [[120, 80, 200, 240]]
 
 
 def test_proposals_are_anchors_at_every_cell_that_were_transformed():
     scores, deltas = np.float32([[[[0.9], [0.6]], [[0.7], [0.8]]]]), np.zeros((1, 2, 2, 4), np.float32)
     op = GenerateProposals(10.0, 20.0, iou_threshold=0.5, data_layout=NHWC)
-    found = run(op, scores, deltas, [[0.0, 0, 5, 5]], [[100.0, 100]])
-    np.testing.assert_array_equal(found[0], np.float32([0.9, 0.8, 0.7, 0.6]))
-    assert found[1].tolist() == [[0, 0, 5, 5], [20, 10, 25, 15], [0, 10, 5, 15], [20, 0, 25, 5]]
-    assert found[2].tolist() == [0, 0, 0, 0]
+    result = run(op, scores, deltas, [[0.0, 0, 5, 5]], [[100.0, 100]])
+    np.testing.assert_array_equal(result[0], np.float32([0.9, 0.8, 0.7, 0.6]))
+    assert result[1].tolist() == [[0, 0, 5, 5], [20, 10, 25, 15], [0, 10, 5, 15], [20, 0, 25, 5]]
+    assert result[2].tolist() == [0, 0, 0, 0]
 
 
 def test_proposals_are_the_same_in_both_layouts():
@@ -305,8 +305,8 @@ def test_proposals_that_are_too_small_or_outside_do_not_count():
     scores = np.float32([[[[0.9, 0.8, 0.7]]]])
     anchors = [[0.0, 0, 2, 9], [0, 0, 9, 9], [15, 0, 40, 9]]
     op = GenerateProposals(min_size=2.0, data_layout=NHWC)
-    found = run(op, scores, np.zeros((1, 1, 1, 12), np.float32), anchors, [[20.0, 15]])
-    assert found[1].tolist() == [[0, 0, 9, 9]]
+    result = run(op, scores, np.zeros((1, 1, 1, 12), np.float32), anchors, [[20.0, 15]])
+    assert result[1].tolist() == [[0, 0, 9, 9]]
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------
@@ -331,8 +331,8 @@ IMAGE = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
     ],
 )
 def test_a_region_is_cut_out(op, region, expected):
-    [found] = run(op, IMAGE, [np.float32(region)], int32(0))
-    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-6)
+    [result] = run(op, IMAGE, [np.float32(region)], int32(0))
+    np.testing.assert_allclose(result[0, 0], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
@@ -348,8 +348,8 @@ def test_quantized_regions_are_those_of_the_real_numbers():
     q, places = Quantization(0.5, 10), Quantization(0.125)
     codes, regions = (IMAGE * 2 + 10).astype(np.uint8), np.uint16([[0, 0, 16, 16], [0, 0, 32, 32]])
     for op, expected in ((RoiAlign(1, 1), [5, 9.5]), (RoiPooling(1, 1), [10, 15])):
-        [found] = run(op, codes, regions, int32(0, 0), quantized=[q, places])
-        np.testing.assert_array_equal((found.ravel() - 10.0) / 2, expected)
+        [result] = run(op, codes, regions, int32(0, 0), quantized=[q, places])
+        np.testing.assert_array_equal((result.ravel() - 10.0) / 2, expected)
 
 
 @pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
@@ -364,8 +364,8 @@ def test_regions_may_have_a_scale_of_their_own(kind):
 
 @pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
 def test_there_may_be_no_regions_but_none_of_images_that_are_not_there(kind):
-    [found] = run(kind(2, 2), IMAGE, np.zeros((0, 4)), int32())
-    assert found.shape == (0, 1, 2, 2)
+    [result] = run(kind(2, 2), IMAGE, np.zeros((0, 4)), int32())
+    assert result.shape == (0, 1, 2, 2)
     with pytest.raises(InvalidArgumentError, match="batches has -1, but there are only 1 images"):
         run(kind(2, 2), IMAGE, np.zeros((1, 4)), int32(-1))
 
@@ -379,8 +379,8 @@ def test_a_region_without_an_end_cannot_be_sampled(end, ratio):
 
 def test_a_region_of_any_size_can_be_sampled_at_some_points_only():
     region = [[0, 0, 1e30, 1]]
-    [found] = run(RoiAlign(1, 1, height_sampling_ratio=1, width_sampling_ratio=1), IMAGE, region, int32(0))
-    assert found.tolist() == [[[[0]]]]
+    [result] = run(RoiAlign(1, 1, height_sampling_ratio=1, width_sampling_ratio=1), IMAGE, region, int32(0))
+    assert result.tolist() == [[[[0]]]]
     with pytest.raises(InvalidArgumentError, match=r"from 0 to 1e\+30 cells, which cannot be sampled"):
         run(RoiAlign(1, 1), IMAGE, region, int32(0))
 

@@ -17,11 +17,11 @@ INDICES = arrays.arrays(np.int64, (2, 2, 2), elements=st.integers(-2, 1))
 
 @given(WHOLE, INDICES, st.integers(0, 2))
 def test_every_element_comes_from_the_place_that_its_index_names(x, indices, axis):
-    found = compute(GatherElements(axis), x, indices)
+    result = compute(GatherElements(axis), x, indices)
     for place in np.ndindex(indices.shape):
         source = list(place)
         source[axis] = indices[place]
-        assert found[place] == x[tuple(source)]
+        assert result[place] == x[tuple(source)]
 
 
 @given(WHOLE, INDICES, st.integers(0, 2))
@@ -51,8 +51,8 @@ def test_the_last_of_several_updates_stays_and_products_start_from_what_was_ther
 
 def test_quantized_updates_are_real_numbers_where_scales_differ():
     q = [Quantization(0.5, 1), None, Quantization(0.25, 3)]
-    found = compute(ScatterElements(), np.uint8([5, 5]), np.array([1]), np.uint8([7]), quantized=q)
-    assert found.tolist() == [5, 3]
+    result = compute(ScatterElements(), np.uint8([5, 5]), np.array([1]), np.uint8([7]), quantized=q)
+    assert result.tolist() == [5, 3]
 
 
 def test_an_index_outside_is_named():
@@ -79,9 +79,9 @@ def test_steps_that_do_not_fit_into_a_cache_are_refused():
 @given(WHOLE, st.tuples(*[st.integers(-4, 6)] * 3))
 def test_a_box_is_written_where_it_fits(x, start):
     update = np.full((1, 2, 3), 77, np.int32)
-    found = compute(DynamicUpdateSlice(), x, update, np.array(start))
+    result = compute(DynamicUpdateSlice(), x, update, np.array(start))
     first = [int(np.clip(s, 0, n - u)) for s, n, u in zip(start, x.shape, update.shape, strict=True)]
     box = tuple(slice(f, f + u) for f, u in zip(first, update.shape, strict=True))
-    assert (found[box] == 77).all()
-    found[box] = x[box]
-    np.testing.assert_array_equal(found, x)
+    assert (result[box] == 77).all()
+    result[box] = x[box]
+    np.testing.assert_array_equal(result, x)

@@ -63,8 +63,8 @@ def unary(operation, x):
 )
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_integers_are_computed_as_integers(operation, expected, dtype):
-    found = binary(operation, np.array([7, -7, 5], dtype), np.array([2, 2, -1], dtype))
-    assert found.tolist() == expected
+    result = binary(operation, np.array([7, -7, 5], dtype), np.array([2, 2, -1], dtype))
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_an_integer_divided_by_zero_gives_zero(operation, dtype):
 
 
 def test_floats_divided_by_zero_give_infinity_or_no_number():
-    found = binary(BinaryOperation.DIV, F32([1, -1, 0]), F32([0, 0, 0]))
-    np.testing.assert_array_equal(found, [np.inf, -np.inf, np.nan])
+    result = binary(BinaryOperation.DIV, F32([1, -1, 0]), F32([0, 0, 0]))
+    np.testing.assert_array_equal(result, [np.inf, -np.inf, np.nan])
 
 
 def test_integers_wrap_around():
@@ -87,8 +87,8 @@ def test_integers_wrap_around():
 
 
 def test_whole_powers_with_negative_exponents_truncate_towards_zero():
-    found = binary(BinaryOperation.POWER, np.int32([2, 1, -1, -1, 0]), np.int32([-1, -5, -3, -4, -2]))
-    assert found.tolist() == [0, 1, -1, 1, 0]
+    result = binary(BinaryOperation.POWER, np.int32([2, 1, -1, -1, 0]), np.int32([-1, -5, -3, -4, -2]))
+    assert result.tolist() == [0, 1, -1, 1, 0]
 
 
 def test_an_integer_to_the_power_of_a_float_truncates_towards_zero():
@@ -96,9 +96,9 @@ def test_an_integer_to_the_power_of_a_float_truncates_towards_zero():
 
 
 def test_a_float_to_the_power_of_an_integer_stays_a_float():
-    found = binary(BinaryOperation.POWER, F32([1.5]), np.int64([2]))
-    assert found.dtype == F32
-    assert found.tolist() == [2.25]
+    result = binary(BinaryOperation.POWER, F32([1.5]), np.int64([2]))
+    assert result.dtype == F32
+    assert result.tolist() == [2.25]
 
 
 def test_shifts_move_all_bits_out_where_they_are_wide_enough():
@@ -112,8 +112,8 @@ def test_the_larger_of_a_number_and_no_number_is_no_number():
 
 
 def test_an_angle_knows_its_quadrant():
-    found = binary(BinaryOperation.ATAN2, F32([1, -1]), F32([-1, -1]))
-    np.testing.assert_allclose(found, [3 * np.pi / 4, -3 * np.pi / 4], rtol=1e-6)
+    result = binary(BinaryOperation.ATAN2, F32([1, -1]), F32([-1, -1]))
+    np.testing.assert_allclose(result, [3 * np.pi / 4, -3 * np.pi / 4], rtol=1e-6)
 
 
 def test_truth_values_have_bits_and_an_order():
@@ -132,8 +132,8 @@ def test_narrow_floats_are_rounded_once_at_the_end(dtype):
 
 @pytest.mark.parametrize("dtype", sorted(FLOATS, key=str))
 def test_every_float_is_added(dtype):
-    [found] = compute(Addition(), np.array([1.5], dtype.numpy), np.array([0.5], dtype.numpy))
-    assert found == 2
+    [result] = compute(Addition(), np.array([1.5], dtype.numpy), np.array([0.5], dtype.numpy))
+    assert result == 2
 
 
 def test_what_is_not_defined_is_refused_with_the_type():
@@ -173,8 +173,8 @@ def test_what_is_not_defined_is_refused_with_the_type():
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-6), (np.float16, 2e-3)])
 def test_functions_of_one_number(operation, expected, dtype, tolerance):
-    found = unary(operation, np.array([-2.5, 0, 1.5], dtype))
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+    result = unary(operation, np.array([-2.5, 0, 1.5], dtype))
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_floor_is_a_layer_of_its_own():
 )
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float16, np.float64, ml_dtypes.bfloat16])
 def test_numbers_compare(operation, expected, dtype):
-    found = compute(Comparison(operation), np.array([1, 2, 3], dtype), np.array(2, dtype))
-    assert found.tolist() == expected
+    result = compute(Comparison(operation), np.array([1, 2, 3], dtype), np.array(2, dtype))
+    assert result.tolist() == expected
 
 
 def test_texts_and_truth_values_compare():
@@ -262,24 +262,24 @@ def test_truth_values_are_joined(operation, expected):
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_, object])
 def test_a_choice_moves_elements_of_any_type(dtype):
     a, b = np.array([1, 0], dtype), np.array([[0], [1]], dtype)
-    found = compute(Where(), np.array([True, False]), a, b)
-    assert found.tolist() == np.array([[1, 0], [1, 1]], dtype).tolist()
+    result = compute(Where(), np.array([True, False]), a, b)
+    assert result.tolist() == np.array([[1, 0], [1, 1]], dtype).tolist()
 
 
 def test_the_slope_is_taken_where_the_input_is_negative():
-    found = compute(Prelu(), F32([[-2, 3], [0, -4]]), F32([0.5, -1]))
-    assert found.tolist() == [[-1, 3], [0, 4]]
+    result = compute(Prelu(), F32([[-2, 3], [0, -4]]), F32([0.5, -1]))
+    assert result.tolist() == [[-1, 3], [0, 4]]
 
 
 # --- quantized numbers ------------------------------------------------------------------------------------------------
 
 
 def test_a_quantized_sum_is_rounded_to_the_steps_of_its_result():
-    found = compute(
+    result = compute(
         Addition(), np.uint8([10, 250]), np.uint8([20, 255]),
         quantized=[Quantization(0.5, 10), Quantization(0.25, 0)], result=Quantization(1.0, 5),
     )  # fmt: skip
-    assert found.tolist() == [10, 189]
+    assert result.tolist() == [10, 189]
 
 
 @pytest.mark.parametrize("op", [Addition(), Multiplication(), ElementwiseBinary(BinaryOperation.SQ_DIFF), Prelu()])
@@ -299,44 +299,44 @@ steps = st.floats(0.01, 1).map(F32)
 @given(arrays.arrays(np.int8, 20, elements=st.integers(-128, 127)), steps, steps, st.integers(-128, 127))
 def test_what_tflite_has_no_rule_for_is_within_half_a_step(x, scale, result_scale, zero_point):
     result = Quantization(result_scale, zero_point)
-    found = compute(ElementwiseUnary(UnaryOperation.SIN), x, quantized=[Quantization(scale, 3)], result=result)
+    matches = compute(ElementwiseUnary(UnaryOperation.SIN), x, quantized=[Quantization(scale, 3)], result=result)
     expected = np.clip(np.sin(scale * (x.astype(F32) - 3)) / result_scale + zero_point, -128, 127)
-    assert np.abs(found - expected).max() <= 0.5 + 1e-4
+    assert np.abs(matches - expected).max() <= 0.5 + 1e-4
 
 
 def test_channels_with_scales_of_their_own_are_computed_as_real_numbers():
     per_channel = Quantization([0.5, 2.0], 0, axis=0)
-    found = compute(ElementwiseUnary(UnaryOperation.NEG), np.int8([3, 4]), quantized=[per_channel])
-    assert found.tolist() == [-3, -4]
-    found = compute(
+    result = compute(ElementwiseUnary(UnaryOperation.NEG), np.int8([3, 4]), quantized=[per_channel])
+    assert result.tolist() == [-3, -4]
+    result = compute(
         Addition(),
         np.int8([3, 4]),
         np.int8([1, 1]),
         quantized=[per_channel, Quantization(1.0)],
         result=Quantization(0.5),
     )
-    assert found.tolist() == [5, 18]
+    assert result.tolist() == [5, 18]
 
 
 def test_a_quotient_by_a_quantized_zero_is_zero():
-    found = compute(
+    result = compute(
         Division(), np.uint8([9, 1]), np.uint8([4, 4]), quantized=[Quantization(1.0, 2), Quantization(1.0, 4)],
         result=Quantization(1.0, 7),
     )  # fmt: skip
-    assert found.tolist() == [7, 7]
+    assert result.tolist() == [7, 7]
 
 
 def test_quantized_numbers_compare_as_what_they_stand_for():
-    found = compute(
+    result = compute(
         Comparison(ComparisonOperation.LESS), np.uint8([9, 9]), np.uint8([4, 5]),
         quantized=[Quantization(0.5, 1), Quantization(0.5 * 2, 1)],
     )  # fmt: skip
-    assert found.tolist() == [False, False]
-    found = compute(
+    assert result.tolist() == [False, False]
+    result = compute(
         Comparison(ComparisonOperation.GREATER), np.int16([100]), np.int16([99]),
         quantized=[Quantization(0.001), Quantization(0.002)],
     )  # fmt: skip
-    assert found.tolist() == [False]
+    assert result.tolist() == [False]
 
 
 def test_a_choice_between_quantized_tensors_requantizes_where_it_must():

@@ -24,29 +24,29 @@ def test_zeros_are_counted_from_the_top_of_32_bits(value, zeros):
 
 @given(st.integers(-(2**31), 0))
 def test_the_exponential_is_right_to_six_digits(raw):
-    [found] = exp_of_negative(ints(raw), 5)
-    assert found * STEP == pytest.approx(np.exp(raw * STEP * 32), abs=1e-6)
+    [result] = exp_of_negative(ints(raw), 5)
+    assert result * STEP == pytest.approx(np.exp(raw * STEP * 32), abs=1e-6)
 
 
 @given(st.integers(1, 2**31 - 1))
 def test_the_reciprocal_is_right_to_seven_digits(raw):
-    [found], [exponent] = reciprocal(ints(raw), 31)
-    assert found * STEP / 2.0**exponent == pytest.approx(1 / raw, rel=2e-7)
+    [result], [exponent] = reciprocal(ints(raw), 31)
+    assert result * STEP / 2.0**exponent == pytest.approx(1 / raw, rel=2e-7)
 
 
 @given(st.integers(1, 2**31 - 1))
 def test_the_inverse_square_root_is_right_to_five_digits(value):
-    found = inverse_sqrt(ints(value))
-    assert found.multiplier[0] * STEP * 2.0 ** found.shift[0] == pytest.approx(value**-0.5, rel=1e-5)
+    result = inverse_sqrt(ints(value))
+    assert result.multiplier[0] * STEP * 2.0 ** result.shift[0] == pytest.approx(value**-0.5, rel=1e-5)
 
 
 def test_the_inverse_square_root_of_zero_counts_as_that_of_one():
-    found = inverse_sqrt(ints(0, 1))
-    assert found.multiplier.tolist() == [2**31 - 1] * 2
-    assert found.shift.tolist() == [0, 0]
+    result = inverse_sqrt(ints(0, 1))
+    assert result.multiplier.tolist() == [2**31 - 1] * 2
+    assert result.shift.tolist() == [0, 0]
 
 
 @given(st.integers(2**19, 2**31 - 1))
 def test_the_logarithm_is_right_to_seven_digits(raw):
-    [found] = log(ints(raw), 12, 5)
-    assert found * STEP * 32 == pytest.approx(np.log(raw / 2**19), abs=2e-7)
+    [result] = log(ints(raw), 12, 5)
+    assert result * STEP * 32 == pytest.approx(np.log(raw / 2**19), abs=2e-7)

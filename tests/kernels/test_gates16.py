@@ -18,9 +18,9 @@ def test_the_sigmoid_is_near_the_real_one_and_exact_at_zero():
 
 @pytest.mark.parametrize("integer_bits", range(7))
 def test_the_tangent_is_near_the_real_one_for_every_count_of_integer_bits(integer_bits):
-    found = tanh(CODES, integer_bits)
-    np.testing.assert_allclose(found / 2**15, np.tanh(CODES / 2.0 ** (15 - integer_bits)), atol=4e-4)
-    assert found[2**15] == 0
+    result = tanh(CODES, integer_bits)
+    np.testing.assert_allclose(result / 2**15, np.tanh(CODES / 2.0 ** (15 - integer_bits)), atol=4e-4)
+    assert result[2**15] == 0
 
 
 def test_the_tangent_of_large_numbers_is_the_largest_fraction():

@@ -20,8 +20,8 @@ LINEAR, NEAREST, CUBIC = GridSampleMode.LINEAR, GridSampleMode.NEAREST, GridSamp
 @settings(max_examples=30)
 def test_the_grid_of_the_identity_gives_the_image_itself(image, mode, padding, corners):
     grid = compute(AffineGrid((3, 4), corners), IDENTITY)
-    found = compute(GridSample(mode, padding, corners), image, grid)
-    np.testing.assert_allclose(found, image, atol=1e-4)
+    result = compute(GridSample(mode, padding, corners), image, grid)
+    np.testing.assert_allclose(result, image, atol=1e-4)
 
 
 @given(IMAGES, PLACES, st.sampled_from(GridSampleMode), st.booleans())
@@ -67,9 +67,9 @@ def test_a_cubic_curve_goes_through_a_straight_line():
     line = np.arange(8, dtype=F32).reshape(1, 1, 8)
     places = F32([2.25, 3.5, 4.75])
     grid = (2 * places / 7 - 1).reshape(1, 3, 1).astype(F32)
-    found = compute(GridSample(CUBIC, align_corners=True), line, grid)
-    np.testing.assert_allclose(found.ravel(), places, atol=0.1)
-    np.testing.assert_allclose(found[0, 0, 1], 3.5, rtol=1e-5)
+    result = compute(GridSample(CUBIC, align_corners=True), line, grid)
+    np.testing.assert_allclose(result.ravel(), places, atol=0.1)
+    np.testing.assert_allclose(result[0, 0, 1], 3.5, rtol=1e-5)
 
 
 def test_a_single_pixel_is_mirrored_everywhere():
@@ -79,8 +79,8 @@ def test_a_single_pixel_is_mirrored_everywhere():
 
 def test_a_grid_is_turned_and_moved():
     quarter = F32([[[0, -1, 0.5], [1, 0, 0]]])
-    found = compute(AffineGrid((1, 2), align_corners=True), quarter)
-    np.testing.assert_allclose(found, [[[[0.5, -1], [0.5, 1]]]])
+    result = compute(AffineGrid((1, 2), align_corners=True), quarter)
+    np.testing.assert_allclose(result, [[[[0.5, -1], [0.5, 1]]]])
 
 
 def test_integers_that_are_not_quantized_cannot_be_mixed():

@@ -13,9 +13,9 @@ def test_every_integer_finds_its_own_entry(dtype):
     codes = all_codes(dtype)
     limits = np.iinfo(dtype.numpy)
     everything = np.arange(limits.min, limits.max + 1).astype(dtype.numpy)
-    found = np.empty_like(everything)
-    look_up(codes, everything, found)
-    np.testing.assert_array_equal(found, everything)
+    result = np.empty_like(everything)
+    look_up(codes, everything, result)
+    np.testing.assert_array_equal(result, everything)
 
 
 @given(
@@ -25,13 +25,13 @@ def test_every_integer_finds_its_own_entry(dtype):
 def test_every_pair_finds_its_own_entry_in_arrays_that_broadcast(a, b):
     first, second = all_pairs(DataType.INT8, DataType.UINT8)
     table = first.astype(np.int16) - second
-    found = np.empty((3, 4, 2), np.int16)
-    look_up_pairs(table, a, b, found)
-    np.testing.assert_array_equal(found, a.astype(np.int16) - b)
+    array = np.empty((3, 4, 2), np.int16)
+    look_up_pairs(table, a, b, array)
+    np.testing.assert_array_equal(array, a.astype(np.int16) - b)
 
 
 def test_an_array_that_is_no_block_of_memory_can_be_looked_up():
     turned = np.arange(6, dtype=np.uint8).reshape(2, 3).T
-    found = np.empty((3, 2), np.uint8)
-    look_up(all_codes(DataType.UINT8), turned, found)
-    np.testing.assert_array_equal(found, turned)
+    array = np.empty((3, 2), np.uint8)
+    look_up(all_codes(DataType.UINT8), turned, array)
+    np.testing.assert_array_equal(array, turned)

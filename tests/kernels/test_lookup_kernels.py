@@ -43,15 +43,15 @@ def test_rows_are_picked_by_number_and_there_are_none_of_negative_ones():
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_rows_are_picked_by_key_whatever_their_order(order):
     keys, values = np.int32([-11, 0, 1234])[order], np.float32([[0, 0.1], [1, 1.1], [2, 2.1]])[order]
-    found, hits = run(HashtableLookup(), np.int32([1234, -292, -11, 0]), keys, values)
-    np.testing.assert_array_equal(found, np.float32([[2, 2.1], [0, 0], [0, 0.1], [1, 1.1]]))
+    result, hits = run(HashtableLookup(), np.int32([1234, -292, -11, 0]), keys, values)
+    np.testing.assert_array_equal(result, np.float32([[2, 2.1], [0, 0], [0, 0.1], [1, 1.1]]))
     assert hits.tolist() == [1, 0, 1, 1]
 
 
 def test_a_key_of_texts_that_is_not_there_gives_an_empty_one():
     values = np.array(["one", "two"], object)
-    found, hits = run(HashtableLookup(), np.int32([2, 5]), np.int32([1, 2]), values)
-    assert found.tolist() == ["two", ""]
+    result, hits = run(HashtableLookup(), np.int32([2, 5]), np.int32([1, 2]), values)
+    assert result.tolist() == ["two", ""]
     assert hits.tolist() == [1, 0]
 
 
@@ -69,8 +69,8 @@ KEYS = np.int32([[12345, 54321], [67890, 9876], [-12345678, -87654321]])
     ],
 )
 def test_a_tensor_is_hashed_as_tflite_and_nnapi_do(kind, weights, expected):
-    found = run(LshProjection(kind), SEEDS, KEYS, None if weights is None else np.float32(weights))
-    assert found[0].tolist() == expected
+    result = run(LshProjection(kind), SEEDS, KEYS, None if weights is None else np.float32(weights))
+    assert result[0].tolist() == expected
 
 
 def test_seeds_of_half_precision_are_hashed_as_floats():
@@ -88,8 +88,8 @@ def test_one_hot_has_one_value_at_the_place_and_another_elsewhere():
 
 
 def test_one_hot_is_quantized_as_its_result():
-    [found] = run(OneHot(2, dtype=DataType.UINT8), np.int32([1]), results=[Quantization(0.25, 10)])
-    assert found.tolist() == [[10, 14]]
+    [result] = run(OneHot(2, dtype=DataType.UINT8), np.int32([1]), results=[Quantization(0.25, 10)])
+    assert result.tolist() == [[10, 14]]
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def test_classes_are_drawn_as_often_as_their_probabilities_say():
     probabilities = np.array([[0.1, 0.2, 0.0, 0.7], [0.25, 0.25, 0.25, 0.25]])
     with np.errstate(divide="ignore"):
         logits = np.log(probabilities).astype(np.float32) + 3
-    [found] = run(RandomMultinomial(20000), logits, np.int32([37, 42]))
-    counts = [np.bincount(row, minlength=4) / row.size for row in found]
+    [result] = run(RandomMultinomial(20000), logits, np.int32([37, 42]))
+    counts = [np.bincount(row, minlength=4) / row.size for row in result]
     np.testing.assert_allclose(counts, probabilities, atol=0.015)
 
 
@@ -159,8 +159,8 @@ BASE = np.float32([[1, 2], [3, 4], [5, 6]])
 def test_updates_are_combined_with_what_is_there(function, expected, dtype):
     numpy = DataType.of(dtype).numpy
     operands = BASE.astype(numpy), np.int32([[2], [-1]]), np.array([[2, 8], [7, 1]]).astype(numpy)
-    [found] = run(ScatterNd(function), *operands)
-    np.testing.assert_array_equal(found, np.array(expected).astype(numpy))
+    [result] = run(ScatterNd(function), *operands)
+    np.testing.assert_array_equal(result, np.array(expected).astype(numpy))
 
 
 def test_single_elements_and_whole_tensors_can_be_updates():
@@ -182,8 +182,8 @@ def test_quantized_updates_are_the_real_numbers_that_they_are():
     codes, indices = np.uint8([10, 12, 14]), np.int32([[1]])
     same, other = Quantization(0.5, 10), Quantization(0.25, 0)
     for function, expected in ((ScatterFunction.ADD, [10, 16, 14]), (ScatterFunction.UPDATE, [10, 14, 14])):
-        [found] = run(ScatterNd(function), codes, indices, np.uint8([8]), quantized=[same, None, other])
-        assert found.tolist() == expected
+        [result] = run(ScatterNd(function), codes, indices, np.uint8([8]), quantized=[same, None, other])
+        assert result.tolist() == expected
     [moved] = run(ScatterNd(), codes, indices, np.uint8([8]), quantized=[same, None, same])
     assert moved.tolist() == [10, 8, 14]
     shape = np.int32([3])
@@ -193,8 +193,8 @@ def test_quantized_updates_are_the_real_numbers_that_they_are():
 
 def test_texts_can_be_moved():
     texts = np.array(["a", "b", "c"], object)
-    [found] = run(ScatterNd(), texts, np.int32([[2]]), np.array(["z"], object))
-    assert found.tolist() == ["a", "b", "z"]
+    [result] = run(ScatterNd(), texts, np.int32([[2]]), np.array(["z"], object))
+    assert result.tolist() == ["a", "b", "z"]
 
 
 def test_an_index_outside_is_named():

@@ -38,21 +38,21 @@ def weights(cifg, peephole, projection, norm, *, seed=0, inputs=INPUTS, aux=0):
     """Random operands of one direction, by name."""
     rng = np.random.default_rng(seed)
     outputs = OUTPUTS if projection else UNITS
-    made = {}
+    created = {}
     for gate in ("input", "forget", "cell", "output")[cifg:]:
-        made[f"input_to_{gate}_weights"] = (UNITS, inputs)
-        made[f"recurrent_to_{gate}_weights"] = (UNITS, outputs)
-        made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = (UNITS,)
+        created[f"input_to_{gate}_weights"] = (UNITS, inputs)
+        created[f"recurrent_to_{gate}_weights"] = (UNITS, outputs)
+        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = (UNITS,)
         if aux:
-            made[f"aux_input_to_{gate}_weights"] = (UNITS, aux)
+            created[f"aux_input_to_{gate}_weights"] = (UNITS, aux)
         if peephole and gate != "cell":
-            made[f"cell_to_{gate}_weights"] = (UNITS,)
+            created[f"cell_to_{gate}_weights"] = (UNITS,)
         if norm:
-            made[f"{gate}_layer_norm_weights"] = (UNITS,)
+            created[f"{gate}_layer_norm_weights"] = (UNITS,)
     if projection:
-        made |= {"projection_weights": (outputs, UNITS), "projection_bias": (outputs,)}
-    made |= {"output_state_in": (BATCH, outputs), "cell_state_in": (BATCH, UNITS)}
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in made.items()}
+        created |= {"projection_weights": (outputs, UNITS), "projection_bias": (outputs,)}
+    created |= {"output_state_in": (BATCH, outputs), "cell_state_in": (BATCH, UNITS)}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in created.items()}
 
 
 def sequence(inputs=INPUTS, seed=1):
@@ -115,21 +115,21 @@ def close(found, expected, tolerance=1e-5):
 def test_a_sequence_follows_the_definition_with_every_combination_of_features(features):
     x, w = sequence(), weights(*features)
     op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, time_major=True, **flags(*features))
-    found = run(op, input=x, **w)
+    result = run(op, input=x, **w)
     for name, expected in zip(("output", "output_state_out", "cell_state_out"), by_definition(x, w), strict=True):
-        close(found[name], expected)
+        close(result[name], expected)
 
 
 @pytest.mark.parametrize("features", FEATURES)
 def test_a_sequence_is_steps_one_after_the_other(features):
     x, w = sequence(), weights(*features)
-    found = run(UnidirectionalSequenceLstm(time_major=True, **flags(*features)), input=x, **w)
+    result = run(UnidirectionalSequenceLstm(time_major=True, **flags(*features)), input=x, **w)
     for step in range(STEPS):
         last = run(Lstm(**flags(*features)), **w | {"input": x[step]})
-        close(found["output"][step], last["output"], 1e-6)
+        close(result["output"][step], last["output"], 1e-6)
         w |= {"output_state_in": last["output_state_out"], "cell_state_in": last["cell_state_out"]}
-    close(found["output_state_out"], w["output_state_in"], 1e-6)
-    close(found["cell_state_out"], w["cell_state_in"], 1e-6)
+    close(result["output_state_out"], w["output_state_in"], 1e-6)
+    close(result["cell_state_out"], w["cell_state_in"], 1e-6)
 
 
 @pytest.mark.parametrize("activation", FusedActivation)
@@ -151,12 +151,12 @@ def test_cell_and_projection_are_clipped():
         clipping_thres_proj=0.9,
         **flags(False, True, True, False),
     )
-    found = run(op, input=x, **w)
+    result = run(op, input=x, **w)
     expected, _, cell = by_definition(x, w, cell_bound=0.4, projection_bound=0.9)
-    close(found["output"], expected)
-    close(found["cell_state_out"], cell)
-    assert np.abs(found["output"]).max() == np.float32(0.9)
-    assert np.abs(found["cell_state_out"]).max() == np.float32(0.4)
+    close(result["output"], expected)
+    close(result["cell_state_out"], cell)
+    assert np.abs(result["output"]).max() == np.float32(0.9)
+    assert np.abs(result["cell_state_out"]).max() == np.float32(0.4)
 
 
 def test_the_bound_of_a_projection_does_nothing_without_one():
@@ -193,25 +193,25 @@ def test_the_input_gate_of_cifg_is_one_minus_the_forget_gate():
 
 
 def test_the_output_gate_looks_at_the_new_cell_state_and_the_others_at_the_old_one():
-    one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    item, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     w = {f"{kind}_to_{gate}_weights": zero for kind in ("input", "recurrent")
          for gate in ("input", "forget", "cell", "output")}  # fmt: skip
     w |= dict.fromkeys(("input_gate_bias", "forget_gate_bias", "output_gate_bias"), zero[0])
     w |= {f"cell_to_{gate}_weights": np.float32([9]) for gate in ("input", "forget", "output")}
     op = Lstm(activation_func=FusedActivation.NONE, cifg_enabled=False, peephole_enabled=True)
-    w |= {"cell_bias": np.float32([3]), "output_state_in": one, "cell_state_in": zero}
-    found = run(op, input=one, **w)
-    assert found["cell_state_out"].item() == 1.5  # both gates are sigmoid(0), as the old state is 0
-    close(found["output"].item(), 1.5 / (1 + np.exp(-9 * 1.5)), 1e-6)
+    w |= {"cell_bias": np.float32([3]), "output_state_in": item, "cell_state_in": zero}
+    result = run(op, input=item, **w)
+    assert result["cell_state_out"].item() == 1.5  # both gates are sigmoid(0), as the old state is 0
+    close(result["output"].item(), 1.5 / (1 + np.exp(-9 * 1.5)), 1e-6)
 
 
 def test_scratch_shows_the_gates_with_the_input_gate_first():
     x, w = sequence()[0], weights(False, False, False, False)
-    found = run(Lstm(activation_func=FusedActivation.TANH, cifg_enabled=False), input=x, **w)
-    entry, new, forget, opening = np.split(found["scratch"], 4, axis=1)
+    result = run(Lstm(activation_func=FusedActivation.TANH, cifg_enabled=False), input=x, **w)
+    entry, new, forget, opening = np.split(result["scratch"], 4, axis=1)
     cell = forget * w["cell_state_in"] + entry * new
-    close(found["cell_state_out"], cell, 1e-6)
-    close(found["output"], opening * np.tanh(cell), 1e-6)
+    close(result["cell_state_out"], cell, 1e-6)
+    close(result["output"], opening * np.tanh(cell), 1e-6)
     assert run(Lstm(), input=x, **weights(True, False, False, False))["scratch"].shape == (BATCH, 3 * UNITS)
 
 
@@ -225,10 +225,10 @@ def test_states_that_are_absent_are_zeros():
 
 def test_a_sequence_without_steps_leaves_the_states_alone():
     w = weights(True, False, False, False)
-    found = run(UnidirectionalSequenceLstm(time_major=True), input=sequence()[:0], **w)
-    assert found["output"].shape == (0, BATCH, UNITS)
-    np.testing.assert_array_equal(found["output_state_out"], w["output_state_in"])
-    np.testing.assert_array_equal(found["cell_state_out"], w["cell_state_in"])
+    result = run(UnidirectionalSequenceLstm(time_major=True), input=sequence()[:0], **w)
+    assert result["output"].shape == (0, BATCH, UNITS)
+    np.testing.assert_array_equal(result["output_state_out"], w["output_state_in"])
+    np.testing.assert_array_equal(result["cell_state_out"], w["cell_state_in"])
 
 
 @given(st.permutations(range(BATCH)), st.sampled_from(FEATURES))
@@ -237,8 +237,8 @@ def test_the_entries_of_a_batch_do_not_know_each_other(order, features):
     x, w = sequence(), weights(*features)
     op = UnidirectionalSequenceLstm(time_major=True, **flags(*features))
     moved = {name: value[order] if name.endswith("state_in") else value for name, value in w.items()}
-    found, shuffled = run(op, input=x, **w), run(op, input=x[:, order], **moved)
-    close(shuffled["output"], found["output"][:, order], 1e-6)
+    result, shuffled = run(op, input=x, **w), run(op, input=x[:, order], **moved)
+    close(shuffled["output"], result["output"][:, order], 1e-6)
 
 
 # --- both directions --------------------------------------------------------------------------------------------------
@@ -257,13 +257,13 @@ def both(features, *, inputs=(INPUTS, INPUTS), aux=0):
 def test_the_backward_direction_is_the_forward_one_on_the_sequence_turned_round(features):
     x = sequence()
     w, sides = both(features)
-    found = run(BidirectionalSequenceLstm(time_major=True), input=x, **w)
+    result = run(BidirectionalSequenceLstm(time_major=True), input=x, **w)
     forward, backward = by_definition(x, sides["forward"]), by_definition(x[::-1], sides["backward"])
-    close(found["output"], forward[0])
-    close(found["backward_output"], backward[0][::-1])
+    close(result["output"], forward[0])
+    close(result["backward_output"], backward[0][::-1])
     for direction, (_, output, cell) in (("forward", forward), ("backward", backward)):
-        close(found[f"{direction}_output_state_out"], output)
-        close(found[f"{direction}_cell_state_out"], cell)
+        close(result[f"{direction}_output_state_out"], output)
+        close(result[f"{direction}_cell_state_out"], cell)
 
 
 def test_outputs_are_merged_along_the_last_axis():
@@ -287,17 +287,17 @@ def test_batch_and_time_can_change_places(merge):
 def test_an_auxiliary_input_with_weights_joins_both_directions(cifg):
     x, aux = sequence(), sequence(AUX, seed=2)
     w, sides = both((cifg, False, False, False), aux=AUX)
-    found = run(BidirectionalSequenceLstm(time_major=True), input=x, aux_input=aux, **w)
-    close(found["output"], by_definition(x, sides["forward"], aux=aux)[0])
-    close(found["backward_output"], by_definition(x[::-1], sides["backward"], aux=aux[::-1])[0][::-1])
+    result = run(BidirectionalSequenceLstm(time_major=True), input=x, aux_input=aux, **w)
+    close(result["output"], by_definition(x, sides["forward"], aux=aux)[0])
+    close(result["backward_output"], by_definition(x[::-1], sides["backward"], aux=aux[::-1])[0][::-1])
 
 
 def test_an_auxiliary_input_without_weights_is_the_input_of_the_backward_direction():
     x, aux = sequence(), sequence(AUX, seed=2)
     w, sides = both((False, False, True, False), inputs=(INPUTS, AUX))
-    found = run(BidirectionalSequenceLstm(time_major=True), input=x, aux_input=aux, **w)
-    close(found["output"], by_definition(x, sides["forward"])[0])
-    close(found["backward_output"], by_definition(aux[::-1], sides["backward"])[0][::-1])
+    result = run(BidirectionalSequenceLstm(time_major=True), input=x, aux_input=aux, **w)
+    close(result["output"], by_definition(x, sides["forward"])[0])
+    close(result["backward_output"], by_definition(aux[::-1], sides["backward"])[0][::-1])
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -311,11 +311,11 @@ def test_floats_of_any_width_are_taken(dtype, tolerance):
         activation_func=FusedActivation.TANH, time_major=True, **flags(False, True, True, True)
     )
     narrow = {name: value.astype(kind) for name, value in w.items()}
-    found = run(op, input=x.astype(kind), **narrow)
-    assert {value.dtype for value in found.values()} == {kind}
+    result = run(op, input=x.astype(kind), **narrow)
+    assert {value.dtype for value in result.values()} == {kind}
     exact = {name: value.astype(np.float64) for name, value in narrow.items()}
     expected, _, _ = by_definition(x.astype(kind).astype(np.float64), exact)
-    close(found["output"].astype(np.float64), expected, tolerance)
+    close(result["output"].astype(np.float64), expected, tolerance)
 
 
 def test_narrow_floats_are_rounded_at_the_end_only():
@@ -343,9 +343,9 @@ def test_a_layer_of_16_bit_integers_is_computed_in_real_numbers():
     scales = dict.fromkeys(codes, Quantization(1 / 4096))
     op = Lstm(activation_func=FusedActivation.TANH)
     expected = run(op, **{name: value.astype(np.float32) / 4096 for name, value in codes.items()})
-    found = run(op, scales, **codes)
-    assert found["output"].dtype == np.int16
-    np.testing.assert_allclose(found["output"] / 4096, expected["output"], atol=2**-12)
+    result = run(op, scales, **codes)
+    assert result["output"].dtype == np.int16
+    np.testing.assert_allclose(result["output"] / 4096, expected["output"], atol=2**-12)
 
 
 def test_integers_that_stand_for_nothing_are_refused():

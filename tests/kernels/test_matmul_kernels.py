@@ -21,8 +21,8 @@ def numbers(*shape, seed=0):
 def test_a_fully_connected_layer_multiplies_rows_with_the_weights_and_adds_the_bias(shape, transposed):
     x, weights, bias = numbers(*shape), numbers(6, 4, seed=1), numbers(4, seed=2)
     op = FullyConnected(transpose_weight_matrix=transposed)
-    found = compute(op, x, weights.T if transposed else weights, bias)
-    np.testing.assert_array_equal(found, x.reshape(-1, 6) @ weights + bias)
+    result = compute(op, x, weights.T if transposed else weights, bias)
+    np.testing.assert_array_equal(result, x.reshape(-1, 6) @ weights + bias)
 
 
 def test_leading_axes_are_kept_where_asked():
@@ -35,9 +35,9 @@ def test_numbers_of_any_type_are_multiplied(dtype):
     kind = DataType.of(dtype).numpy
     a, b = numbers(2, 3, 4), numbers(4, 5, seed=1)
     for op in (FullyConnected(keep_dims=True), BatchMatMul()):
-        found = compute(op, a.astype(kind), b.astype(kind))
-        assert found.dtype == kind
-        np.testing.assert_array_equal(found.astype(np.float32), a @ b)
+        result = compute(op, a.astype(kind), b.astype(kind))
+        assert result.dtype == kind
+        np.testing.assert_array_equal(result.astype(np.float32), a @ b)
 
 
 @pytest.mark.parametrize(("sum_", "expected"), [(1, 1), (-1, -1), (3, 2), (-3, -2), (2, 1)])
@@ -50,8 +50,8 @@ def test_a_quantized_fully_connected_layer_rounds_halves_away_from_zero(sum_, ex
 def test_zero_points_of_input_weights_and_output_count():
     x, weights, bias = np.uint8([[10, 20]]), np.uint8([[5], [7]]), np.int32([100])
     scales = [Quantization(1.0, 8), Quantization(1.0, 4)]
-    found = compute(FullyConnected(), x, weights, bias, quantized=scales, result=Quantization(2.0, 3))
-    assert found.item() == (2 * 1 + 12 * 3 + 100) // 2 + 3
+    result = compute(FullyConnected(), x, weights, bias, quantized=scales, result=Quantization(2.0, 3))
+    assert result.item() == (2 * 1 + 12 * 3 + 100) // 2 + 3
 
 
 def test_every_output_has_a_scale_of_its_own():
@@ -65,8 +65,8 @@ def test_every_output_has_a_scale_of_its_own():
 def test_sums_of_sixteen_bit_numbers_have_sixty_four_bits():
     x, weights = np.full((1, 4096), 32767, np.int16), np.full((4096, 1), 127, np.int8)
     bias = np.array([-4096 * 32767 * 127 + 5], np.int64)
-    found = compute(FullyConnected(), x, weights, bias, quantized=[ONE, ONE], result=ONE)
-    assert found.item() == 5
+    result = compute(FullyConnected(), x, weights, bias, quantized=[ONE, ONE], result=ONE)
+    assert result.item() == 5
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_matrices_are_multiplied_as_numpy_does(a, b):
 
 def test_operands_are_transposed_where_asked():
     a, b = numbers(2, 4, 3), numbers(2, 5, 4, seed=1)
-    found = compute(BatchMatMul(transpose_x=True, transpose_y=True), a, b)
-    np.testing.assert_array_equal(found, a.swapaxes(1, 2) @ b.swapaxes(1, 2))
+    result = compute(BatchMatMul(transpose_x=True, transpose_y=True), a, b)
+    np.testing.assert_array_equal(result, a.swapaxes(1, 2) @ b.swapaxes(1, 2))
 
 
 def test_a_matrix_times_its_adjoint_is_its_determinant_on_the_diagonal():
@@ -92,8 +92,8 @@ def test_a_matrix_times_its_adjoint_is_its_determinant_on_the_diagonal():
 def test_quantized_matrices_are_multiplied_without_their_zero_points():
     a, b = np.int8([[1, 2], [3, 4]]), np.int8([[5, 6], [7, 8]])
     scales = [Quantization(0.5, 1), Quantization(0.5, 2)]
-    found = compute(BatchMatMul(), a, b, quantized=scales, result=Quantization(0.25, -1))
-    assert found.tolist() == ((a.astype(int) - 1) @ (b.astype(int) - 2) - 1).tolist()
+    result = compute(BatchMatMul(), a, b, quantized=scales, result=Quantization(0.25, -1))
+    assert result.tolist() == ((a.astype(int) - 1) @ (b.astype(int) - 2) - 1).tolist()
 
 
 @pytest.mark.parametrize(

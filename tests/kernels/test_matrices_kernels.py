@@ -28,8 +28,8 @@ def test_the_zeros_of_a_quantized_triangle_are_real_ones():
 
 
 def test_an_identity_is_of_the_type_that_is_asked_for():
-    found = compute(EyeLike(-1, DataType.FLOAT16), np.zeros((2, 3), np.int8))
-    assert (found.dtype, found.tolist()) == (np.float16, [[0, 0, 0], [1, 0, 0]])
+    result = compute(EyeLike(-1, DataType.FLOAT16), np.zeros((2, 3), np.int8))
+    assert (result.dtype, result.tolist()) == (np.float16, [[0, 0, 0], [1, 0, 0]])
     assert compute(EyeLike(), np.zeros((1, 1), ml_dtypes.bfloat16)).dtype == ml_dtypes.bfloat16
 
 
@@ -38,9 +38,9 @@ def test_a_diagonal_that_is_spread_or_set_can_be_read_again(diagonal):
     spread = compute(MatrixDiag(), diagonal)
     np.testing.assert_array_equal(np.diagonal(spread, axis1=1, axis2=2), diagonal)
     assert np.count_nonzero(spread) == np.count_nonzero(diagonal)
-    found = compute(MatrixSetDiag(), np.full((2, 3, 4), F32(5)), diagonal)
-    np.testing.assert_array_equal(np.diagonal(found, axis1=1, axis2=2), diagonal)
-    assert (found == 5).sum() >= 2 * 9
+    result = compute(MatrixSetDiag(), np.full((2, 3, 4), F32(5)), diagonal)
+    np.testing.assert_array_equal(np.diagonal(result, axis1=1, axis2=2), diagonal)
+    assert (result == 5).sum() >= 2 * 9
 
 
 @given(arrays.arrays(F32, (2, 3, 3), elements=NUMBERS), arrays.arrays(F32, (2, 3, 3), elements=NUMBERS))
@@ -52,8 +52,8 @@ def test_determinants_multiply(a, b):
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float16, ml_dtypes.bfloat16, np.float64])
 def test_an_equation_multiplies_matrices_of_any_type(dtype):
     a, b = np.array([[1, 2], [3, 4]], dtype), np.array([[5, 6], [7, 8]], dtype)
-    found = compute(Einsum("ij,jk->ik"), a, b)
-    assert (found.dtype, found.astype(float).tolist()) == (a.dtype, [[19, 22], [43, 50]])
+    result = compute(Einsum("ij,jk->ik"), a, b)
+    assert (result.dtype, result.astype(float).tolist()) == (a.dtype, [[19, 22], [43, 50]])
 
 
 @given(arrays.arrays(F32, (3, 3), elements=NUMBERS))
@@ -65,8 +65,8 @@ def test_a_letter_twice_is_the_diagonal(x):
 def test_quantized_sums_are_those_of_real_numbers():
     a, b = np.uint8([[3, 5]]), np.uint8([[9], [7]])
     q = Quantization(0.5, 3)
-    found = compute(Einsum("ij,jk->ik"), a, b, quantized=[q, q], result=Quantization(0.25, 1))
-    assert found.tolist() == [[(0 * 6 + 2 * 4) + 1]]
+    result = compute(Einsum("ij,jk->ik"), a, b, quantized=[q, q], result=Quantization(0.25, 1))
+    assert result.tolist() == [[(0 * 6 + 2 * 4) + 1]]
 
 
 def test_bits_are_read_as_another_type():

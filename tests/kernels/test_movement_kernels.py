@@ -161,8 +161,8 @@ def test_every_kind_of_border(mode, expected):
 def test_joined_tensors_are_brought_to_one_quantization():
     a, b = np.array([10, 250], np.uint8), np.array([0, 4], np.uint8)
     scales = [Quantization(0.5, 0), Quantization(1.0, 2)]
-    [found] = run(Concat(0), a, b, quantized=scales, output=Quantization(1.0, 10))
-    assert found.tolist() == [15, 135, 8, 12]  # 5, 125, -2 and 2 are meant
+    [result] = run(Concat(0), a, b, quantized=scales, output=Quantization(1.0, 10))
+    assert result.tolist() == [15, 135, 8, 12]  # 5, 125, -2 and 2 are meant
     [same] = run(Stack(0), a, b, quantized=[scales[0]] * 2)
     assert same.tolist() == [[10, 250], [0, 4]]
 
@@ -212,8 +212,8 @@ def test_a_resize_to_the_same_size_changes_nothing_in_either_layout(method, dtyp
 
 def test_a_bilinear_resize_of_few_pixels():
     x = np.array([[[[0, 10], [20, 30]]]], np.float32)
-    found = run(Resize(4, 1, ResizeMethod.BILINEAR), x)[0]
-    np.testing.assert_allclose(found, [[[[0, 5, 10, 10]]]])
+    result = run(Resize(4, 1, ResizeMethod.BILINEAR), x)[0]
+    np.testing.assert_allclose(result, [[[[0, 5, 10, 10]]]])
     centered = run(Resize(4, 1, ResizeMethod.BILINEAR, half_pixel_centers=True), x)[0]
     np.testing.assert_allclose(centered, [[[[10, 12.5, 17.5, 20]]]])
     corners = run(Resize(3, 2, ResizeMethod.BILINEAR, align_corners=True), x)[0]

@@ -124,7 +124,7 @@ def read(case: dict):
         for name, operand in there.items()
         if name.isupper()
     }
-    flags = {flag: (name in there) == wanted for flag, (name, wanted) in FLAGS.items() if flag in cls.attributes}
+    flags = {flag: (name in there) == expected for flag, (name, expected) in FLAGS.items() if flag in cls.attributes}
     tensors = {name: operand for name, operand in there.items() if not name.isupper()}
     return cls(**attributes, **flags), tensors
 
@@ -153,12 +153,12 @@ def test_a_case_of_nnapi_gives_what_is_expected(case):
     assert op.violations(*infos) == []
     results = op.infer_infos(*infos)
     names = [op.result_name(index) for index in range(len(results))]
-    found = dict(zip(names, evaluate(op, arrays, infos, results), strict=True))
+    result = dict(zip(names, evaluate(op, arrays, infos, results), strict=True))
     expected = [case["operands"][index] for index in case["operations"][0]["out"]]
     for name, operand in zip(nnapi_order(op), expected, strict=False):
         atol, rtol = tolerances(case, operand)
-        assert found[name].dtype == DataType.of(TYPES[operand["type"]]).numpy
-        assert list(found[name].shape) == operand["dims"]
+        assert result[name].dtype == DataType.of(TYPES[operand["type"]]).numpy
+        assert list(result[name].shape) == operand["dims"]
         if not operand.get("ignored"):
-            wanted = array_of(operand).astype(np.float64)
-            np.testing.assert_allclose(found[name].astype(np.float64), wanted, rtol=rtol, atol=atol)
+            requested = array_of(operand).astype(np.float64)
+            np.testing.assert_allclose(result[name].astype(np.float64), requested, rtol=rtol, atol=atol)

@@ -30,10 +30,10 @@ def to_nhwc(x):
 
 
 def test_a_batch_is_normalized_by_the_statistics_that_are_given():
-    found = compute(
+    result = compute(
         BatchNormalization(eps=0.0), F32([[1, 10], [3, 30]]), F32([1, 10]), F32([4, 100]), F32([0, 1]), F32([2, 3])
     )
-    assert found.tolist() == [[0, 1], [2, 7]]
+    assert result.tolist() == [[0, 1], [2, 7]]
 
 
 @given(arrays.arrays(F32, (4, 3), elements=st.floats(0.5, 2, width=32)))
@@ -44,14 +44,14 @@ def test_the_layout_only_says_where_the_channels_are(statistics):
 
 
 def test_an_instance_is_normalized_by_its_own_statistics():
-    found = compute(InstanceNormalization(eps=0.0), IMAGE, F32([1, 2]), F32([0, 1]))
-    np.testing.assert_allclose(found.mean(axis=(2, 3)), [[0, 1]], atol=1e-6)
-    np.testing.assert_allclose(found.std(axis=(2, 3)), [[1, 2]], rtol=1e-6)
+    result = compute(InstanceNormalization(eps=0.0), IMAGE, F32([1, 2]), F32([0, 1]))
+    np.testing.assert_allclose(result.mean(axis=(2, 3)), [[0, 1]], atol=1e-6)
+    np.testing.assert_allclose(result.std(axis=(2, 3)), [[1, 2]], rtol=1e-6)
 
 
 def test_an_instance_needs_no_scale_and_no_shift():
-    found = compute(InstanceNormalization(data_layout=DataLayout.NHWC), to_nhwc(IMAGE), None, None)
-    np.testing.assert_allclose(found, to_nhwc(compute(InstanceNormalization(), IMAGE, F32(1), F32(0))), rtol=1e-6)
+    result = compute(InstanceNormalization(data_layout=DataLayout.NHWC), to_nhwc(IMAGE), None, None)
+    np.testing.assert_allclose(result, to_nhwc(compute(InstanceNormalization(), IMAGE, F32(1), F32(0))), rtol=1e-6)
 
 
 def test_a_layer_is_normalized_from_an_axis_on():
@@ -65,8 +65,8 @@ def test_a_layer_is_normalized_from_an_axis_on():
 
 @pytest.mark.parametrize("dtype", [F32, np.float16, ml_dtypes.bfloat16, np.float64])
 def test_a_vector_is_divided_by_its_length(dtype):
-    found = compute(L2Normalization(axis=-1), np.array([[3, 4], [0, 0]], dtype))
-    np.testing.assert_allclose(found.astype(F32), [[0.6, 0.8], [0, 0]], rtol=1e-2)
+    result = compute(L2Normalization(axis=-1), np.array([[3, 4], [0, 0]], dtype))
+    np.testing.assert_allclose(result.astype(F32), [[0.6, 0.8], [0, 0]], rtol=1e-2)
 
 
 def test_the_length_is_taken_along_the_channels_of_the_layout():
@@ -76,16 +76,16 @@ def test_the_length_is_taken_along_the_channels_of_the_layout():
 
 
 def test_a_vector_in_other_steps_than_tflite_prescribes_is_rounded_from_real_numbers():
-    found = compute(
+    result = compute(
         L2Normalization(axis=-1), np.int8([3, 4]), quantized=[Quantization(0.5)], result=Quantization(0.1, 1)
     )
-    assert found.tolist() == [7, 9]
+    assert result.tolist() == [7, 9]
 
 
 def test_a_response_is_divided_by_those_of_the_neighbours():
     op = Normalization(norm_size=3, alpha=1.0, beta=1.0, k=1.0)
-    found = compute(op, F32([1, 2, 3, 4]).reshape(1, 4, 1, 1)).ravel()
-    np.testing.assert_allclose(found, [1 / 6, 2 / 15, 3 / 30, 4 / 26], rtol=1e-6)
+    result = compute(op, F32([1, 2, 3, 4]).reshape(1, 4, 1, 1)).ravel()
+    np.testing.assert_allclose(result, [1 / 6, 2 / 15, 3 / 30, 4 / 26], rtol=1e-6)
 
 
 def test_an_even_window_reaches_further_to_the_end():
@@ -120,9 +120,9 @@ def test_a_method_that_nobody_defines_is_refused():
 )
 def test_quantized_images_are_normalized_as_real_numbers(op, others):
     codes = IMAGE.astype(np.uint8)
-    found = compute(op, codes, *others, quantized=[Quantization(0.5, 3)], result=Quantization(0.05, 100))
+    result = compute(op, codes, *others, quantized=[Quantization(0.5, 3)], result=Quantization(0.05, 100))
     expected = compute(op, (IMAGE - 3) / 2, *others)
-    np.testing.assert_allclose((found.astype(F32) - 100) * 0.05, expected, atol=0.0251)
+    np.testing.assert_allclose((result.astype(F32) - 100) * 0.05, expected, atol=0.0251)
 
 
 def test_plain_integers_are_refused():
@@ -132,8 +132,8 @@ def test_plain_integers_are_refused():
 
 
 def test_a_layer_is_divided_by_the_root_of_its_mean_square():
-    found = compute(RmsNormalization(eps=0.0), F32([[1, 7], [5, 5]]), F32([1, 2]))
-    np.testing.assert_allclose(found, [[0.2, 2.8], [1, 2]], rtol=1e-6)
+    result = compute(RmsNormalization(eps=0.0), F32([[1, 7], [5, 5]]), F32([1, 2]))
+    np.testing.assert_allclose(result, [[0.2, 2.8], [1, 2]], rtol=1e-6)
 
 
 @given(arrays.arrays(F32, (2, 3), elements=st.floats(0.5, 4, width=32)), st.sampled_from([0.25, -8]))
@@ -154,8 +154,8 @@ def test_one_group_is_a_layer_and_a_group_for_each_channel_an_instance(layout):
 
 
 def test_a_group_takes_channels_that_follow_one_another():
-    found = compute(GroupNormalization(2, eps=0.0), F32([[1, 3, 10, 30]]), None, None)
-    np.testing.assert_allclose(found, [[-1, 1, -1, 1]])
+    result = compute(GroupNormalization(2, eps=0.0), F32([[1, 3, 10, 30]]), None, None)
+    np.testing.assert_allclose(result, [[-1, 1, -1, 1]])
 
 
 def test_what_has_mean_and_variance_along_axes_loses_them():

@@ -84,9 +84,9 @@ def test_without_sizes_and_strides_the_window_is_the_whole_image(kind, expected)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int32"])
 def test_the_largest_is_found_in_numbers_of_any_type(dtype):
     x = np.array([[-3, -1], [-4, -2]]).astype(DataType.of(dtype).numpy).reshape(1, 1, 2, 2)
-    found = compute(Pooling2d(pool_height=2, pool_width=2, stride_x=1, stride_y=1, pad_top=1), x)
-    assert found.dtype == x.dtype
-    assert found.ravel().tolist() == [x[0, 0, 0].max(), x.max()]
+    result = compute(Pooling2d(pool_height=2, pool_width=2, stride_x=1, stride_y=1, pad_top=1), x)
+    assert result.dtype == x.dtype
+    assert result.ravel().tolist() == [x[0, 0, 0].max(), x.max()]
 
 
 def test_padding_never_wins_and_a_window_without_cells_gives_zero():

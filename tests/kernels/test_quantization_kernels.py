@@ -54,9 +54,9 @@ def test_floats_of_any_type_are_quantized_and_come_back(dtype):
     x = np.array([-1.5, 0.0, 4.0]).astype(DataType.of(dtype).numpy)
     codes = compute(Quantize(), x, result=Q)
     assert codes.tolist() == [0, 3, 11]
-    found = compute(Dequantize(DataType.of(dtype)), codes, quantized=[Q])
-    assert found.dtype == x.dtype
-    assert found.tolist() == x.tolist()
+    result = compute(Dequantize(DataType.of(dtype)), codes, quantized=[Q])
+    assert result.dtype == x.dtype
+    assert result.tolist() == x.tolist()
 
 
 @given(st.integers(0, 255), st.floats(1e-6, 1e6), st.integers(0, 255))
@@ -68,8 +68,8 @@ def test_a_code_survives_being_dequantized_and_quantized(code, scale, zero_point
 
 def test_codes_of_one_scale_become_codes_of_another():
     codes = np.array([0, 127, 128, 255], np.uint8)
-    found = compute(Quantize(DataType.INT8), codes, quantized=[Quantization(0.5, 128)], result=Quantization(0.5, 0))
-    assert found.tolist() == [-128, -1, 0, 127]
+    result = compute(Quantize(DataType.INT8), codes, quantized=[Quantization(0.5, 128)], result=Quantization(0.5, 0))
+    assert result.tolist() == [-128, -1, 0, 127]
 
 
 def test_a_result_without_scale_is_refused():
@@ -80,13 +80,13 @@ def test_a_result_without_scale_is_refused():
 def test_fake_quantization_gives_numbers_of_the_steps():
     x = np.array([-10, -0.01, 0.0, 0.01, 0.02, 1.0, 10], np.float32)
     step = np.float32(1.0) / 255
-    found = compute(FakeQuantization(0.0, 1.0), x)
-    np.testing.assert_allclose(found, [0, 0, 0, 3 * step, 5 * step, 1, 1], rtol=1e-6)
+    result = compute(FakeQuantization(0.0, 1.0), x)
+    np.testing.assert_allclose(result, [0, 0, 0, 3 * step, 5 * step, 1, 1], rtol=1e-6)
 
 
 def test_the_range_of_fake_quantization_is_moved_so_that_zero_is_a_step():
-    found = compute(FakeQuantization(-0.1, 1.0, num_bits=2), np.array([-1, 0, 2], np.float32))
-    np.testing.assert_allclose(found, [0, 0, 1.1], rtol=1e-6)
+    result = compute(FakeQuantization(-0.1, 1.0, num_bits=2), np.array([-1, 0, 2], np.float32))
+    np.testing.assert_allclose(result, [0, 0, 1.1], rtol=1e-6)
 
 
 def test_a_narrow_range_leaves_out_the_least_step():
@@ -119,9 +119,9 @@ def test_conversions_round_to_the_nearest_half_to_even():
     ],
 )
 def test_casting_clamps_floats_and_wraps_integers(given_, dtype, expected):
-    found = compute(Cast(DataType.of(dtype)), given_)
-    assert found.dtype == DataType.of(dtype).numpy
-    assert found.tolist() == expected
+    result = compute(Cast(DataType.of(dtype)), given_)
+    assert result.dtype == DataType.of(dtype).numpy
+    assert result.tolist() == expected
 
 
 def test_casting_takes_stored_integers_as_they_are():

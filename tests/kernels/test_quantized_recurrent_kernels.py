@@ -35,26 +35,26 @@ def tensors(op, seed=0):
     """Operands by name: stored integers and quantizations."""
     rng = np.random.default_rng(seed)
     outputs = OUTPUTS if op.projection_enabled else UNITS
-    made = {
+    created = {
         "input": (rng.integers(-128, 128, (BATCH, INPUTS)).astype(np.int8), DATA),
         "output_state_in": (rng.integers(-90, 90, (BATCH, outputs)).astype(np.int8), DATA),
         "cell_state_in": (rng.integers(-4000, 4000, (BATCH, UNITS)).astype(np.int16), CELL),
     }
     for gate in GATES[op.cifg_enabled :]:
         for kind, count in (("input", INPUTS), ("recurrent", outputs)):
-            made[f"{kind}_to_{gate}_weights"] = rng.integers(-99, 99, (UNITS, count)).astype(np.int8), WEIGHTS
+            created[f"{kind}_to_{gate}_weights"] = rng.integers(-99, 99, (UNITS, count)).astype(np.int8), WEIGHTS
         if op.peephole_enabled and gate != "cell":
-            made[f"cell_to_{gate}_weights"] = rng.integers(-9999, 9999, UNITS).astype(np.int16), NARROW
+            created[f"cell_to_{gate}_weights"] = rng.integers(-9999, 9999, UNITS).astype(np.int16), NARROW
         if op.layer_norm_enabled:
-            made[f"{gate}_layer_norm_weights"] = rng.integers(3000, 9999, UNITS).astype(np.int16), NARROW
+            created[f"{gate}_layer_norm_weights"] = rng.integers(3000, 9999, UNITS).astype(np.int16), NARROW
         scale = NARROW.scale / 1024 if op.layer_norm_enabled else DATA.scale * WEIGHTS.scale
         bias = np.round(rng.normal(size=UNITS) / scale).astype(np.int32)
-        made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(scale)
+        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(scale)
     if op.projection_enabled:
-        made["projection_weights"] = rng.integers(-99, 99, (outputs, UNITS)).astype(np.int8), WEIGHTS
+        created["projection_weights"] = rng.integers(-99, 99, (outputs, UNITS)).astype(np.int8), WEIGHTS
         scale = WEIGHTS.scale * (op.hidden_state_scale or 1)
-        made["projection_bias"] = rng.integers(-300, 300, outputs).astype(np.int32), Quantization(scale)
-    return made
+        created["projection_bias"] = rng.integers(-300, 300, outputs).astype(np.int32), Quantization(scale)
+    return created
 
 
 def run(op, made, results=None):
@@ -91,58 +91,61 @@ def in_real_numbers(op, made):
 @pytest.mark.parametrize("features", list(product([False, True], repeat=4)))
 def test_a_step_in_integers_is_near_the_one_in_real_numbers(features):
     op = layer(*features)
-    made = tensors(op)
-    found, expected = run(op, made), in_real_numbers(op, made)
-    np.testing.assert_allclose((found["output"] - 5.0) / 64, expected["output"], atol=0.06)
-    np.testing.assert_allclose(found["cell_state_out"] * 2.0**-11, expected["cell_state_out"], atol=0.02)
-    np.testing.assert_array_equal(found["output"], found["output_state_out"])
+    created = tensors(op)
+    result, expected = run(op, created), in_real_numbers(op, created)
+    np.testing.assert_allclose((result["output"] - 5.0) / 64, expected["output"], atol=0.06)
+    np.testing.assert_allclose(result["cell_state_out"] * 2.0**-11, expected["cell_state_out"], atol=0.02)
+    np.testing.assert_array_equal(result["output"], result["output_state_out"])
 
 
 def test_cell_and_projection_are_clipped():
     op = layer(projection=True, cell_clip=0.25, projection_clip=0.125)
-    found = run(op, tensors(op))
-    assert np.abs(found["cell_state_out"]).max() == 0.25 * 2**11
-    assert found["output"].max() == 0.125 * 64  # stored integers are bound, whatever their zero point, as in TFLite
+    result = run(op, tensors(op))
+    assert np.abs(result["cell_state_out"]).max() == 0.25 * 2**11
+    assert result["output"].max() == 0.125 * 64  # stored integers are bound, whatever their zero point, as in TFLite
 
 
 @pytest.mark.parametrize("projection", [False, True])
 def test_the_zero_point_of_the_hidden_state_moves_what_lies_between_only(projection):
     op = layer(projection=projection, hidden_state_scale=1 / 60)
-    made = tensors(op)
-    plain, moved = (run(op.replace(hidden_state_zero_point=point), made)["output"] for point in (0, 9))
+    created = tensors(op)
+    plain, moved = (run(op.replace(hidden_state_zero_point=point), created)["output"] for point in (0, 9))
     np.testing.assert_array_equal(moved.astype(int) - plain, 0 if projection else 9)
 
 
 def test_without_projection_the_hidden_state_is_stored_like_the_output_if_nothing_else_is_said():
     op = layer()
-    made = tensors(op)
+    created = tensors(op)
     silent = op.replace(hidden_state_scale=0.0, hidden_state_zero_point=0)
-    np.testing.assert_array_equal(run(silent, made)["output"], run(op, made)["output"])
+    np.testing.assert_array_equal(run(silent, created)["output"], run(op, created)["output"])
 
 
 def test_a_sequence_is_steps_one_after_the_other():
     op = layer(True, True, True, True)
-    made, steps = tensors(op), np.random.default_rng(5).integers(-128, 128, (4, BATCH, INPUTS)).astype(np.int8)
+    created, steps = tensors(op), np.random.default_rng(5).integers(-128, 128, (4, BATCH, INPUTS)).astype(np.int8)
     names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
     attributes = {name: getattr(op, name) for name in (*names, *SCALES, *HIDDEN)}
     whole = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, time_major=True, **attributes)
-    found = run(whole, made | {"input": (steps, DATA)})
+    result = run(whole, created | {"input": (steps, DATA)})
     for step, x in enumerate(steps):
-        last = run(op, made | {"input": (x, DATA)})
-        np.testing.assert_array_equal(found["output"][step], last["output"])
-        made |= {"output_state_in": (last["output_state_out"], DATA), "cell_state_in": (last["cell_state_out"], CELL)}
-    np.testing.assert_array_equal(found["cell_state_out"], made["cell_state_in"][0])
+        last = run(op, created | {"input": (x, DATA)})
+        np.testing.assert_array_equal(result["output"][step], last["output"])
+        created |= {
+            "output_state_in": (last["output_state_out"], DATA),
+            "cell_state_in": (last["cell_state_out"], CELL),
+        }
+    np.testing.assert_array_equal(result["cell_state_out"], created["cell_state_in"][0])
     turned = run(whole.replace(time_major=False), tensors(op) | {"input": (steps.swapaxes(0, 1), DATA)})
-    np.testing.assert_array_equal(turned["output"], found["output"].swapaxes(0, 1))
+    np.testing.assert_array_equal(turned["output"], result["output"].swapaxes(0, 1))
 
 
 def test_a_sequence_whose_function_is_no_tangent_is_computed_in_real_numbers():
     op = layer(True)
-    made = tensors(op)
+    created = tensors(op)
     whole = UnidirectionalSequenceLstm(activation_func=FusedActivation.RELU)
-    found = run(whole, made | {"input": (made["input"][0][:, np.newaxis], DATA)})
-    expected = run(Lstm(), {name: (array, None) for name, array in real(made).items()})
-    np.testing.assert_allclose((found["output"][:, 0] - 5.0) / 64, expected["output"].clip(-2.1, 1.9), atol=0.01)
+    result = run(whole, created | {"input": (created["input"][0][:, np.newaxis], DATA)})
+    expected = run(Lstm(), {name: (array, None) for name, array in real(created).items()})
+    np.testing.assert_allclose((result["output"][:, 0] - 5.0) / 64, expected["output"].clip(-2.1, 1.9), atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -162,10 +165,10 @@ def test_a_sequence_whose_function_is_no_tangent_is_computed_in_real_numbers():
     ],
 )  # fmt: skip
 def test_what_the_integers_cannot_compute_is_refused(op, change, reason):
-    made = tensors(op)
-    made |= {name: (made[name][0], quantization) for name, quantization in change.items()}
+    created = tensors(op)
+    created |= {name: (created[name][0], quantization) for name, quantization in change.items()}
     with pytest.raises(InvalidArgumentError) as caught:
-        run(op, made)
+        run(op, created)
     assert str(caught.value) == f"QLstm: {reason}"
 
 
@@ -181,15 +184,15 @@ def test_results_are_quantized_like_the_states():
 
 @pytest.mark.parametrize("absent", [{"output_state_in"}, {"cell_state_in"}, {"output_state_in", "cell_state_in"}])
 def test_a_sequence_of_integers_without_states_is_computed_in_real_numbers(absent):
-    made = tensors(layer(True))
-    x = made["input"][0][:, np.newaxis]
-    zeros = {name: (np.full_like(made[name][0], made[name][1].zero_point), made[name][1]) for name in absent}
+    created = tensors(layer(True))
+    x = created["input"][0][:, np.newaxis]
+    zeros = {name: (np.full_like(created[name][0], created[name][1].zero_point), created[name][1]) for name in absent}
     op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH)
-    given = made | {"input": (x, DATA)}
+    arguments = created | {"input": (x, DATA)}
     results = {"output_state_out": DATA, "cell_state_out": Quantization(0.05), "output": DATA}
-    without = run(op, {name: value for name, value in given.items() if name not in absent}, results)
+    without = run(op, {name: value for name, value in arguments.items() if name not in absent}, results)
     expected = run(Lstm(activation_func=FusedActivation.TANH), {
-        name: (array, None) for name, array in real(made | zeros).items()
+        name: (array, None) for name, array in real(created | zeros).items()
     })  # fmt: skip
     np.testing.assert_allclose((without["output"][:, 0] - 5.0) / 64, expected["output"], atol=0.01)
 
@@ -201,40 +204,40 @@ CODES, CELL16, WEIGHTS8 = Quantization(1 / 128, 128), Quantization(2**-11), Quan
 
 def basic_tensors(inputs=UNITS, seed=0):
     rng = np.random.default_rng(seed)
-    made = {
+    created = {
         "input": (rng.integers(0, 256, (BATCH, inputs)).astype(np.uint8), CODES),
         "cell_state_in": (rng.integers(-9000, 9000, (BATCH, UNITS)).astype(np.int16), CELL16),
         "output_state_in": (rng.integers(0, 256, (BATCH, UNITS)).astype(np.uint8), CODES),
     }
     for gate in GATES:
         for kind, count in (("input", inputs), ("recurrent", UNITS)):
-            made[f"{kind}_to_{gate}_weights"] = rng.integers(0, 256, (UNITS, count)).astype(np.uint8), WEIGHTS8
+            created[f"{kind}_to_{gate}_weights"] = rng.integers(0, 256, (UNITS, count)).astype(np.uint8), WEIGHTS8
         bias = rng.integers(-5000, 5000, UNITS).astype(np.int32)
-        made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(1 / 50 / 128)
-    return made
+        created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias, Quantization(1 / 50 / 128)
+    return created
 
 
 def test_the_basic_layer_is_near_real_numbers_with_its_weights_crossed():
     """Where there are as many inputs as units, crossing means that the two kinds of weights change places."""
-    made = basic_tensors()
-    found = run(QuantizedLstm(), made)
-    crossed = made | {
-        f"{kind}_to_{gate}_weights": made[f"{other}_to_{gate}_weights"]
+    created = basic_tensors()
+    result = run(QuantizedLstm(), created)
+    crossed = created | {
+        f"{kind}_to_{gate}_weights": created[f"{other}_to_{gate}_weights"]
         for kind, other in (("input", "recurrent"), ("recurrent", "input"))
         for gate in GATES
     }
     arrays = {name: (array, None) for name, array in real(crossed).items()}
     expected = run(Lstm(activation_func=FusedActivation.TANH, cifg_enabled=False), arrays)
-    np.testing.assert_allclose((found["output"] - 128.0) / 128, expected["output"], atol=0.01)
-    np.testing.assert_allclose(found["cell_state_out"] * 2.0**-11, expected["cell_state_out"], atol=0.005)
+    np.testing.assert_allclose((result["output"] - 128.0) / 128, expected["output"], atol=0.01)
+    np.testing.assert_allclose(result["cell_state_out"] * 2.0**-11, expected["cell_state_out"], atol=0.005)
 
 
 def test_the_first_weights_of_a_row_meet_the_inputs():
-    made = basic_tensors(inputs=2)
+    created = basic_tensors(inputs=2)
     for gate in GATES:
-        made[f"recurrent_to_{gate}_weights"][0][:, :2] = 120  # the zero point
-    changed = made | {"input": (255 - made["input"][0], CODES)}
-    np.testing.assert_array_equal(run(QuantizedLstm(), changed)["output"], run(QuantizedLstm(), made)["output"])
+        created[f"recurrent_to_{gate}_weights"][0][:, :2] = 120  # the zero point
+    changed = created | {"input": (255 - created["input"][0], CODES)}
+    np.testing.assert_array_equal(run(QuantizedLstm(), changed)["output"], run(QuantizedLstm(), created)["output"])
 
 
 @pytest.mark.parametrize(
@@ -248,8 +251,8 @@ def test_the_first_weights_of_a_row_meet_the_inputs():
     ],
 )  # fmt: skip
 def test_other_quantizations_are_refused_by_the_basic_layer(name, quantization, reason):
-    made = basic_tensors()
-    made[name] = made[name][0], quantization
+    created = basic_tensors()
+    created[name] = created[name][0], quantization
     with pytest.raises(InvalidArgumentError) as caught:
-        run(QuantizedLstm(), made)
+        run(QuantizedLstm(), created)
     assert reason in str(caught.value)

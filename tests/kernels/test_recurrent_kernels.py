@@ -33,13 +33,13 @@ def run(op, quantizations=None, results=None, **arrays):
 
 
 def weights(units=UNITS, inputs=INPUTS, aux=0, seed=0):
-    made = {
+    created = {
         "weights": random(units, inputs, seed=seed),
         "recurrent_weights": random(units, units, seed=seed + 1) / 2,
         "bias": random(units, seed=seed + 2),
         "hidden_state_in": random(BATCH, units, seed=seed + 3),
     }
-    return made | ({"aux_weights": random(units, aux, seed=seed + 4)} if aux else {})
+    return created | ({"aux_weights": random(units, aux, seed=seed + 4)} if aux else {})
 
 
 def by_definition(x, w, function=np.tanh, aux=None):
@@ -57,7 +57,7 @@ def close(found, expected, tolerance=1e-5):
 
 
 def test_a_step_multiplies_input_and_state_and_adds_the_bias():
-    found = run(
+    result = run(
         Rnn(activation_func=FusedActivation.RELU),
         input=np.float32([[1, 2]]),
         weights=np.float32([[1, 10], [-1, -1]]),
@@ -65,18 +65,18 @@ def test_a_step_multiplies_input_and_state_and_adds_the_bias():
         bias=np.float32([1000, 1]),
         hidden_state_in=np.float32([[7, 3]]),
     )
-    assert found["output"].tolist() == found["hidden_state_out"].tolist() == [[1321, 0]]
+    assert result["output"].tolist() == result["hidden_state_out"].tolist() == [[1321, 0]]
 
 
 def test_a_sequence_follows_the_definition_and_is_steps_one_after_the_other():
     x, w = random(STEPS, BATCH, INPUTS, seed=9), weights()
-    found = run(UnidirectionalSequenceRnn(time_major=True), input=x, **w)
+    result = run(UnidirectionalSequenceRnn(time_major=True), input=x, **w)
     expected, state = by_definition(x, w)
-    close(found["output"], expected)
-    close(found["hidden_state_out"], state)
+    close(result["output"], expected)
+    close(result["hidden_state_out"], state)
     for step in range(STEPS):
         w |= {"hidden_state_in": run(Rnn(), **w | {"input": x[step]})["hidden_state_out"]}
-        close(found["output"][step], w["hidden_state_in"], 1e-6)
+        close(result["output"][step], w["hidden_state_in"], 1e-6)
 
 
 def test_the_usual_function_is_the_tangent():
@@ -92,9 +92,9 @@ def test_a_state_that_is_absent_is_zeros():
 
 def test_a_sequence_without_steps_leaves_the_state_alone():
     w = weights()
-    found = run(UnidirectionalSequenceRnn(), input=random(BATCH, 0, INPUTS), **w)
-    assert found["output"].shape == (BATCH, 0, UNITS)
-    np.testing.assert_array_equal(found["hidden_state_out"], w["hidden_state_in"])
+    result = run(UnidirectionalSequenceRnn(), input=random(BATCH, 0, INPUTS), **w)
+    assert result["output"].shape == (BATCH, 0, UNITS)
+    np.testing.assert_array_equal(result["hidden_state_out"], w["hidden_state_in"])
 
 
 # --- both directions --------------------------------------------------------------------------------------------------
@@ -110,30 +110,30 @@ def both(forward, backward):
 def test_the_backward_direction_is_the_forward_one_on_the_sequence_turned_round(time_major, merge):
     x, forward, backward = random(STEPS, BATCH, INPUTS, seed=9), weights(), weights(units=2, seed=20)
     op = BidirectionalSequenceRnn(time_major=time_major, merge_outputs=merge)
-    found = run(op, input=x if time_major else x.swapaxes(0, 1), **both(forward, backward))
+    result = run(op, input=x if time_major else x.swapaxes(0, 1), **both(forward, backward))
     outputs = [by_definition(x, forward)[0], by_definition(x[::-1], backward)[0][::-1]]
     outputs = [np.concatenate(outputs, axis=-1)] if merge else outputs
     for name, expected in zip(("output", "backward_output"), outputs, strict=False):
-        close(found[name], expected if time_major else expected.swapaxes(0, 1))
-    close(found["forward_hidden_state_out"], by_definition(x, forward)[1])
-    close(found["backward_hidden_state_out"], by_definition(x[::-1], backward)[1])
-    assert ("backward_output" in found) != merge
+        close(result[name], expected if time_major else expected.swapaxes(0, 1))
+    close(result["forward_hidden_state_out"], by_definition(x, forward)[1])
+    close(result["backward_hidden_state_out"], by_definition(x[::-1], backward)[1])
+    assert ("backward_output" in result) != merge
 
 
 def test_an_auxiliary_input_with_weights_joins_both_directions():
     x, aux = random(STEPS, BATCH, INPUTS, seed=9), random(STEPS, BATCH, AUX, seed=10)
     forward, backward = weights(aux=AUX), weights(units=2, aux=AUX, seed=20)
-    found = run(BidirectionalSequenceRnn(time_major=True), input=x, aux_input=aux, **both(forward, backward))
-    close(found["output"], by_definition(x, forward, aux=aux)[0])
-    close(found["backward_output"], by_definition(x[::-1], backward, aux=aux[::-1])[0][::-1])
+    result = run(BidirectionalSequenceRnn(time_major=True), input=x, aux_input=aux, **both(forward, backward))
+    close(result["output"], by_definition(x, forward, aux=aux)[0])
+    close(result["backward_output"], by_definition(x[::-1], backward, aux=aux[::-1])[0][::-1])
 
 
 def test_an_auxiliary_input_without_weights_is_the_input_of_the_backward_direction():
     x, aux = random(STEPS, BATCH, INPUTS, seed=9), random(STEPS, BATCH, AUX, seed=10)
     forward, backward = weights(), weights(units=2, inputs=AUX, seed=20)
-    found = run(BidirectionalSequenceRnn(time_major=True), input=x, aux_input=aux, **both(forward, backward))
-    close(found["output"], by_definition(x, forward)[0])
-    close(found["backward_output"], by_definition(aux[::-1], backward)[0][::-1])
+    result = run(BidirectionalSequenceRnn(time_major=True), input=x, aux_input=aux, **both(forward, backward))
+    close(result["output"], by_definition(x, forward)[0])
+    close(result["backward_output"], by_definition(aux[::-1], backward)[0][::-1])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
@@ -147,16 +147,16 @@ def test_floats_of_any_width_are_taken_and_rounded_once(dtype):
         input=x.astype(wide),
         **{name: value.astype(wide) for name, value in w.items()},
     )["output"]
-    found = run(UnidirectionalSequenceRnn(time_major=True), input=x, **w)["output"]
-    np.testing.assert_array_equal(found, expected.astype(kind), strict=True)
+    result = run(UnidirectionalSequenceRnn(time_major=True), input=x, **w)["output"]
+    np.testing.assert_array_equal(result, expected.astype(kind), strict=True)
 
 
 def test_eight_bit_weights_of_a_float_layer_stand_for_real_numbers():
     x, w = random(BATCH, INPUTS, seed=9), weights()
     codes = {name: np.round(w[name] * 40).astype(np.int8) for name in ("weights", "recurrent_weights")}
-    found = run(Rnn(), dict.fromkeys(codes, Quantization(1 / 40)), input=x, **w | codes)
+    result = run(Rnn(), dict.fromkeys(codes, Quantization(1 / 40)), input=x, **w | codes)
     exact = {name: value / np.float32(40) for name, value in codes.items()}
-    close(found["output"], run(Rnn(), input=x, **w | exact)["output"], 1e-6)
+    close(result["output"], run(Rnn(), input=x, **w | exact)["output"], 1e-6)
 
 
 # --- SVDF -------------------------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ def test_svdf_remembers_projections_and_moves_on():
 
 def test_svdf_of_an_empty_batch_gives_an_empty_batch():
     arrays = {"weights_feature": random(4, 3), "weights_time": random(4, 2)}
-    found = run(Svdf(rank=2), input=np.zeros((0, 3), np.float32), **arrays)
-    assert (found["output"].shape, found["state_out"].shape) == ((0, 2), (0, 8))
+    result = run(Svdf(rank=2), input=np.zeros((0, 3), np.float32), **arrays)
+    assert (result["output"].shape, result["state_out"].shape) == ((0, 2), (0, 8))
 
 
 def test_the_free_place_of_the_state_is_not_read():
@@ -188,10 +188,10 @@ def test_the_free_place_of_the_state_is_not_read():
     state = random(2, 8, seed=5)
     other = state.reshape(2, 4, 2).copy()
     other[..., -1] = 99
-    found = run(Svdf(), state_in=state, **arrays)
+    result = run(Svdf(), state_in=state, **arrays)
     changed = run(Svdf(), state_in=other.reshape(2, 8), **arrays)
-    np.testing.assert_array_equal(found["output"], changed["output"])
-    np.testing.assert_array_equal(found["state_out"], changed["state_out"])
+    np.testing.assert_array_equal(result["output"], changed["output"])
+    np.testing.assert_array_equal(result["state_out"], changed["state_out"])
 
 
 def test_svdf_over_time_is_a_filter_of_the_projected_sequence():
@@ -199,12 +199,12 @@ def test_svdf_over_time_is_a_filter_of_the_projected_sequence():
     projected = np.concatenate([np.zeros((2, 4)), x[:, 0] @ feature.T])
     expected = [(projected[step : step + 3] * time.T).sum(axis=0) for step in range(7)]
     arrays = {"weights_feature": feature, "weights_time": time}
-    found, state = [], {}
+    result, state = [], {}
     for part in x:
         results = run(Svdf(activation_func=FusedActivation.TANH), input=part, **arrays, **state)
         state = {"state_in": results["state_out"]}
-        found.append(results["output"][0])
-    close(found, np.tanh(expected))
+        result.append(results["output"][0])
+    close(result, np.tanh(expected))
 
 
 def integer_svdf():
@@ -227,15 +227,15 @@ def integer_svdf():
 
 def test_svdf_of_integers_is_near_that_of_real_numbers():
     arrays, scales = integer_svdf()
-    found = run(Svdf(), scales, {"output": Quantization(0.1, -7)}, **arrays)
+    result = run(Svdf(), scales, {"output": Quantization(0.1, -7)}, **arrays)
     real = {
         name: (value.astype(np.float32) - scales[name].zero_point) * np.float32(scales[name].scale)
         for name, value in arrays.items()
     }
     real["bias"] = arrays["bias"] * np.float32(0.01 * 0.001)  # the scale of the sums over time
     expected = run(Svdf(), **real)
-    np.testing.assert_allclose((found["output"] + 7.0) * 0.1, expected["output"], atol=0.1)
-    np.testing.assert_allclose(found["state_out"] * 0.01, expected["state_out"], atol=0.01)
+    np.testing.assert_allclose((result["output"] + 7.0) * 0.1, expected["output"], atol=0.1)
+    np.testing.assert_allclose(result["state_out"] * 0.01, expected["state_out"], atol=0.01)
 
 
 def test_svdf_of_integers_clamps_at_the_bounds_of_the_activation_function():
@@ -263,5 +263,5 @@ def test_what_integers_cannot_compute_is_refused_or_left_to_real_numbers(name, q
     state, output = op.infer_infos(*infos)
     info = KernelInfo.of(op, infos, [state, output.with_quantization(Quantization(0.1))])
     of_integers, _ = reference().kernels(Svdf)
-    [found] = of_integers.reasons(op, info)
-    assert found.startswith(reason)
+    [result] = of_integers.reasons(op, info)
+    assert result.startswith(reason)

@@ -24,7 +24,7 @@ def random(*shape, seed):
 def operands(cls, directions=1, *, seed=0, peephole=True):
     """Random operands by name, with states."""
     rows = cls.gates * HIDDEN
-    made = {
+    created = {
         "input": random(STEPS, BATCH, INPUTS, seed=seed),
         "weights": random(directions, rows, INPUTS, seed=seed + 1),
         "recurrent_weights": random(directions, rows, HIDDEN, seed=seed + 2),
@@ -32,9 +32,9 @@ def operands(cls, directions=1, *, seed=0, peephole=True):
         "hidden_state_in": random(directions, BATCH, HIDDEN, seed=seed + 4),
     }
     if cls is LstmSequence:
-        made["cell_state_in"] = random(directions, BATCH, HIDDEN, seed=seed + 5)
-        made |= {"peephole_weights": random(directions, 3 * HIDDEN, seed=seed + 6)} if peephole else {}
-    return made
+        created["cell_state_in"] = random(directions, BATCH, HIDDEN, seed=seed + 5)
+        created |= {"peephole_weights": random(directions, 3 * HIDDEN, seed=seed + 6)} if peephole else {}
+    return created
 
 
 def run(op, **arrays):
@@ -58,8 +58,8 @@ def gru(op, w, x, h, c):
     (wz, wr, wh), (rz, rr, rh) = np.split(w["W"], 3), np.split(w["R"], 3)
     (wbz, wbr, wbh), (rbz, rbr, rbh) = np.split(w["Wb"], 3), np.split(w["Rb"], 3)
     z, r = sigmoid(wz @ x + rz @ h + wbz + rbz), sigmoid(wr @ x + rr @ h + wbr + rbr)
-    kept = r * (rh @ h + rbh) if op.linear_before_reset else rh @ (r * h) + rbh
-    return (1 - z) * np.tanh(wh @ x + kept + wbh) + z * h, c
+    cached = r * (rh @ h + rbh) if op.linear_before_reset else rh @ (r * h) + rbh
+    return (1 - z) * np.tanh(wh @ x + cached + wbh) + z * h, c
 
 
 def lstm(op, w, x, h, c):
@@ -92,8 +92,8 @@ def by_formula(op, arrays, lengths=None):
                 outputs[t, d, b] = h
             hidden[d, b] = h
             cell[d, b] = 0 if c is None else c
-    found = {"output": outputs, "hidden_state_out": hidden}
-    return found | ({"cell_state_out": cell} if isinstance(op, LstmSequence) else {})
+    result = {"output": outputs, "hidden_state_out": hidden}
+    return result | ({"cell_state_out": cell} if isinstance(op, LstmSequence) else {})
 
 
 def same(found, expected, tolerance=1e-5):
@@ -123,8 +123,8 @@ def test_a_layer_follows_its_formula_in_every_direction(op, direction):
 def test_sequences_end_where_their_lengths_say(lengths, cls):
     op = cls(direction=RecurrentDirection.BIDIRECTIONAL)
     arrays = operands(cls, 2)
-    found = run(op, sequence_lengths=np.array(lengths, np.int32), **arrays)
-    same(found, by_formula(op, arrays, lengths))
+    result = run(op, sequence_lengths=np.array(lengths, np.int32), **arrays)
+    same(result, by_formula(op, arrays, lengths))
 
 
 def test_equal_lengths_of_all_steps_change_nothing():
@@ -145,10 +145,10 @@ def test_batch_and_time_can_change_places(cls):
         name: array.swapaxes(0, 1) if name == "input" or name.endswith("state_in") else array
         for name, array in arrays.items()
     }
-    found = run(op.replace(time_major=False), **turned)
+    result = run(op.replace(time_major=False), **turned)
     for name, expected in run(op, **arrays).items():
-        wanted = expected.transpose(2, 0, 1, 3) if name == "output" else expected.swapaxes(0, 1)
-        np.testing.assert_array_equal(found[name], wanted)
+        requested = expected.transpose(2, 0, 1, 3) if name == "output" else expected.swapaxes(0, 1)
+        np.testing.assert_array_equal(result[name], requested)
 
 
 @pytest.mark.parametrize("cls", LAYERS)
@@ -168,23 +168,23 @@ def test_both_directions_have_functions_of_their_own_with_parameters():
         activation_b=(2.0, 1.0),
     )
     arrays = operands(RnnSequence, 2) | {"recurrent_weights": np.zeros((2, HIDDEN, HIDDEN), np.float32)}
-    found = run(op, **arrays)["output"]
+    result = run(op, **arrays)["output"]
     for direction, function in enumerate((lambda x: 0.5 * np.tanh(2 * x), lambda x: 0.25 * x + 1)):
         total = arrays["input"] @ arrays["weights"][direction].T + np.split(arrays["bias"][direction], 2)[0]
         expected = function(total + np.split(arrays["bias"][direction], 2)[1])
-        np.testing.assert_allclose(found[:, direction], expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(result[:, direction], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_what_goes_into_the_gates_is_clipped_and_the_cell_state_is_not():
     op = LstmSequence(clip=0.1, activations=(ActivationFunction.LINEAR,) * 3, activation_b=(0.0,) * 3)
     arrays = operands(LstmSequence, peephole=False) | {"cell_state_in": np.full((1, BATCH, HIDDEN), 50, np.float32)}
-    one = {name: array[:1] if name == "input" else array for name, array in arrays.items()}
-    one |= {"weights": arrays["weights"] * 1e6}  # so that everything is clipped
-    found = run(op, **one)
-    signs = np.sign(np.split((one["input"] @ one["weights"][0].T)[0], 4, axis=-1))
+    item = {name: array[:1] if name == "input" else array for name, array in arrays.items()}
+    item |= {"weights": arrays["weights"] * 1e6}  # so that everything is clipped
+    result = run(op, **item)
+    signs = np.sign(np.split((item["input"] @ item["weights"][0].T)[0], 4, axis=-1))
     cell = 0.1 * signs[2] * 50 + 0.01 * signs[0] * signs[3]
-    np.testing.assert_allclose(found["cell_state_out"][0], cell, rtol=1e-5)
-    np.testing.assert_allclose(found["output"][0, 0], 0.1 * signs[1] * cell, rtol=1e-5)
+    np.testing.assert_allclose(result["cell_state_out"][0], cell, rtol=1e-5)
+    np.testing.assert_allclose(result["output"][0, 0], 0.1 * signs[1] * cell, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
@@ -224,6 +224,6 @@ def test_the_evaluator_of_onnx_gives_the_same(name, op, attributes):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)])
     expected = ReferenceEvaluator(model).run(None, arrays)
-    found = run(op, **arrays)
+    matches = run(op, **arrays)
     for key, array in zip(results, expected, strict=True):
-        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(matches[key], array, rtol=1e-5, atol=1e-5, err_msg=key)

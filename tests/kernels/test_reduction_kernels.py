@@ -33,8 +33,8 @@ X = [[1.0, -2.0, 4.0], [0.5, 8.0, 2.0]]
     ("dtype", "tolerance"), [(np.float64, 1e-6), (F32, 1e-6), (np.float16, 1e-3), (ml_dtypes.bfloat16, 1e-2)]
 )
 def test_real_numbers_along_an_axis(operation, expected, dtype, tolerance):
-    found = compute(Reduce(axis=(1,), operation=operation), np.array(X, dtype))
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance)
+    result = compute(Reduce(axis=(1,), operation=operation), np.array(X, dtype))
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_mean_of_large_integers_does_not_overflow_on_the_way():
     ],
 )
 def test_truth_values(operation, expected):
-    found = compute(Reduce(axis=(1,), operation=operation), np.array([[True, True], [False, True]]))
-    assert found.tolist() == expected
+    result = compute(Reduce(axis=(1,), operation=operation), np.array([[True, True], [False, True]]))
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_a_scalar_is_its_own_sum():
     st.booleans(),
 )
 def test_the_sum_of_sums_is_the_sum(x, axis, keep_dims):
-    found = compute(Reduce(axis=tuple(axis), keep_dims=keep_dims), x)
-    assert found.sum() == x.sum()
-    assert found.ndim == (3 if keep_dims else 3 - len({one % 3 for one in axis} or range(3)))
+    result = compute(Reduce(axis=tuple(axis), keep_dims=keep_dims), x)
+    assert result.sum() == x.sum()
+    assert result.ndim == (3 if keep_dims else 3 - len({axi % 3 for axi in axis} or range(3)))
 
 
 # --- quantized numbers ------------------------------------------------------------------------------------------------
@@ -133,33 +133,33 @@ def test_the_sum_of_sums_is_the_sum(x, axis, keep_dims):
 def test_a_quantized_result_is_less_than_a_step_from_the_real_one(operation, dtype):
     codes = np.random.default_rng(5).integers(0, 90, (6, 3)).astype(dtype)
     source, result = Quantization(0.05, 40), Quantization(0.1, 30)
-    found = compute(Reduce(axis=(1,), operation=operation), codes, quantized=[source], result=result)
+    matches = compute(Reduce(axis=(1,), operation=operation), codes, quantized=[source], result=result)
     reals = compute(Reduce(axis=(1,), operation=operation), (0.05 * (codes.astype(np.float64) - 40)).astype(F32))
     limits = np.iinfo(dtype)
-    np.testing.assert_allclose(found, np.clip(reals / 0.1 + 30, limits.min, limits.max), atol=0.7)
+    np.testing.assert_allclose(matches, np.clip(reals / 0.1 + 30, limits.min, limits.max), atol=0.7)
 
 
 def test_the_greatest_of_one_quantization_is_the_greatest_stored_integer():
-    found = compute(
+    result = compute(
         Reduce(axis=(0,), operation=ReduceOperation.MAX), np.int32([[1, 9], [5, 2]]), quantized=[Quantization(0.1, 7)]
     )
-    assert found.tolist() == [5, 9]
+    assert result.tolist() == [5, 9]
 
 
 def test_channels_with_scales_of_their_own_are_computed_as_real_numbers():
-    found = compute(
+    result = compute(
         Mean(axis=(0,)), np.int8([[2, 2], [4, 4]]), quantized=[Quantization([0.5, 2.0], 0, axis=1)],
         result=Quantization(0.25),
     )  # fmt: skip
-    assert found.tolist() == [6, 24]
+    assert result.tolist() == [6, 24]
 
 
 def test_a_product_that_leaves_32_bits_is_saturated():
-    found = compute(
+    result = compute(
         Reduce(operation=ReduceOperation.PROD), np.int8([127] * 9), quantized=[Quantization(0.5, -128)],
         result=Quantization(1.0),
     )  # fmt: skip
-    assert found == 127
+    assert result == 127
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def test_of_equals_the_first_or_the_last_is_taken():
 
 
 def test_a_place_has_the_type_that_was_asked_for():
-    found = compute(ArgMinMax(dtype=DataType.INT64), np.uint8([5, 1]), quantized=[Quantization(0.1, 3)])
-    assert found.dtype == np.int64
-    assert found == 1
+    result = compute(ArgMinMax(dtype=DataType.INT64), np.uint8([5, 1]), quantized=[Quantization(0.1, 3)])
+    assert result.dtype == np.int64
+    assert result == 1
 
 
 def test_what_is_not_defined_is_refused_with_the_type():

@@ -35,8 +35,8 @@ def test_a_quantized_zero_is_zero():
 
 @given(FEW, st.sampled_from([None, 0, 1, -1]), st.lists(st.booleans(), max_size=3))
 def test_what_is_chosen_is_what_the_condition_says(x, axis, bits):
-    [found] = run(Compress(axis), x, np.array(bits, bool))
-    np.testing.assert_array_equal(found, np.compress(bits, x, axis))
+    [result] = run(Compress(axis), x, np.array(bits, bool))
+    np.testing.assert_array_equal(result, np.compress(bits, x, axis))
 
 
 def test_a_condition_that_is_too_long_is_refused():

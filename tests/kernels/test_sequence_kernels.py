@@ -16,16 +16,16 @@ WHOLE = arrays.arrays(np.int32, (2, 3, 4), elements=st.integers(-9, 9))
 
 @given(WHOLE, st.integers(-3, 2))
 def test_a_running_sum_ends_with_the_sum(x, axis):
-    found = compute(CumSum(axis), x)
-    np.testing.assert_array_equal(found.take(-1, axis), x.sum(axis))
-    np.testing.assert_array_equal(np.diff(found, axis=axis), x.take(range(1, x.shape[axis]), axis))
+    result = compute(CumSum(axis), x)
+    np.testing.assert_array_equal(result.take(-1, axis), x.sum(axis))
+    np.testing.assert_array_equal(np.diff(result, axis=axis), x.take(range(1, x.shape[axis]), axis))
 
 
 @given(WHOLE, st.integers(-3, 2), st.booleans(), st.sampled_from([CumSum, CumProd]))
 def test_backwards_is_forwards_of_what_is_turned_round(x, axis, exclusive, kind):
-    found = compute(kind(axis, exclusive, reverse=True), x)
+    result = compute(kind(axis, exclusive, reverse=True), x)
     turned = compute(kind(axis, exclusive), np.flip(x, axis))
-    np.testing.assert_array_equal(found, np.flip(turned, axis))
+    np.testing.assert_array_equal(result, np.flip(turned, axis))
 
 
 @given(WHOLE, st.integers(-3, 2))
@@ -65,8 +65,8 @@ def test_a_length_beyond_the_sequence_is_named():
 def test_a_range_is_that_of_python(start, limit, delta):
     numbers = [np.array(x) for x in (start, limit, delta)]
     infos = [TensorInfo((), "int64")] * 3
-    [found] = evaluate(Range(), numbers, infos, Range().infer_infos(*infos))
-    assert found.tolist() == list(range(start, limit, delta))
+    [result] = evaluate(Range(), numbers, infos, Range().infer_infos(*infos))
+    assert result.tolist() == list(range(start, limit, delta))
 
 
 def test_every_number_of_a_range_is_rounded_once():

@@ -14,8 +14,10 @@ from interposer.testing.sample import samples_of
 from interposer.testing.tolerances import Tolerances, same
 
 EVERY = [getattr(ops, name) for name in ops.__all__] if hasattr(ops, "__all__") else list(vars(ops).values())
-KINDS = sorted({one for one in EVERY if isinstance(one, type) and issubclass(one, Op)}, key=lambda one: one.__name__)
-WITH_SAMPLES = [one for one in KINDS if one.executable and samples_of(one)]
+KINDS = sorted(
+    {item for item in EVERY if isinstance(item, type) and issubclass(item, Op)}, key=lambda item: item.__name__
+)
+WITH_SAMPLES = [kind for kind in KINDS if kind.executable and samples_of(kind)]
 
 
 def prepared(sample):
@@ -23,7 +25,7 @@ def prepared(sample):
     network, _ = sample.network()
     layer = network.graph.layer("layer")
     infos = [value.known for value in (*layer.values, *layer.outputs)]
-    plain = all(one.is_concrete and (one.dtype.bits or one.dtype is DataType.STRING) for one in infos)
+    plain = all(info.is_concrete and (info.dtype.bits or info.dtype is DataType.STRING) for info in infos)
     if sample.statistical or not plain:
         return None
     info = KernelInfo.of(layer.op, layer.input_infos, layer.output_infos)
@@ -36,25 +38,27 @@ def results(op, info, kernel, arrays, out):
     return out
 
 
-@pytest.mark.parametrize("kind", [one for one in WITH_SAMPLES if one.in_place], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "kind", [with_sample for with_sample in WITH_SAMPLES if with_sample.in_place], ids=lambda item: item.__name__
+)
 def test_an_output_may_overwrite_the_inputs_that_the_operator_names(kind):
     tried = 0
     for sample in samples_of(kind):
-        found = prepared(sample)
-        if found is None or len(found[1].outputs) != 1:
+        result = prepared(sample)
+        if result is None or len(result[1].outputs) != 1:
             continue
-        op, info, kernel, arrays = found
-        [wanted] = results(op, info, kernel, arrays, [empty(info.output)])
+        op, info, kernel, arrays = result
+        [expected] = results(op, info, kernel, arrays, [empty(info.output)])
         for name in op.in_place:
             index = info.names.index(name)
-            given = None if index >= len(arrays) or arrays[index] is None else np.asarray(arrays[index])
-            if given is None or given.size != wanted.size or given.dtype.itemsize != wanted.dtype.itemsize:
+            value = None if index >= len(arrays) or arrays[index] is None else np.asarray(arrays[index])
+            if value is None or value.size != expected.size or value.dtype.itemsize != expected.dtype.itemsize:
                 continue
-            mine = given.copy(order="C")
-            out = (mine if wanted.dtype.kind == "O" else mine.view(wanted.dtype)).reshape(wanted.shape)
+            mine = value.copy(order="C")
+            out = (mine if expected.dtype.kind == "O" else mine.view(expected.dtype)).reshape(expected.shape)
             operands = [mine if i == index else array for i, array in enumerate(arrays)]
             results(op, info, kernel, operands, [out])
-            assert same(out, wanted), f"{sample.id} over {name}"
+            assert same(out, expected), f"{sample.id} over {name}"
             tried += 1
     assert tried
 
@@ -69,15 +73,15 @@ def with_gaps(array):
     return piece
 
 
-@pytest.mark.parametrize("kind", WITH_SAMPLES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("kind", WITH_SAMPLES, ids=lambda item: item.__name__)
 def test_arrays_may_have_gaps_between_their_rows(kind):
     for sample in list(samples_of(kind))[::3]:
-        found = prepared(sample)
-        if found is None:
+        result = prepared(sample)
+        if result is None:
             continue
-        op, info, kernel, arrays = found
-        wanted = results(op, info, kernel, arrays, [empty(one) for one in info.outputs])
-        targets = [with_gaps(empty(one)) for one in info.outputs]
+        op, info, kernel, arrays = result
+        expected = results(op, info, kernel, arrays, [empty(output) for output in info.outputs])
+        targets = [with_gaps(empty(output)) for output in info.outputs]
         results(op, info, kernel, list(map(with_gaps, arrays)), targets)
-        for one, target in zip(wanted, targets, strict=True):
-            assert Tolerances().difference(target, one, TensorInfo.of(one)) is None, sample.id
+        for item, target in zip(expected, targets, strict=True):
+            assert Tolerances().difference(target, item, TensorInfo.of(item)) is None, sample.id

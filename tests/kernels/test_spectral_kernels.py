@@ -17,8 +17,8 @@ SIGNALS = arrays.arrays(F32, (2, 6, 2), elements=st.integers(-9, 9).map(F32))
 def evaluated(op, *inputs):
     """The result where its shape depends on data."""
     infos = [TensorInfo(array.shape, DataType.of(array.dtype)) for array in inputs]
-    [found] = evaluate(op, inputs, infos, op.infer_infos(*infos))
-    return found
+    [result] = evaluate(op, inputs, infos, op.infer_infos(*infos))
+    return result
 
 
 @given(SIGNALS, st.integers(-3, 1), st.booleans())
@@ -29,8 +29,8 @@ def test_a_transform_is_what_its_formula_says(signal, axis, inverse):
     table = np.outer(np.arange(size), np.arange(size))
     matrix = np.exp((2j if inverse else -2j) * np.pi * table / size) / (size if inverse else 1)
     expected = np.moveaxis(numbers @ matrix, -1, axis % 3)
-    found = compute(Dft(axis, inverse=inverse), signal)
-    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-4)
+    result = compute(Dft(axis, inverse=inverse), signal)
+    np.testing.assert_allclose(result[..., 0] + 1j * result[..., 1], expected, atol=1e-4)
 
 
 @given(SIGNALS, st.sampled_from([None, 4, 9]))
@@ -53,10 +53,10 @@ def test_half_of_the_frequencies_of_a_real_signal_say_all(signal):
 @given(SIGNALS)
 def test_every_frame_is_transformed_by_itself(signal):
     window = F32([1, 2, 3])
-    found = compute(Stft(2, 3, onesided=False), signal, window)
+    result = compute(Stft(2, 3, onesided=False), signal, window)
     for frame in range(2):
         part = signal[:, 2 * frame : 2 * frame + 3] * window[:, None]
-        np.testing.assert_allclose(found[:, frame], compute(Dft(), part), atol=1e-4)
+        np.testing.assert_allclose(result[:, frame], compute(Dft(), part), atol=1e-4)
 
 
 @pytest.mark.parametrize("function", WindowFunction)

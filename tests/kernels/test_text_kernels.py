@@ -18,7 +18,7 @@ from interposer.ops import (
     TfIdfVectorizer,
 )
 
-texts = st.lists(st.text("ab, \té", max_size=6), max_size=4).map(lambda found: np.array([*found, ""], object)[:-1])
+texts = st.lists(st.text("ab, \té", max_size=6), max_size=4).map(lambda result: np.array([*result, ""], object)[:-1])
 
 
 @given(texts, st.sampled_from(["", ",", "ab"]), st.none() | st.integers(0, 3))
@@ -33,8 +33,8 @@ def test_pieces_joined_again_are_the_text(x, delimiter, maxsplit):
 
 @given(texts, texts)
 def test_each_text_is_joined_with_each(a, b):
-    found = compute(StringConcat(), a[:, np.newaxis], b)
-    assert found.tolist() == [[one + other for other in b] for one in a]
+    result = compute(StringConcat(), a[:, np.newaxis], b)
+    assert result.tolist() == [[item + other for other in b] for item in a]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_each_text_is_joined_with_each(a, b):
     ids=range(5),
 )
 def test_stop_words_go_before_the_case_changes(op, wanted):
-    given = np.array(["Bus", "bus", "İ"], object)
-    assert compute(op, given).tolist() == wanted
-    assert compute(op, given[np.newaxis]).tolist() == [wanted]
+    array = np.array(["Bus", "bus", "İ"], object)
+    assert compute(op, array).tolist() == wanted
+    assert compute(op, array[np.newaxis]).tolist() == [wanted]
 
 
 def test_texts_match_one_by_one():
-    found = compute(RegexFullMatch("[a-z]+"), np.array([["ab", "A"], ["", "z"]], object))
-    assert found.tolist() == [[True, False], [False, True]]
+    result = compute(RegexFullMatch("[a-z]+"), np.array([["ab", "A"], ["", "z"]], object))
+    assert result.tolist() == [[True, False], [False, True]]
     assert compute(RegexFullMatch(""), np.empty((2, 0), object)).shape == (2, 0)
 
 
@@ -82,9 +82,9 @@ def terms(**changes):
 )
 def test_terms_are_counted_and_weighted(op, wanted):
     """In "a a b", the term "a b" stands once side by side, and once with a word in between."""
-    given = np.array(["a", "a", "b"], object)
-    assert compute(op, given).tolist() == wanted
-    assert compute(op, np.stack([given, given])).tolist() == [wanted, wanted]
+    array = np.array(["a", "a", "b"], object)
+    assert compute(op, array).tolist() == wanted
+    assert compute(op, np.stack([array, array])).tolist() == [wanted, wanted]
 
 
 def test_terms_at_one_place_are_added():

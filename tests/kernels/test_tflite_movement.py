@@ -18,5 +18,5 @@ CASES = json.loads(gzip.decompress(Path(__file__).with_name("tflite_movement.jso
 def test_the_elements_are_those_of_tflite_bit_for_bit(case):
     arrays = [array_from_plain(plain) for plain in case["arrays"]]
     infos = [info_from_plain(plain) for plain in case["inputs"]]
-    [found] = evaluate(Op.from_plain(case["op"]), arrays, infos, [info_from_plain(case["output"])])
-    np.testing.assert_array_equal(found, array_from_plain(case["expected"]), strict=True)
+    [result] = evaluate(Op.from_plain(case["op"]), arrays, infos, [info_from_plain(case["output"])])
+    np.testing.assert_array_equal(result, array_from_plain(case["expected"]), strict=True)

@@ -39,9 +39,9 @@ def test_every_run_gives_what_tflite_gave(case):
     results |= {name: info_from_plain(plain) for name, plain in case["results"].items()}
     for step in case["steps"]:
         arrays |= {name: array_from_plain(plain) for name, plain in step["inputs"].items()}
-        given = [arrays.get(declared.name) for declared in op.operands]
-        found = dict(zip(names, evaluate(op, given, infos, list(results.values())), strict=True))
-        arrays |= {into: found[out] for into, out in case["states"].items()}
+        value = [arrays.get(declared.name) for declared in op.operands]
+        result = dict(zip(names, evaluate(op, value, infos, list(results.values())), strict=True))
+        arrays |= {into: result[out] for into, out in case["states"].items()}
         for name, plain in step["expected"].items():
             tolerance = case["tolerance"]
-            np.testing.assert_allclose(found[name], array_from_plain(plain), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(result[name], array_from_plain(plain), rtol=tolerance, atol=tolerance)

@@ -24,7 +24,7 @@ def test_the_result_is_that_of_tflite_bit_for_bit(case):
     arrays = [None if plain is None else array_from_plain(plain) for plain in case["arrays"]]
     infos = [None if plain is None else info_from_plain(plain) for plain in case["inputs"]]
     output = info_from_plain(case["output"])
-    [found] = evaluate(Op.from_plain(case["op"]), arrays, infos, [output])
+    [result] = evaluate(Op.from_plain(case["op"]), arrays, infos, [output])
     for activation in case["then"]:
-        [found] = evaluate(Op.from_plain(activation), [found], [output], [output])
-    np.testing.assert_array_equal(found, array_from_plain(case["expected"]), strict=True)
+        [result] = evaluate(Op.from_plain(activation), [result], [output], [output])
+    np.testing.assert_array_equal(result, array_from_plain(case["expected"]), strict=True)

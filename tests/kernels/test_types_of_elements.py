@@ -65,9 +65,9 @@ def _compute_all(info):
 def _compute(op, arrays, infos):
     outputs = op.infer_infos(*infos)
     try:
-        [found] = evaluate(op, arrays, infos, outputs)
+        [result] = evaluate(op, arrays, infos, outputs)
     except InvalidArgumentError as error:
         assert str(error).startswith(f"{op.op_name()}: ")
     else:
-        assert found.shape == outputs[0].shape
-        assert found.dtype == outputs[0].dtype.numpy
+        assert result.shape == outputs[0].shape
+        assert result.dtype == outputs[0].dtype.numpy

@@ -53,14 +53,14 @@ def test_a_convolution_sums_the_products_under_the_window(attributes, size, grou
     x, weights = numbers(1, 5, 7, 8, 2 * groups), numbers(*size, 2, 2 * groups, seed=1)
     if op.violations(TensorInfo(x.shape), TensorInfo(weights.shape), None):
         return
-    found = compute(op, x, weights, None)
-    expected = np.zeros_like(found)
-    for _, *place in np.ndindex(found.shape[:4]):
+    result = compute(op, x, weights, None)
+    expected = np.zeros_like(result)
+    for _, *place in np.ndindex(result.shape[:4]):
         for cell, values in under(op, x[0], size, place):
             parts = np.split(weights[cell], groups, axis=1)
             pairs = zip(np.split(values, groups), parts, strict=True)
             expected[0, *place] += np.concatenate([value @ part for value, part in pairs])
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_convolution_of_one_plane_is_that_of_an_image():
@@ -97,8 +97,8 @@ def test_pooling_reduces_what_is_under_the_window(algorithm, method, attributes,
     x = numbers(1, 5, 7, 8, 2)
     if op.violations(TensorInfo(x.shape)):
         return
-    found = compute(op, x)
-    for _, *place in np.ndindex(found.shape[:4]):
+    result = compute(op, x)
+    for _, *place in np.ndindex(result.shape[:4]):
         cells = [value for _, value in under(op, x[0], size, place)] or [np.zeros(2)]
         counted = len(cells) if method is PaddingMethod.EXCLUDE else np.prod(size)
         expected = {
@@ -106,7 +106,7 @@ def test_pooling_reduces_what_is_under_the_window(algorithm, method, attributes,
             PoolingAlgorithm.AVERAGE: np.sum(cells, axis=0) / counted,
             PoolingAlgorithm.L2: np.sqrt(np.sum(np.square(cells), axis=0) / counted),
         }
-        np.testing.assert_allclose(found[0, *place], expected[algorithm], rtol=1e-6)
+        np.testing.assert_allclose(result[0, *place], expected[algorithm], rtol=1e-6)
 
 
 @pytest.mark.parametrize("algorithm", [PoolingAlgorithm.MAX, PoolingAlgorithm.L2])
@@ -124,6 +124,6 @@ def test_quantized_pooling_of_one_plane_is_that_of_an_image(algorithm, dtype):
 def test_padding_that_nothing_can_fill_costs_nothing():
     """A window of absurd padding has few places with cells to look at."""
     window = Window(size=2, stride=10**9, dilation=10**9, pad_before=2 * 10**9, pad_after=10**9)
-    found = slide(np.ones(3), 0, window, window.places(3), np.add, 0)
-    np.testing.assert_array_equal(found, [0, 1, 1])
+    result = slide(np.ones(3), 0, window, window.places(3), np.add, 0)
+    np.testing.assert_array_equal(result, [0, 1, 1])
     np.testing.assert_array_equal(covered(window, 3, 0, 3), [0, 1, 1])

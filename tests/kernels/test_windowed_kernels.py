@@ -123,8 +123,8 @@ def test_putting_columns_back_is_the_transpose_of_cutting_them_out(image, window
 
 def test_quantized_columns_are_added_as_real_numbers():
     op = Col2Im((2,), image_shape=(3,))
-    found = compute(op, np.uint8([[[3, 4], [5, 6]]]), quantized=[Quantization(0.5, 3)], result=Quantization(0.25, 1))
-    assert found.tolist() == [[[1, 1 + 2 * (1 + 2), 1 + 2 * 3]]]
+    result = compute(op, np.uint8([[[3, 4], [5, 6]]]), quantized=[Quantization(0.5, 3)], result=Quantization(0.25, 1))
+    assert result.tolist() == [[[1, 1 + 2 * (1 + 2), 1 + 2 * 3]]]
 
 
 def test_a_window_that_sees_little_of_the_tensor_costs_as_little():

@@ -32,7 +32,7 @@ def cases() -> list[Any]:
         return [pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))]
     with gzip.open(SAMPLE, "rt", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
-    return [pytest.param(one, id=f"{one['spec']}-{one['test']}") for one in documents]
+    return [pytest.param(document, id=f"{document['spec']}-{document['test']}") for document in documents]
 
 
 def array_of(operand: dict[str, Any]) -> np.ndarray:
@@ -88,12 +88,12 @@ def test_a_published_case_is_computed_or_refused(document):
         with pytest.raises((ParseError, InvalidNetworkError), match=document["operations"][0]["op"]):
             compute(document)
         return
-    found = compute(document)
-    assert set(found) == set(range(len(document["outputs"])))
+    result = compute(document)
+    assert set(result) == set(range(len(document["outputs"])))
     for number, index in enumerate(document["outputs"]):
         if not document["operands"][index].get("ignored"):
-            check(document, document["operands"][index], found[number])
+            check(document, document["operands"][index], result[number])
     if document["multinomial_tol"]:
         logits = array_of(document["operands"][document["inputs"][0]])
-        difference = np.abs(frequencies(found[0], logits.shape[1]) - probabilities(logits))
+        difference = np.abs(frequencies(result[0], logits.shape[1]) - probabilities(logits))
         assert difference.max() <= document["multinomial_tol"]

@@ -31,28 +31,28 @@ def outputs_and_golden(name: str, case: int) -> list[tuple[np.ndarray, np.ndarra
     with np.load(MODELS / f"{name}.golden.npz") as golden:
         feeds = {layer.name: golden[f"case{case}_input{i}"] for i, layer in network.inputs.items()}
         expected = [golden[f"case{case}_output{i}_reference"] for i in network.outputs]
-    found = run_network(network, feeds)
-    return [(found[layer.name], array) for layer, array in zip(network.outputs.values(), expected, strict=True)]
+    result = run_network(network, feeds)
+    return [(result[layer.name], array) for layer, array in zip(network.outputs.values(), expected, strict=True)]
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_a_quantized_model_gives_what_tflite_gives_bit_for_bit(name, case):
-    for found, expected in outputs_and_golden(name, case):
-        np.testing.assert_array_equal(found, expected, strict=True)
+    for result, expected in outputs_and_golden(name, case):
+        np.testing.assert_array_equal(result, expected, strict=True)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", FLOATS)
 def test_a_float_model_agrees_with_tflite_to_the_last_digits(name, case):
-    for found, expected in outputs_and_golden(name, case):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    for result, expected in outputs_and_golden(name, case):
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_dynamic_range_quantized_model_agrees_with_tflite_within_a_hundredth(case):
-    for found, expected in outputs_and_golden(DYNAMIC_RANGE, case):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=0.01)
+    for result, expected in outputs_and_golden(DYNAMIC_RANGE, case):
+        np.testing.assert_allclose(result, expected, rtol=0, atol=0.01)
 
 
 def test_every_model_with_golden_outputs_is_tested():

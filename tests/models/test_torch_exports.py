@@ -19,15 +19,15 @@ EXPORTERS = pytest.mark.parametrize("dynamo", [False, True], ids=["script", "dyn
 
 def results(example, inputs):
     with torch.no_grad():
-        found = example.module(*inputs)
-    return [one.numpy() for one in (found if isinstance(found, tuple) else (found,))]
+        result = example.module(*inputs)
+    return [item.numpy() for item in (result if isinstance(result, tuple) else (result,))]
 
 
 def check(model, example, inputs):
-    found = model.run([one.numpy() for one in inputs])
-    for given, expected in zip(found, results(example, inputs), strict=True):
-        assert (given.shape, given.dtype) == (expected.shape, expected.dtype)
-        np.testing.assert_allclose(given, expected, rtol=0, atol=1e-4 * np.abs(expected).max(initial=0))
+    result = model.run([item.numpy() for item in inputs])
+    for value, expected in zip(result, results(example, inputs), strict=True):
+        assert (value.shape, value.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-4 * np.abs(expected).max(initial=0))
 
 
 @EXPORTERS
@@ -54,7 +54,7 @@ def test_a_decoder_grows_its_cache_step_by_step(dynamo):
         for _ in range(4):
             inputs = (torch.randn(1, 3, 32), keys, values)
             check(model, example, inputs)
-            keys, values = (torch.from_numpy(one) for one in results(example, inputs)[1:])
+            keys, values = (torch.from_numpy(result) for result in results(example, inputs)[1:])
 
 
 @EXPORTERS

@@ -152,7 +152,7 @@ class Decoder(nn.Module):
         key = self._turned(self._split(self.key(y), self.kv_heads), positions)
         keys = torch.cat([keys, key], 2)
         values = torch.cat([values, self._split(self.value(y), self.kv_heads)], 2)
-        wide_keys, wide_values = (one.repeat_interleave(self.heads // self.kv_heads, 1) for one in (keys, values))
+        wide_keys, wide_values = (item.repeat_interleave(self.heads // self.kv_heads, 1) for item in (keys, values))
         mask = torch.arange(past + new)[None, :] <= positions[:, None]
         attended = F.scaled_dot_product_attention(query, wide_keys, wide_values, attn_mask=mask)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -187,11 +187,11 @@ def lstm() -> Example:
 def nms(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
     """The indices of the boxes (x1, y1, x2, y2) that overlap no better one by more than the threshold; best first."""
     order = scores.argsort(descending=True).tolist()
-    kept: list[int] = []
+    cached: list[int] = []
     for index in order:
-        if all(_overlap(boxes[index], boxes[other]) <= threshold for other in kept):
-            kept.append(index)
-    return torch.tensor(kept, dtype=torch.int64)
+        if all(_overlap(boxes[index], boxes[other]) <= threshold for other in cached):
+            cached.append(index)
+    return torch.tensor(cached, dtype=torch.int64)
 
 
 @nms.register_fake
@@ -222,8 +222,8 @@ class Detector(nn.Module):
         best, classes = torch.sigmoid(self.scores(y)).permute(0, 2, 3, 1).reshape(-1, 3).max(1)
         scores, order = torch.topk(best, 20)
         boxes, classes = boxes[order], classes[order]
-        kept = nms(boxes, scores, 0.3)
-        return boxes[kept], scores[kept], classes[kept]
+        cached = nms(boxes, scores, 0.3)
+        return boxes[cached], scores[cached], classes[cached]
 
 
 def detector() -> Example:
@@ -261,8 +261,8 @@ def exported(example: Example, dynamo: bool) -> bytes:
 
 
 def _by_dynamo(example: Example) -> bytes:
-    extents = example.open_extents or {}
-    open_axes = {name: {axis: torch.export.Dim.DYNAMIC for axis in axes} for name, axes in extents.items()}
+    sizes = example.open_extents or {}
+    open_axes = {name: {axis: torch.export.Dim.DYNAMIC for axis in axes} for name, axes in sizes.items()}
     program = torch.onnx.export(
         example.module,
         example.inputs,
@@ -294,8 +294,8 @@ def _onnx_nms(boxes, scores, threshold):
     from onnxscript import opset18 as op
 
     limit, best = op.Constant(value_int=1000), op.Constant(value_float=float(threshold))
-    found = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), limit, best)
-    return op.Squeeze(op.Gather(found, [2], axis=1), [1])
+    non_max_suppression = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), limit, best)
+    return op.Squeeze(op.Gather(non_max_suppression, [2], axis=1), [1])
 
 
 def _symbolic_nms(g, boxes, scores, threshold):
@@ -303,5 +303,5 @@ def _symbolic_nms(g, boxes, scores, threshold):
         return g.op("Constant", value_t=torch.tensor(value))
 
     batched = g.op("Unsqueeze", boxes, constant([0])), g.op("Unsqueeze", scores, constant([0, 1]))
-    found = g.op("NonMaxSuppression", *batched, constant([1000]), threshold)
-    return g.op("Squeeze", g.op("Gather", found, constant([2]), axis_i=1), constant([1]))
+    result = g.op("NonMaxSuppression", *batched, constant([1000]), threshold)
+    return g.op("Squeeze", g.op("Gather", result, constant([2]), axis_i=1), constant([1]))

@@ -35,13 +35,13 @@ def test_other_results_keep_the_quantization_of_the_input():
 
 
 def test_bounds_in_the_wrong_order_are_named():
-    [fault] = Activation(ActivationFunction.BOUNDED_RELU, a=-1, b=6).violations(info("float32"))
-    assert fault == "the upper bound a is -1, below the lower bound b, 6"
+    [error] = Activation(ActivationFunction.BOUNDED_RELU, a=-1, b=6).violations(info("float32"))
+    assert error == "the upper bound a is -1, below the lower bound b, 6"
 
 
 def test_celu_cannot_divide_by_zero():
-    [fault] = Activation(ActivationFunction.CELU).violations(info("float32"))
-    assert fault == "a is 0, but CELU divides by it"
+    [error] = Activation(ActivationFunction.CELU).violations(info("float32"))
+    assert error == "a is 0, but CELU divides by it"
 
 
 @pytest.mark.parametrize("op", [Softmax(axis=2), LogSoftmax(axis=2), Hardmax(axis=2)])

@@ -25,8 +25,8 @@ def test_the_output_has_the_heads_and_places_of_the_query_and_the_size_of_the_va
 
 def test_the_present_is_the_past_and_the_new():
     past = (2, 2, 7, 6), (2, 2, 7, 8)
-    found = shapes(Attention(scores=AttentionScores.MASKED), QUERY, KEY, VALUE, None, *past)
-    assert found == [(2, 4, 3, 8), (2, 2, 12, 6), (2, 2, 12, 8), (2, 4, 3, 12)]
+    result = shapes(Attention(scores=AttentionScores.MASKED), QUERY, KEY, VALUE, None, *past)
+    assert result == [(2, 4, 3, 8), (2, 2, 12, 6), (2, 2, 12, 8), (2, 4, 3, 12)]
     assert shapes(Attention(present=True), QUERY, KEY, VALUE) == [(2, 4, 3, 8), KEY, VALUE]
 
 

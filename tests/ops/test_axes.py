@@ -29,8 +29,8 @@ def test_shapes_broadcast_as_in_numpy(shapes):
         expected = np.broadcast_shapes(*map(tuple, shapes))
     except ValueError:
         expected = None
-    found = broadcast_shapes(*map(TensorShape, shapes))
-    assert (found if found is None else tuple(found)) == expected
+    result = broadcast_shapes(*map(TensorShape, shapes))
+    assert (result if result is None else tuple(result)) == expected
 
 
 @pytest.mark.parametrize(

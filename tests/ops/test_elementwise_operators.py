@@ -57,25 +57,25 @@ def test_a_named_operator_takes_no_other_operation():
 
 @pytest.mark.parametrize("op", [Addition(), Comparison(), Prelu()])
 def test_operands_broadcast_from_the_last_axis_on(op):
-    [found] = op.infer_infos(info(5, 1, 3), info(4, 1))
-    assert found.shape == (5, 4, 3)
+    [result] = op.infer_infos(info(5, 1, 3), info(4, 1))
+    assert result.shape == (5, 4, 3)
 
 
 def test_what_is_not_known_yet_stays_unknown_or_follows_the_other_operand():
-    [found] = Addition().infer_infos(info(None, "n", 3), info(7, 1, None))
-    assert str(found.shape) == "[7, n, 3]"
+    [result] = Addition().infer_infos(info(None, "n", 3), info(7, 1, None))
+    assert str(result.shape) == "[7, n, 3]"
 
 
 def test_shapes_that_do_not_broadcast_are_named():
-    [fault] = Addition().violations(info(2, 3), info(2, 2))
-    assert fault == (
+    [error] = Addition().violations(info(2, 3), info(2, 2))
+    assert error == (
         "the shapes do not broadcast: a [2, 3] and b [2, 2]; from the last axis on, extents must agree or be 1"
     )
 
 
 def test_operands_of_different_types_are_named():
-    [fault] = Addition().violations(info(2), info(2, dtype="float16"))
-    assert fault == "b is float16; expected float32, the type of a"
+    [error] = Addition().violations(info(2), info(2, dtype="float16"))
+    assert error == "b is float16; expected float32, the type of a"
 
 
 def test_an_exponent_may_have_another_type_and_the_power_has_that_of_the_base():
@@ -97,24 +97,24 @@ def test_a_predicate_gives_truth_values(operation):
 
 
 def test_only_truth_values_can_be_negated():
-    [fault] = ElementwiseUnary(UnaryOperation.LOGICAL_NOT).violations(info(2))
-    assert fault == "input is float32; expected bool for LOGICAL_NOT"
+    [error] = ElementwiseUnary(UnaryOperation.LOGICAL_NOT).violations(info(2))
+    assert error == "input is float32; expected bool for LOGICAL_NOT"
 
 
 def test_only_truth_values_can_be_joined():
-    faults = LogicalBinary().violations(info(2), info(2, dtype="int32"))
-    assert faults == ["a is float32; expected one of bool", "b is int32; expected one of bool"]
+    errors = LogicalBinary().violations(info(2), info(2, dtype="int32"))
+    assert errors == ["a is float32; expected one of bool", "b is int32; expected one of bool"]
 
 
 def test_a_choice_broadcasts_all_three_operands_and_has_the_type_of_the_second():
-    [found] = Where().infer_infos(info(3, 1, dtype="bool"), info(4, dtype="int64"), info(2, 1, 1, dtype="int64"))
-    assert found == info(2, 3, 4, dtype="int64")
+    [result] = Where().infer_infos(info(3, 1, dtype="bool"), info(4, dtype="int64"), info(2, 1, 1, dtype="int64"))
+    assert result == info(2, 3, 4, dtype="int64")
 
 
 def test_scales_for_every_channel_are_dropped_where_the_axis_moves():
     quantization = Quantization([0.5, 0.25], 0, axis=0)
-    [found] = Addition().infer_infos(info(2, dtype="int8", quantization=quantization), info(3, 1, dtype="int8"))
-    assert found == info(3, 2, dtype="int8")
+    [result] = Addition().infer_infos(info(2, dtype="int8", quantization=quantization), info(3, 1, dtype="int8"))
+    assert result == info(3, 2, dtype="int8")
 
 
 extents = st.lists(st.sampled_from([1, 2, 3]), max_size=4)

@@ -24,8 +24,8 @@ def test_statistics_belong_to_the_channels_wherever_the_layout_has_them():
 
 
 def test_statistics_that_do_not_fit_the_channels_are_named():
-    faults = BatchNormalization().violations(IMAGE, THREE, FIVE, THREE, THREE)
-    assert faults == ["variance has shape [5]; expected 3 elements, one per channel"]
+    errors = BatchNormalization().violations(IMAGE, THREE, FIVE, THREE, THREE)
+    assert errors == ["variance has shape [5]; expected 3 elements, one per channel"]
 
 
 def test_statistics_of_unknown_length_are_left_alone():
@@ -35,8 +35,8 @@ def test_statistics_of_unknown_length_are_left_alone():
 
 def test_a_single_scale_serves_all_channels_of_an_instance():
     assert InstanceNormalization().violations(IMAGE, TensorInfo(), None) == []
-    [fault] = InstanceNormalization().violations(IMAGE, FIVE)
-    assert fault == "gamma has shape [5]; expected 3 elements, one per channel, or a single one"
+    [error] = InstanceNormalization().violations(IMAGE, FIVE)
+    assert error == "gamma has shape [5]; expected 3 elements, one per channel, or a single one"
 
 
 @pytest.mark.parametrize(("op", "axis"), [(L2Normalization(), 1), (L2Normalization(axis=-1), 3)])
@@ -53,8 +53,8 @@ def test_a_window_within_a_channel_needs_an_image():
 def test_what_scales_a_layer_must_broadcast_to_it():
     op = LayerNormalization(axis=2)
     assert op.violations(IMAGE, TensorInfo((8, 5)), FIVE) == []
-    [fault] = op.violations(IMAGE, TensorInfo((2, 1, 1, 5)))
-    assert fault == "gamma has shape [2, 1, 1, 5], which does not broadcast to the input's, [1, 3, 8, 5]"
+    [error] = op.violations(IMAGE, TensorInfo((2, 1, 1, 5)))
+    assert error == "gamma has shape [2, 1, 1, 5], which does not broadcast to the input's, [1, 3, 8, 5]"
 
 
 @pytest.mark.parametrize(

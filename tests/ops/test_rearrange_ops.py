@@ -42,8 +42,8 @@ def test_concat_adds_up_one_axis_and_learns_the_others():
 
 
 def test_concat_names_the_input_that_does_not_fit():
-    found = Concat(0).violations(TensorInfo((2, 3)), TensorInfo((2, 3)), TensorInfo((2, 4)))
-    assert found == ["inputs[2] has shape [2, 4]; expected [2, 3] but for axis 0"]
+    result = Concat(0).violations(TensorInfo((2, 3)), TensorInfo((2, 3)), TensorInfo((2, 4)))
+    assert result == ["inputs[2] has shape [2, 4]; expected [2, 3] but for axis 0"]
     assert Concat(2).violations(TensorInfo((2, 3))) == ["axis is 2, but the input has rank 2; expected -2 to 1"]
 
 
@@ -190,8 +190,8 @@ def test_a_tile_multiplies_extents():
     ],
 )
 def test_nothing_takes_the_axis_of_the_scales_apart(op):
-    [found] = op.violations(PER_AXIS)
-    assert found.startswith("the input is quantized along axis 1, which it would ")
+    [result] = op.violations(PER_AXIS)
+    assert result.startswith("the input is quantized along axis 1, which it would ")
 
 
 @pytest.mark.parametrize("op", [Concat(0), Slice((0, 0), (1, 3)), Pad(((1, 0), (0, 0))), Tile((2, 1)), ReverseV2((0,))])

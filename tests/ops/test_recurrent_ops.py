@@ -56,10 +56,10 @@ def faults(op, shapes):
 
 def inferred(op, shapes):
     """The shapes of the results by name."""
-    given = infos(op, shapes)
-    assert op.violations(*given) == []
-    found = op.infer_infos(*given)
-    return {op.result_name(index): info.shape for index, info in enumerate(found)}
+    value = infos(op, shapes)
+    assert op.violations(*value) == []
+    result = op.infer_infos(*value)
+    return {op.result_name(index): info.shape for index, info in enumerate(result)}
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ def test_the_attributes_have_the_defaults_of_arm_nn():
 
 @pytest.mark.parametrize(("time_major", "frame"), [(True, (T, B)), (False, (B, T))])
 def test_a_sequence_keeps_its_first_two_axes(time_major, frame):
-    found = inferred(UnidirectionalSequenceLstm(time_major=time_major), cell() | {"input": (*frame, I)})
-    assert found == {"output": (*frame, U), "output_state_out": (B, U), "cell_state_out": (B, U)}
+    result = inferred(UnidirectionalSequenceLstm(time_major=time_major), cell() | {"input": (*frame, I)})
+    assert result == {"output": (*frame, U), "output_state_out": (B, U), "cell_state_out": (B, U)}
 
 
 def test_an_unknown_batch_stays_unknown_and_is_known_where_a_state_knows_it():
@@ -153,12 +153,12 @@ def test_clipping_bounds_are_not_negative():
 def test_states_keep_type_and_quantization_of_the_states_that_go_in():
     op = QLstm()
     scales = {"output_state_in": Quantization(0.5, 3), "cell_state_in": Quantization(2**-11)}
-    given = [
+    value = [
         info and info.with_dtype(dtype).with_quantization(scales.get(declared.name))
         for declared, info in zip(op.operands, infos(op, cell() | {"input": (B, I)}), strict=True)
         for dtype in [TensorInfo((), "int16" if declared.name == "cell_state_in" else "int8").dtype]
     ]
-    output_state, cell_state, output = op.infer_infos(*given)
+    output_state, cell_state, output = op.infer_infos(*value)
     assert str(output_state) == str(output) == "int8[2, 5] q(0.5, 3)"
     assert str(cell_state) == "int16[2, 5] q(0.000488281, 0)"
 
@@ -191,8 +191,8 @@ def test_an_auxiliary_input_without_weights_has_the_backward_weights_size():
     shapes = directions(cell(), cell(inputs=A), input=(B, T, I), aux_input=(B, T, A))
     assert inferred(BidirectionalSequenceLstm(), shapes)["backward_output"] == (B, T, U)
     del shapes["aux_input"]
-    found = faults(BidirectionalSequenceLstm(), shapes)
-    assert found[0] == (
+    result = faults(BidirectionalSequenceLstm(), shapes)
+    assert result[0] == (
         "backward: input_to_forget_weights (U, I) has shape [5, 7] and input (B, T, I) [2, 6, 3]; I must be the same"
     )
 
@@ -240,11 +240,11 @@ def simple(units=U, inputs=I):
 def test_simple_layers_infer_outputs_and_states():
     assert inferred(Rnn(), simple() | {"input": (B, I)}) == {"hidden_state_out": (B, U), "output": (B, U)}
     shapes = simple() | {"input": (None, B, I)}
-    found = inferred(UnidirectionalSequenceRnn(time_major=True), shapes)
-    assert found == {"output": TensorShape((None, B, U)), "hidden_state_out": (B, U)}
+    result = inferred(UnidirectionalSequenceRnn(time_major=True), shapes)
+    assert result == {"output": TensorShape((None, B, U)), "hidden_state_out": (B, U)}
     shapes = directions(simple(), simple(units=V), input=(B, T, I))
-    found = inferred(BidirectionalSequenceRnn(), shapes)
-    assert found == {
+    result = inferred(BidirectionalSequenceRnn(), shapes)
+    assert result == {
         "output": (B, T, U),
         "forward_hidden_state_out": (B, U),
         "backward_hidden_state_out": (B, V),
@@ -314,8 +314,8 @@ def test_a_whole_layer_infers_outputs_and_states(op, gates):
     states = ["hidden_state_out", "cell_state_out"][: 1 + isinstance(op, LstmSequence)]
     assert inferred(op, layer(gates)) == {"output": (T, 1, B, U)} | dict.fromkeys(states, (1, B, U))
     both = op.replace(direction=RecurrentDirection.BIDIRECTIONAL, time_major=False)
-    found = inferred(both, layer(gates, 2) | {"input": (B, None, I)})
-    assert found == {"output": TensorShape((B, None, 2, U))} | dict.fromkeys(states, (B, 2, U))
+    result = inferred(both, layer(gates, 2) | {"input": (B, None, I)})
+    assert result == {"output": TensorShape((B, None, 2, U))} | dict.fromkeys(states, (B, 2, U))
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ def test_whole_layers_whose_operands_do_not_fit_are_named(op, change, fault):
 
 def test_lengths_are_integers():
     op = GruSequence()
-    found = op.violations(*infos(op, layer(3) | {"sequence_lengths": (B,)}))
-    assert found == ["sequence_lengths is float32; expected one of int32, int64"]
+    result = op.violations(*infos(op, layer(3) | {"sequence_lengths": (B,)}))
+    assert result == ["sequence_lengths is float32; expected one of int32, int64"]
 
 
 @pytest.mark.parametrize(
@@ -360,5 +360,5 @@ def test_recurrent_operators_are_written_and_read_back(op):
 
 def test_the_work_of_a_layer_is_its_steps_times_its_weights():
     op = UnidirectionalSequenceRnn()
-    given = infos(op, simple() | {"input": (B, T, I)})
-    assert op.operations(given, op.infer_infos(*given)) == 2 * B * T * (U * I + U * U)
+    value = infos(op, simple() | {"input": (B, T, I)})
+    assert op.operations(value, op.infer_infos(*value)) == 2 * B * T * (U * I + U * U)

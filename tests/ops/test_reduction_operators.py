@@ -22,8 +22,8 @@ IMAGE = TensorInfo((1, "h", "w", 3))
     ],
 )
 def test_reduced_axes_are_left_out_or_have_an_extent_of_one(op, shape):
-    [found] = op.infer_infos(IMAGE)
-    assert str(found.shape) == shape
+    [result] = op.infer_infos(IMAGE)
+    assert str(result.shape) == shape
 
 
 def test_an_axis_that_is_not_there_is_named():
@@ -32,15 +32,15 @@ def test_an_axis_that_is_not_there_is_named():
 
 def test_an_axis_with_scales_of_its_own_cannot_be_reduced():
     quantized = TensorInfo((2, 3), "int8", Quantization([1, 2, 3], 0, axis=1))
-    [fault] = Reduce(axis=(1,)).violations(quantized)
-    assert fault == "the input is quantized along axis 1, which it would reduce; dequantize it first"
+    [error] = Reduce(axis=(1,)).violations(quantized)
+    assert error == "the input is quantized along axis 1, which it would reduce; dequantize it first"
     assert Reduce(axis=(0,)).violations(quantized) == []
 
 
 @pytest.mark.parametrize("operation", [ReduceOperation.ALL, ReduceOperation.ANY])
 def test_truth_is_asked_of_truth_values_only(operation):
-    [fault] = Reduce(operation=operation).violations(TensorInfo((2,), "int32"))
-    assert fault == f"input is int32; expected bool for {operation.name}"
+    [error] = Reduce(operation=operation).violations(TensorInfo((2,), "int32"))
+    assert error == f"input is int32; expected bool for {operation.name}"
 
 
 def test_an_index_has_the_type_that_was_asked_for():
@@ -48,11 +48,11 @@ def test_an_index_has_the_type_that_was_asked_for():
 
 
 def test_there_is_no_least_element_of_none():
-    [fault] = ArgMinMax(axis=1).violations(TensorInfo((2, 0)))
-    assert fault == "axis 1 of shape [2, 0] has no elements to choose from"
+    [error] = ArgMinMax(axis=1).violations(TensorInfo((2, 0)))
+    assert error == "axis 1 of shape [2, 0] has no elements to choose from"
 
 
 @given(st.lists(st.integers(0, 3), max_size=4), st.booleans())
 def test_keeping_the_axes_keeps_the_rank(axis, keep_dims):
-    [found] = Reduce(axis=tuple(axis), keep_dims=keep_dims).infer_infos(IMAGE)
-    assert found.rank == (4 if keep_dims else 4 - len(set(axis) or range(4)))
+    [result] = Reduce(axis=tuple(axis), keep_dims=keep_dims).infer_infos(IMAGE)
+    assert result.rank == (4 if keep_dims else 4 - len(set(axis) or range(4)))

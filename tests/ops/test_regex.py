@@ -99,10 +99,10 @@ def test_a_pattern_that_would_become_too_large_is_refused():
 @given(st.text("ab\\()[]{}*+?|^$.-,1:PpQExz<>=!imsU", max_size=12))
 def test_any_text_is_a_pattern_or_is_refused(text):
     try:
-        found = Pattern(text)
+        pattern = Pattern(text)
     except InvalidArgumentError:
         assume(False)
-    assert found.matches("ab") in {True, False}
+    assert pattern.matches("ab") in {True, False}
 
 
 def test_an_operator_with_a_wrong_pattern_cannot_be_made():

@@ -23,7 +23,7 @@ STUMP = {
 
 def stump(**changes):
     values = STUMP | changes
-    return TreeEnsemble(**{name: np.array(one) if isinstance(one, list) else one for name, one in values.items()})
+    return TreeEnsemble(**{name: np.array(item) if isinstance(item, list) else item for name, item in values.items()})
 
 
 def test_a_right_one_has_no_faults_and_a_column_for_each_target():
@@ -59,8 +59,8 @@ def test_a_tree_may_be_a_leaf_and_a_leaf_may_give_nothing():
 
 def test_means_are_over_trees():
     twice = stump(roots=[0, 0, -1], aggregation=TreeAggregation.AVERAGE)
-    found = compute(twice, np.float32([[0, 0], [0, 1]]))
-    assert found.tolist() == [[10], [pytest.approx(50 / 3)]]
+    result = compute(twice, np.float32([[0, 0], [0, 1]]))
+    assert result.tolist() == [[10], [pytest.approx(50 / 3)]]
 
 
 def test_many_rows_go_down_some_at_a_time():

@@ -36,8 +36,8 @@ def assert_becomes(before: str, after: str, *rewrites) -> None:
     graph = graph_of(before)
     original = graph.clone()
     run_passes(graph, [RewritePass("test", rewrites)])
-    found = lines(graph)
-    assert found == textwrap.dedent(after).strip(), f"it became\n{found}"
+    result = lines(graph)
+    assert result == textwrap.dedent(after).strip(), f"it became\n{result}"
     assert_same_results(original, graph)
 
 
@@ -101,11 +101,11 @@ def assert_same_results(
     assert [layer.name for layer in before.outputs] == [layer.name for layer in after.outputs]
     feeds = feeds_for(before) if feeds is None else feeds
     pairs = zip(evaluate_graph(before, feeds), evaluate_graph(after, feeds), strict=True)
-    for wanted, found in pairs:
-        assert (wanted.dtype, wanted.shape) == (found.dtype, found.shape)
+    for expected, result in pairs:
+        assert (expected.dtype, expected.shape) == (result.dtype, result.shape)
         if rtol or atol:
-            found, wanted = found.astype(np.float64), wanted.astype(np.float64)
-            largest = max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)))
-            np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol * largest)
+            result, expected = result.astype(np.float64), expected.astype(np.float64)
+            largest = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))
+            np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol * largest)
         else:
-            assert found.tobytes() == wanted.tobytes()
+            assert result.tobytes() == expected.tobytes()

@@ -61,8 +61,8 @@ class ProgramWorkload(Workload):
         self.program = program
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        found = self.program.run([handle.map().copy() for handle in inputs if handle is not None])
-        for handle, array in zip(outputs, found, strict=True):
+        result = self.program.run([handle.map().copy() for handle in inputs if handle is not None])
+        for handle, array in zip(outputs, result, strict=True):
             handle.copy_in(array)
 
 
@@ -102,19 +102,19 @@ class Moody(Backend):
         compiled = [piece for piece, mood in pieces if mood == "compile"]
         return OptimizationViews(
             view,
-            substitutions=[Substitution(one, PreCompiled(len(one.outputs), Program(one))) for one in compiled],
+            substitutions=[Substitution(item, PreCompiled(len(item.outputs), Program(item))) for item in compiled],
             failed=[Failure(piece, "not today") for piece, mood in pieces if mood == "give back"],
         )
 
     def pieces(self, view: SubgraphView) -> list[tuple[SubgraphView, str]]:
         """The view in pieces that follow each other; a mood may cover several layers."""
-        found, start = [], 0
+        result, start = [], 0
         for stop in range(1, len(view) + 1):
-            mood = self.moods[(len(found) + stop) % len(self.moods)]
+            mood = self.moods[(len(result) + stop) % len(self.moods)]
             if stop == len(view) or mood != "go on":
-                found.append((view.part(view.layers[start:stop]), mood))
+                result.append((view.part(view.layers[start:stop]), mood))
                 start = stop
-        return found
+        return result
 
 
 def moody(title: str, names: list[str], moods: list[str]) -> type[Moody]:
@@ -159,9 +159,9 @@ def test_however_a_network_is_divided_it_computes_the_same(
         runtime.registry.register("Sums", Sums)
         options = OptimizerOptions(rewrite=data.draw(st.booleans()))
         optimized = optimize(network, ["First", "Second", "Sums"], runtime.device_spec, options)
-        found = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
-        for key, wanted in enumerate(expected):
-            np.testing.assert_array_equal(found[key], wanted)
+        result = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
+        for key, requested in enumerate(expected):
+            np.testing.assert_array_equal(result[key], requested)
         assert_sound(optimized)
 
 
@@ -170,7 +170,7 @@ def assert_sound(optimized: Any) -> None:
     for layer in optimized.graph:
         for value in layer.values:
             assert value.is_constant or value.factory == DEFAULT_FACTORY
-    placed = [one.layer for one in optimized.placements]
+    placed = [placement.layer for placement in optimized.placements]
     assert len(placed) == len(set(placed))
-    assert {one.backend for one in optimized.placements} <= {"First", "Second", "Sums"}
+    assert {placement.backend for placement in optimized.placements} <= {"First", "Second", "Sums"}
     assert quotient_is_acyclic(optimized.graph, [])

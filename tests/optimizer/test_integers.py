@@ -96,10 +96,10 @@ def compare(network, expected, steps=1, often=0.02):
     folded, floats = optimize(network, ["CpuRef"]), optimize(network, ["CpuRef"], options=FLOATS)
     assert kinds(folded) == expected
     feeds = feeds_of(network)
-    found, wanted = (run(one, feeds).astype(np.int64) for one in (folded, floats))
-    assert np.abs(found - wanted).max() <= steps
-    assert (found != wanted).mean() <= often
-    assert len(np.unique(found)) > 2
+    result, requested = (run(item, feeds).astype(np.int64) for item in (folded, floats))
+    assert np.abs(result - requested).max() <= steps
+    assert (result != requested).mean() <= often
+    assert len(np.unique(result)) > 2
 
 
 def convolution(net, op=None, channels=(3, 8), shape=(8, 3, 3, 3), bias=True, axis=0, kind=np.int8, zero=0):
@@ -157,8 +157,8 @@ def test_weights_with_scales_along_another_axis_than_the_results_are_real_number
     net = Net("int8")
     x, w = net.input((1, 3, 4, 4)), net.weights(np.ones((8, 3, 1, 1), np.int8), [0.1, 0.2, 0.3], axis=1)
     b = net.network.add_constant_layer(np.zeros(8, np.float32))
-    found = kinds(optimize(net.output(net.quantize(net.add(Convolution2d(), x, w, b))), ["CpuRef"]))
-    assert "Dequantize" in found
+    result = kinds(optimize(net.output(net.quantize(net.add(Convolution2d(), x, w, b))), ["CpuRef"]))
+    assert "Dequantize" in result
 
 
 def test_steps_too_fine_for_products_in_32_bits_are_reached_with_real_numbers():
@@ -318,5 +318,5 @@ def test_a_fully_connected_layer_is_one_step_away_at_most(scale, out, zero, out_
     dense = net.add(FullyConnected(), net.network.add_dequantize_layer(x), w)
     network = net.output(net.quantize(dense, out * scale, out_zero))
     feeds = feeds_of(network, seed)
-    found, wanted = (run(optimize(network, ["CpuRef"], options=o), feeds).astype(int) for o in (None, FLOATS))
-    assert np.abs(found - wanted).max() <= 1
+    result, expected = (run(optimize(network, ["CpuRef"], options=o), feeds).astype(int) for o in (None, FLOATS))
+    assert np.abs(result - expected).max() <= 1

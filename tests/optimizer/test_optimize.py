@@ -75,8 +75,8 @@ class Doubler(Sums):
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         doubled = [layer for layer in view if isinstance(layer.op, Addition) and len(set(layer.values)) == 1]
-        found = [Substitution(view.part([layer]), twice(layer.output.known)) for layer in doubled]
-        return OptimizationViews(view, substitutions=found)
+        result = [Substitution(view.part([layer]), twice(layer.output.known)) for layer in doubled]
+        return OptimizationViews(view, substitutions=result)
 
 
 def twice(info: TensorInfo) -> Graph:
@@ -107,7 +107,7 @@ def runtime_with(*backends: type[Backend]) -> Runtime:
 
 
 def placed(optimized: OptimizedNetwork) -> dict[str, str]:
-    return {one.layer: one.backend for one in optimized.placements}
+    return {placement.layer: placement.backend for placement in optimized.placements}
 
 
 def result_of(runtime: Runtime, optimized: OptimizedNetwork, x: Array = X) -> Array:
@@ -118,7 +118,9 @@ def test_every_layer_goes_to_the_first_backend_that_takes_it() -> None:
     runtime = runtime_with(Sums, Device)
     optimized = optimize(chain(), ["Device", "Sums"], runtime.device_spec)
     assert placed(optimized) == {"first": "Sums", "second": "Sums", "third": "Sums"}
-    assert [str(one) for one in optimized.refusals][:1] == ["Device refuses 'first' (Addition): no kernel for Addition"]
+    assert [str(refusal) for refusal in optimized.refusals][:1] == [
+        "Device refuses 'first' (Addition): no kernel for Addition"
+    ]
     assert "WARNING: Device refuses layer 'first' (Addition), float32 to float32: no kernel for Addition" in [
         str(message) for message in optimized.messages
     ]
@@ -139,7 +141,10 @@ def test_a_layer_that_nobody_takes_is_named_with_its_tensors_and_all_that_was_sa
         "  Device says: TANH is not RELU\n"
         "  imported from node 'Tanh_3'"
     )
-    assert [(one.layer, one.backend) for one in caught.value.refusals] == [("odd", "Sums"), ("odd", "Device")]
+    assert [(refusal.layer, refusal.backend) for refusal in caught.value.refusals] == [
+        ("odd", "Sums"),
+        ("odd", "Device"),
+    ]
 
 
 def test_all_layers_that_nobody_takes_are_named_at_once() -> None:
@@ -243,9 +248,9 @@ def test_a_layer_whose_half_type_a_backend_lacks_runs_there_in_float32() -> None
     optimized = optimize(chain(DataType.FLOAT16), ["Sums", "Converter"], runtime.device_spec)
     assert {placed(optimized)[name] for name in ("first", "second", "third")} == {"Sums"}
     assert any("runs in float32 on Sums" in str(message) for message in optimized.messages)
-    found = result_of(runtime, optimized, X.astype(np.float16))
-    assert found.dtype == np.float16
-    np.testing.assert_array_equal(found, ((X + X) * X + X).astype(np.float16))
+    result = result_of(runtime, optimized, X.astype(np.float16))
+    assert result.dtype == np.float16
+    np.testing.assert_array_equal(result, ((X + X) * X + X).astype(np.float16))
 
 
 @pytest.mark.needs_cpuref
@@ -255,9 +260,9 @@ def test_a_network_is_computed_in_float16_where_that_is_asked_for() -> None:
     optimized = optimize(chain(), ["CpuRef"], runtime.device_spec, options)
     types = {str(layer.output.known.dtype) for layer in optimized.graph if isinstance(layer.op, Addition)}
     assert types == {"float16"}
-    found = result_of(runtime, optimized)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, (X + X) * X + X, rtol=2**-9)
+    result = result_of(runtime, optimized)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, (X + X) * X + X, rtol=2**-9)
 
 
 def test_both_reductions_at_once_are_refused() -> None:
@@ -303,7 +308,7 @@ def test_no_backends_and_only_absent_ones_are_refused() -> None:
     with pytest.raises(BackendUnavailableError, match="Away: the driver is not installed"):
         optimize(chain(), ["Away"], runtime.device_spec)
     optimized = optimize(chain(), ["Away", "Sums"], runtime.device_spec)
-    assert [(one.id, one.reason) for one in optimized.absent] == [("Away", "the driver is not installed")]
+    assert [(item.id, item.reason) for item in optimized.absent] == [("Away", "the driver is not installed")]
     assert optimized.preferences == ("Sums",)
 
 

@@ -40,7 +40,7 @@ from tests.optimizer.rewriting import assert_same_results, graph_of, lines
 
 NHWC = DataLayout.NHWC
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
-REWRITES = [one for step in DEFAULT_PASSES if isinstance(step, RewritePass) for one in step.rewrites]
+REWRITES = [item for step in DEFAULT_PASSES if isinstance(step, RewritePass) for item in step.rewrites]
 
 
 class Images:
@@ -92,15 +92,15 @@ class Images:
         self.add(Activation(ActivationFunction[function], 1.0, self.draw(st.sampled_from([0.0, -1.0]))), value)
 
     def combine(self, value):
-        other = self.draw(st.sampled_from([one for one in self.values if one.known == value.known]))
+        other = self.draw(st.sampled_from([item for item in self.values if item.known == value.known]))
         if self.draw(st.booleans()):
             other = self.constant(*self.draw(st.sampled_from([(), (1,), value.known.shape[-1:]])))
         self.add(self.draw(st.sampled_from([Addition(), Multiplication()])), value, other)
 
     def bound(self, value):
-        one = self.network.add_layer(Activation(ActivationFunction.RELU), self.constant(1)).output
+        item = self.network.add_layer(Activation(ActivationFunction.RELU), self.constant(1)).output
         other = self.constant()
-        self.add(Maximum(), value, one)
+        self.add(Maximum(), value, item)
         self.add(Minimum(), self.values[-1], other)
 
     def pad(self, value):
@@ -198,8 +198,8 @@ def test_the_default_passes_find_nothing_to_do_after_themselves(graph):
 def test_no_rewrite_changes_a_graph_by_itself(graph):
     text = print_graph(graph)
     for layer in graph:
-        for one in REWRITES:
-            one(layer)
+        for item in REWRITES:
+            item(layer)
     assert print_graph(graph) == text
 
 
@@ -209,8 +209,8 @@ def test_every_layer_that_goes_is_remembered_by_one_that_stays(graph):
     run_passes(graph, DEFAULT_PASSES[:1])
     names = {layer.name for layer in graph if not isinstance(layer.op, Constant)}
     run_passes(graph, DEFAULT_PASSES)
-    kept = {name for layer in graph for name in (layer.name, *layer.replaced)}
-    assert names <= kept
+    cached = {name for layer in graph for name in (layer.name, *layer.replaced)}
+    assert names <= cached
 
 
 # --- worked examples --------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_an_exported_network_becomes_what_its_author_wrote():
         '%again = Reshape(target_shape=(1, 16)) %high replacing "back", "flat", "again"',
         'Output %again as "y"',
     ]
-    assert [record.name for record in records] == [one.name for one in DEFAULT_PASSES]
+    assert [record.name for record in records] == [default_rewrite.name for default_rewrite in DEFAULT_PASSES]
 
 
 def test_a_record_says_what_a_pass_did():
@@ -272,7 +272,7 @@ def test_a_record_says_what_a_pass_did():
         """
     )
     records = run_passes(graph, DEFAULT_PASSES)
-    [record] = [one for one in records if one.changed]
+    [record] = [record for record in records if record.changed]
     assert record == PassRecord("fold constants", {"drop_idle_reshape": 1}, 4, 3)
     assert str(record) == "fold constants: 4 -> 3 layers (1 x drop_idle_reshape)"
     assert record.to_dict() == {
@@ -383,7 +383,7 @@ def test_a_long_network_is_done_in_a_few_looks_at_every_layer(count):
     for index in range(count // 2):
         value = network.add_layer(Transpose((1, 0)) if index % 2 else Floor(), value).output
     network.add_output_layer(0, value)
-    [step] = [one for one in DEFAULT_PASSES if one.name == "join transposes"]
+    [step] = [default_rewrite for default_rewrite in DEFAULT_PASSES if default_rewrite.name == "join transposes"]
     run_passes(network.graph, [RewritePass("test", (look, *step.rewrites))])
     assert len(network.graph) <= count // 4 + 4
     assert looks < 20 * count
@@ -405,8 +405,8 @@ def test_every_output_but_those_of_constants_is_watched():
         }
         """
     )
-    made = insert_debug_layers(graph)
-    assert [layer.name for layer in made] == [
+    created = insert_debug_layers(graph)
+    assert [layer.name for layer in created] == [
         "DebugLayerAfterx", "DebugLayerAfters", "DebugLayerAfters_1", "DebugLayerAftera",
     ]  # fmt: skip
     assert lines(graph).splitlines() == [

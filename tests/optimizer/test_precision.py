@@ -48,7 +48,7 @@ def test_a_network_computes_in_half_precision_between_its_inputs_and_outputs(dty
 
 
 def test_types_that_operators_name_are_reduced_and_conversions_that_were_there_are_not_needed_any_more():
-    found = reduced(
+    result = reduced(
         """
         graph {
           %x = Input : int8[2, 3] q(0.5, 0)
@@ -63,7 +63,7 @@ def test_types_that_operators_name_are_reduced_and_conversions_that_were_there_a
         }
         """
     )
-    assert found == [
+    assert result == [
         "%d = Dequantize(dtype=float16) %x",
         "%i = Cast(dtype=int32) %d",
         '%f = Cast(dtype=float16) %i replacing "f", "h", "w"',

@@ -18,7 +18,7 @@ DEVICE = Kind("Device", maps=False, copies_itself=True)
 HIDDEN = Kind("Hidden", maps=False)
 CAMERA = Kind("Camera", maps=False, exports=DMA_BUF)
 NPU = Kind("Npu", maps=False, copies_itself=True, imports=DMA_BUF)
-ALL = {one.id: one for one in (ARRAY, HEAP, DEVICE, HIDDEN, CAMERA, NPU)}
+ALL = {item.id: item for item in (ARRAY, HEAP, DEVICE, HIDDEN, CAMERA, NPU)}
 
 
 def side(*kinds: str) -> Side:
@@ -49,15 +49,15 @@ def test_the_device_copies_where_the_host_cannot_look() -> None:
 
 
 def test_two_devices_meet_in_memory_that_both_can_reach() -> None:
-    found = route(side("Device"), side("Npu"))
-    assert found is not None
-    assert [hop.how for hop in found.hops] == [DEVICE_COPY, DEVICE_COPY]
-    assert found.copies == 2
+    result = route(side("Device"), side("Npu"))
+    assert result is not None
+    assert [hop.how for hop in result.hops] == [DEVICE_COPY, DEVICE_COPY]
+    assert result.copies == 2
 
 
 def test_one_copy_serves_all_that_take_that_memory() -> None:
-    found = route(side("Heap"), side("Array"), side("Array", "Heap"), side("Array"))
-    assert found == Route("Heap", (Hop("Heap", "Array", COPY),), ("Array",) * 3, 1, 0)
+    result = route(side("Heap"), side("Array"), side("Array", "Heap"), side("Array"))
+    assert result == Route("Heap", (Hop("Heap", "Array", COPY),), ("Array",) * 3, 1, 0)
 
 
 def test_there_may_be_no_way() -> None:
@@ -65,8 +65,8 @@ def test_there_may_be_no_way() -> None:
 
 
 def test_what_needs_padding_is_not_imported() -> None:
-    found = find_route(ALL, side("Camera"), [side("Npu")], frozenset(["Camera"]))
-    assert found is None
+    result = find_route(ALL, side("Camera"), [side("Npu")], frozenset(["Camera"]))
+    assert result is None
     two = {"Array": ARRAY, "Mine": Kind("Mine", imports=MALLOC)}
     copied = Route("Array", (Hop("Array", "Mine", COPY),), ("Mine",), 1, 0)
     assert find_route(two, side("Array"), [side("Mine")], frozenset(["Mine"])) == copied
@@ -81,12 +81,12 @@ def test_what_must_be_copied_out_of_an_import_is_copied_at_once() -> None:
     guest = Kind("Guest", copies_itself=True, imports=MALLOC)
     heap = Kind("Heap")
     reader = Side("reader", {"Guest": 0}, guest_cost=1)
-    found = find_route(
-        {one.id: one for one in (device, guest, heap)}, side("Device"), [reader, reader, reader, side("Heap")]
+    result = find_route(
+        {item.id: item for item in (device, guest, heap)}, side("Device"), [reader, reader, reader, side("Heap")]
     )
-    assert found is not None
-    assert found.copies == 2
-    assert [hop.how for hop in found.hops] == [DEVICE_COPY, DEVICE_COPY]
+    assert result is not None
+    assert result.copies == 2
+    assert [hop.how for hop in result.hops] == [DEVICE_COPY, DEVICE_COPY]
 
 
 sources = st.sampled_from([MemorySource.UNDEFINED, MALLOC, DMA_BUF, MALLOC | DMA_BUF])
@@ -96,32 +96,32 @@ kinds = st.lists(st.builds(Kind, st.just(""), st.booleans(), st.booleans(), sour
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[dict[str, Kind], Side, list[Side]]:
     """Some kinds of memory, who gives, and who takes."""
-    made = {str(i): Kind(str(i), k.maps, k.copies_itself, k.imports, k.exports) for i, k in enumerate(draw(kinds))}
-    ranked = st.lists(st.sampled_from(sorted(made)), min_size=1, max_size=3, unique=True)
-    costs = st.dictionaries(st.sampled_from(sorted(made)), st.integers(0, 1), max_size=2)
-    ranks = ranked.map(lambda ids: {one: rank for rank, one in enumerate(ids)})
+    created = {str(i): Kind(str(i), k.maps, k.copies_itself, k.imports, k.exports) for i, k in enumerate(draw(kinds))}
+    ranked = st.lists(st.sampled_from(sorted(created)), min_size=1, max_size=3, unique=True)
+    costs = st.dictionaries(st.sampled_from(sorted(created)), st.integers(0, 1), max_size=2)
+    ranks = ranked.map(lambda ids: {item: rank for rank, item in enumerate(ids)})
     sides = st.builds(Side, st.just(""), ranks, costs, st.integers(0, 1))
-    return made, draw(sides), draw(st.lists(sides, max_size=3))
+    return created, draw(sides), draw(st.lists(sides, max_size=3))
 
 
 @settings(max_examples=300, deadline=None)
 @given(questions())
 def test_no_way_is_better_than_the_one_that_is_found(question: tuple[dict[str, Kind], Side, list[Side]]) -> None:
-    made, giver, takers = question
-    found = find_route(made, giver, takers)
-    least = min(all_ways(made, giver, takers), default=None)
-    assert (found and (found.copies, found.ranks)) == least
+    created, giver, takers = question
+    result = find_route(created, giver, takers)
+    least = min(all_ways(created, giver, takers), default=None)
+    assert (result and (result.copies, result.ranks)) == least
 
 
 def all_ways(made: Mapping[str, Kind], giver: Side, takers: Sequence[Side]) -> list[tuple[int, int]]:
     """Copies and ranks of every way: every home, every order of further kinds, each reached from any before it."""
-    found = []
+    result = []
     for home in giver.ranks:
-        others = [one for one in made if one != home]
+        others = [item for item in made if item != home]
         for count in range(len(others) + 1):
             for order in itertools.permutations(others, count):
-                found += ways_in_order(made, giver, takers, (home, *order))
-    return found
+                result += ways_in_order(made, giver, takers, (home, *order))
+    return result
 
 
 def ways_in_order(
@@ -132,12 +132,12 @@ def ways_in_order(
         ways = [made[source].way_to(made[target]) for source in order[:place]]
         choices.append([int(how != IMPORT) for how in ways if how is not None])
     reads = [[kind for kind in order if kind in taker.ranks] for taker in takers]
-    found = []
+    result = []
     for copies in itertools.product(*choices):
         guests = {kind for kind, cost in zip(order[1:], copies[1:], strict=True) if not cost}
         for read in itertools.product(*reads):
             pairs = list(zip(takers, read, strict=True))
-            more = sum(max(one.costs.get(kind, 0), one.guest_cost * (kind in guests)) for one, kind in pairs)
-            ranks = giver.ranks[order[0]] + sum(one.ranks[kind] for one, kind in pairs)
-            found.append((sum(copies) + more, ranks))
-    return found
+            more = sum(max(item.costs.get(kind, 0), item.guest_cost * (kind in guests)) for item, kind in pairs)
+            ranks = giver.ranks[order[0]] + sum(item.ranks[kind] for item, kind in pairs)
+            result.append((sum(copies) + more, ranks))
+    return result

@@ -40,8 +40,8 @@ def flattening():
 def test_a_shape_computed_from_a_shape_is_known_when_the_input_is():
     model = ip.load(flattening())
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    [found] = model.run([x])
-    np.testing.assert_array_equal(found, x.reshape(2, 12))
+    [result] = model.run([x])
+    np.testing.assert_array_equal(result, x.reshape(2, 12))
     assert kinds(model) == ["Reshape"]
     assert model.optimized.graph.layer("flat").kind == "Reshape"
 

@@ -56,10 +56,10 @@ def faulty(**methods: Callable[..., Any]) -> Backend:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Sums", Sums)
-        yield made
-        assert_usable(made)
+    with Runtime() as created:
+        created.registry.register("Sums", Sums)
+        yield created
+        assert_usable(created)
 
 
 def assert_usable(runtime: Runtime) -> None:
@@ -195,8 +195,8 @@ def answer(*substitutions: object, failed: tuple[object, ...] = ()) -> Callable[
     """An answer of substitutions, each made of the view where it is a function."""
 
     def made(view: SubgraphView) -> OptimizationViews:
-        given = [one(view) if callable(one) else one for one in substitutions]
-        return OptimizationViews(view, substitutions=given, failed=failed)
+        value = [substitution(view) if callable(substitution) else substitution for substitution in substitutions]
+        return OptimizationViews(view, substitutions=value, failed=failed)
 
     return made
 
@@ -345,8 +345,8 @@ class OddMemory(MemoryManager):
 
 def making(**methods: Callable[..., Any]) -> Backend:
     """A Faulty backend whose workload factory has some of its methods replaced."""
-    made = type("OddFactory", (KernelWorkloadFactory,), methods)
-    return faulty(create_workload_factory=lambda self, manager, options: made(self.kernels, manager))
+    created = type("OddFactory", (KernelWorkloadFactory,), methods)
+    return faulty(create_workload_factory=lambda self, manager, options: created(self.kernels, manager))
 
 
 class Unready(Workload):

@@ -38,10 +38,10 @@ class Missing(Backend):
 
 @pytest.fixture
 def registry() -> BackendRegistry:
-    made = BackendRegistry()
-    made.register("Plain", Plain)
-    made.register("Missing", Missing, source="a test")
-    return made
+    backend_registry = BackendRegistry()
+    backend_registry.register("Plain", Plain)
+    backend_registry.register("Missing", Missing, source="a test")
+    return backend_registry
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -276,8 +276,10 @@ def test_a_disabled_backend_is_skipped_with_a_message(by: str, monkeypatch: pyte
     with Runtime(CreationOptions(disabled_backends=disabled[by])) as runtime:  # type: ignore[arg-type]
         runtime.registry.register("Sums", Sums)
         optimized = optimize(sum_network(), ["CpuRef", "Sums"], runtime.device_spec)
-        assert [(one.id, one.reason) for one in optimized.absent] == [("CpuRef", "it is disabled")]
-        assert [str(one) for one in optimized.messages] == ["WARNING: backend 'CpuRef' is skipped: it is disabled"]
+        assert [(item.id, item.reason) for item in optimized.absent] == [("CpuRef", "it is disabled")]
+        assert [str(message) for message in optimized.messages] == [
+            "WARNING: backend 'CpuRef' is skipped: it is disabled"
+        ]
         assert optimized.explain().counts() == {"Sums": 1}
         assert runtime.device_spec.supported_backends[-1] == "Sums"
 

@@ -76,12 +76,12 @@ network 'net': 0 layers
 
 
 def test_as_data_every_layer_has_the_verdicts_of_the_others():
-    found = EXPLANATION.to_dict()
-    assert found["counts"] == {"Fast": 2, "CpuRef": 4}
-    assert [layer["others"] for layer in found["layers"][:3]] == [
+    result = EXPLANATION.to_dict()
+    assert result["counts"] == {"Fast": 2, "CpuRef": 4}
+    assert [layer["others"] for layer in result["layers"][:3]] == [
         {"CpuRef": ["could, ranked lower"]},
         {"CpuRef": ["could, ranked lower"]},
         {"Fast": ["axis is 1", "takes the last axis"]},
     ]
-    assert found["absent"] == [{"id": "Gone", "reason": "there is no such device"}]
-    assert [copy["bytes"] for copy in found["copies"]] == [4000, 4000]
+    assert result["absent"] == [{"id": "Gone", "reason": "there is no such device"}]
+    assert [copy["bytes"] for copy in result["copies"]] == [4000, 4000]

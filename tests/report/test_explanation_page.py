@@ -59,10 +59,10 @@ def page(browser, tmp_path):
         return opened[-1][1]
 
     yield page
-    for file, one in opened:
-        assert one.faults == []
-        assert [url for url in one.requests if url not in {file.as_uri(), "about:blank", "data:,"}] == []
-        one.close()
+    for file, item in opened:
+        assert item.faults == []
+        assert [url for url in item.requests if url not in {file.as_uri(), "about:blank", "data:,"}] == []
+        item.close()
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def chain(layers: int, name: str = "chain", first: str = "first") -> Network:
     for number in range(layers):
         called, x = first if number == 0 else f"block{number // 10}/layer{number}", values[-1]
         if number % 3 == 0:
-            made = network.add_addition_layer(x, values[max(0, number - 2)], name=called)
+            created = network.add_addition_layer(x, values[max(0, number - 2)], name=called)
         elif number % 3 == 1:
-            made = network.add_activation_layer(x, function=ActivationFunction.RELU, name=called)
+            created = network.add_activation_layer(x, function=ActivationFunction.RELU, name=called)
         else:
-            made = network.add_activation_layer(x, function=ActivationFunction.TANH, name=called)
-        values.append(made)
+            created = network.add_activation_layer(x, function=ActivationFunction.TANH, name=called)
+        values.append(created)
     network.add_output_layer(0, values[-1], name="y")
     return network
 
@@ -190,9 +190,9 @@ def test_search_finds_by_name_type_backend_and_refusal_and_jumps(page, runtime, 
 def test_every_refusal_stands_once_with_the_layers_that_it_is_of(page, runtime):
     shown = page(explained(runtime, chain(9)))
     shown.click("[data-tab=refusals]")
-    told = shown.evaluate("[...document.querySelectorAll('#refusals li.refusal')].map((one) => one.innerText)")
-    found = [re.sub(r"\s+", " ", one) for one in told]
-    assert [one.partition(" block")[0].partition(" first")[0] for one in found] == [
+    reported = shown.evaluate("[...document.querySelectorAll('#refusals li.refusal')].map((one) => one.innerText)")
+    result = [re.sub(r"\s+", " ", item) for item in reported]
+    assert [item.partition(" block")[0].partition(" first")[0] for item in result] == [
         "Device Addition (3) no kernel for Addition",
         "Device Activation (3) TANH is not RELU",
         "Sums Activation (6) no kernel for Activation",
@@ -282,9 +282,11 @@ def test_a_network_of_many_branches_is_drawn(page, runtime):
     network = Network("branches")
     x = network.add_input_layer(0, TensorInfo((1, 16)), name="x")
     for step in range(10):
-        numbers = [network.add_constant_layer(np.full((1, 16), one, np.float32)) for one in range(12)]
-        found = [network.add_addition_layer(x, one, name=f"step{step}/branch{at}") for at, one in enumerate(numbers)]
-        x = network.add_concat_layer(*found, axis=0, name=f"step{step}/joined")
+        numbers = [network.add_constant_layer(np.full((1, 16), index, np.float32)) for index in range(12)]
+        result = [
+            network.add_addition_layer(x, number, name=f"step{step}/branch{at}") for at, number in enumerate(numbers)
+        ]
+        x = network.add_concat_layer(*result, axis=0, name=f"step{step}/joined")
         x = network.add_mean_layer(x, axis=(0,), keep_dims=True, name=f"step{step}/mean")
     network.add_output_layer(0, x, name="y")
     shown = page(explained(runtime, network))
@@ -296,12 +298,12 @@ def test_a_network_of_many_branches_is_drawn(page, runtime):
 
 def test_edges_go_down_but_for_columns_and_every_one_is_drawn(page, runtime):
     shown = page(explained(runtime, chain(60)))
-    found = shown.evaluate(
+    result = shown.evaluate(
         """view.drawing.edges.map(({points}) => points.every((one, at) =>
              at === 0 || one.column !== points[at - 1].column || one.y >= points[at - 1].y - 0.01))"""
     )
-    assert len(found) == 60 + 1 + 19  # one for each layer's first operand, the output, and the ways around
-    assert all(found)
+    assert len(result) == 60 + 1 + 19  # one for each layer's first operand, the output, and the ways around
+    assert all(result)
     assert shown.evaluate("Math.max(...view.drawing.nodes.map((one) => one.column))") > 0
     shown.click("#fold")
     assert shown.evaluate("Math.max(...view.drawing.nodes.map((one) => one.column))") == 0
@@ -345,4 +347,4 @@ def test_any_explanation_without_layers_is_a_page(page):
 def test_what_is_not_a_number_is_no_part_of_it(runtime):
     data = json.loads(explained(runtime, chain(3)).to_json())
     assert data["explanation"] == 1
-    assert np.isclose(sum(one["time"]["share"] for one in data["layers"]), 1)
+    assert np.isclose(sum(item["time"]["share"] for item in data["layers"]), 1)

@@ -37,12 +37,12 @@ class Page(HTMLParser):
 
 
 def network(shape: Any = (2, 3), layers: int = 1) -> Network:
-    made = Network(NAME)
-    value = made.add_input_layer(0, TensorInfo(shape), name=NAME)
+    created = Network(NAME)
+    value = created.add_input_layer(0, TensorInfo(shape), name=NAME)
     for number in range(layers):
-        value = made.add_addition_layer(value, value, name=f"{NAME} {number}")
-    made.add_output_layer(0, value, name="y")
-    return made
+        value = created.add_addition_layer(value, value, name=f"{NAME} {number}")
+    created.add_output_layer(0, value, name="y")
+    return created
 
 
 def shown(what: Any) -> Page:
@@ -50,9 +50,9 @@ def shown(what: Any) -> Page:
 
 
 def test_everything_is_escaped_and_nothing_needs_a_script_or_a_style_sheet() -> None:
-    made = network()
-    model = ip.load(made, ["CpuRef"])
-    for what in (made, model, model.optimized, model.explain()):
+    created = network()
+    model = ip.load(created, ["CpuRef"])
+    for what in (created, model, model.optimized, model.explain()):
         page = shown(what)
         assert not {"script", "style", "link", "img", "iframe"} & set(page.tags)
         assert NAME in page.text
@@ -77,14 +77,14 @@ def test_a_model_whose_shapes_are_not_known_yet_or_that_is_closed_says_so() -> N
 
 
 def test_large_networks_are_cut_off() -> None:
-    made = network(layers=300)
-    assert "... and 104 lines more" in shown(made).text
-    explanation = ip.load(made, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False)).explain()
+    created = network(layers=300)
+    assert "... and 104 lines more" in shown(created).text
+    explanation = ip.load(created, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False)).explain()
     assert "... and 100 more" in shown(explanation).text
     assert len(explanation._repr_html_()) < 300_000
 
 
 def test_a_network_that_is_not_finished_is_shown() -> None:
-    made = Network("open")
-    made.add_output_layer(0, name="y")
-    assert "?" in shown(made).text
+    created = Network("open")
+    created.add_output_layer(0, name="y")
+    assert "?" in shown(created).text

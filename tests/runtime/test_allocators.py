@@ -40,7 +40,7 @@ class Counting(CustomAllocator):
         return self.out[-1] if self.spoil is None else self.spoil(self.out[-1])
 
     def free(self, memory: Array) -> None:
-        self.out = [one for one in self.out if one is not memory]
+        self.out = [item for item in self.out if item is not memory]
 
 
 class Protected(Counting):
@@ -67,7 +67,7 @@ def test_all_memory_between_layers_comes_from_the_allocator_and_goes_back() -> N
     allocator = Counting()
     with Runtime(CreationOptions(custom_allocators={"CpuRef": allocator})) as runtime:
         np.testing.assert_array_equal(run(runtime), X.T)
-        assert [one.nbytes for one in allocator.out] == [128]
+        assert [item.nbytes for item in allocator.out] == [128]
     assert allocator.out == []
 
 
@@ -98,17 +98,17 @@ def test_memory_that_is_refused_goes_back_to_the_allocator() -> None:
         pytest.raises(ExecutionError, match="expected an array of 128 times uint8"),
     ):
         run(runtime)
-    assert [one.shape for one in freed] == [(127,)]
+    assert [item.shape for item in freed] == [(127,)]
 
 
 def test_an_allocator_that_fails_ends_the_run() -> None:
     def broken(memory: Array) -> Array:
         raise MemoryError("all is given out")
 
-    told = "got no memory: MemoryError: all is given out"
+    reported = "got no memory: MemoryError: all is given out"
     with (
         Runtime(CreationOptions(custom_allocators={"CpuRef": Counting(broken)})) as runtime,
-        pytest.raises(ExecutionError, match=told),
+        pytest.raises(ExecutionError, match=reported),
     ):
         run(runtime)
 

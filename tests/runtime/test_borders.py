@@ -32,8 +32,8 @@ def constants_of(network: Network) -> list[np.ndarray]:
 
 def expected(network: Network, feeds: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     names = {layer.op.binding_id: layer.name for layer in network.graph.inputs}  # type: ignore[attr-defined]
-    found = run_network(network, {names[key]: array for key, array in feeds.items()})
-    return {layer.op.binding_id: found[layer.name] for layer in network.graph.outputs}  # type: ignore[attr-defined]
+    result = run_network(network, {names[key]: array for key, array in feeds.items()})
+    return {layer.op.binding_id: result[layer.name] for layer in network.graph.outputs}  # type: ignore[attr-defined]
 
 
 def turned(feeds: Mapping[int, np.ndarray], steps: int) -> dict[int, np.ndarray]:
@@ -53,14 +53,14 @@ def results_of(network: Network, feeds: Mapping[int, np.ndarray]) -> dict[int, n
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_runs_leave_imports_constants_and_earlier_results_as_they_are(drawn: RandomNetwork, rewrite: bool) -> None:
     network, feeds = drawn.network, [turned(drawn.feeds, steps) for steps in range(3)]
-    wanted = [results_of(network, one) for one in feeds]
+    requested = [results_of(network, feed) for feed in feeds]
     constants = [array.copy() for array in constants_of(network)]
     with Runtime() as runtime:
         optimized = optimize(network, ["CpuRef"], runtime.device_spec, OptimizerOptions(rewrite=rewrite))
         number = runtime.load_network(optimized)
-        kept = {key: array.copy() for key, array in feeds[0].items()}
-        inputs = runtime.import_inputs(number, kept)
-        results = {key: np.full_like(array, 7) for key, array in wanted[0].items()}
+        cached = {key: array.copy() for key, array in feeds[0].items()}
+        inputs = runtime.import_inputs(number, cached)
+        results = {key: np.full_like(array, 7) for key, array in requested[0].items()}
         writable = {
             key: array
             for key, array in results.items()
@@ -70,13 +70,13 @@ def test_runs_leave_imports_constants_and_earlier_results_as_they_are(drawn: Ran
         plain = {key: array for key, array in results.items() if key not in writable}
         given_out = [
             runtime.enqueue_workload(number, None, plain or None, imported_inputs=inputs, imported_outputs=outputs),
-            *(runtime.enqueue_workload(number, one) for one in feeds[1:]),
+            *(runtime.enqueue_workload(number, feed) for feed in feeds[1:]),
         ]
-        for found, right in zip(given_out, wanted, strict=True):
+        for result, right in zip(given_out, requested, strict=True):
             for key, array in right.items():
-                np.testing.assert_array_equal(found[key], array)
+                np.testing.assert_array_equal(result[key], array)
         for key, array in feeds[0].items():
-            np.testing.assert_array_equal(kept[key], array)
+            np.testing.assert_array_equal(cached[key], array)
     for array, before in zip(constants_of(network), constants, strict=True):
         np.testing.assert_array_equal(array, before)
 
@@ -118,8 +118,8 @@ def test_a_mapped_file_is_only_read(tmp_path: Path) -> None:
     assert place_of(constants_of(network)[0]) is not None
     with ip.load(network, ["CpuRef"]) as model:
         for number in range(2):
-            [found] = model.run([np.full(64, number, np.float32)])
-            np.testing.assert_array_equal(found, (np.arange(64) + number) ** 2)
+            [result] = model.run([np.full(64, number, np.float32)])
+            np.testing.assert_array_equal(result, (np.arange(64) + number) ** 2)
         assert model.memory().mapped_constants == 256
     assert path.read_bytes() == np.arange(64, dtype=np.float32).tobytes()
 
@@ -129,7 +129,7 @@ def test_a_result_that_was_given_out_is_not_written_to_again() -> None:
     x = network.add_input_layer(0, TensorInfo((64,)), name="x")
     network.add_output_layer(0, network.add_layer(Addition(), x, x), name="y")
     with ip.load(network, ["CpuRef"]) as model:
-        kept = [model.run([np.full(64, number, np.float32)])[0] for number in range(20)]
-        views = [np.from_dlpack(one) for one in kept]
+        cached = [model.run([np.full(64, number, np.float32)])[0] for number in range(20)]
+        views = [np.from_dlpack(item) for item in cached]
         model.run([np.full(64, -1, np.float32)])
-    assert [one[0] for one in views] == [2 * number for number in range(20)]
+    assert [view[0] for view in views] == [2 * number for number in range(20)]

@@ -40,10 +40,10 @@ def mixed() -> Network:
     """Sums on one backend, a ReLU on a device with a heap of its own, and a product: ReLU(x + 1) * x + 1."""
     network = Network("mixed")
     x = network.add_input_layer(0, INFO, name="x")
-    one = network.add_constant_layer(np.ones((1, 16), np.float32))
-    more = network.add_layer(Addition(), x, one)
+    item = network.add_constant_layer(np.ones((1, 16), np.float32))
+    more = network.add_layer(Addition(), x, item)
     positive = network.add_layer(Activation(ActivationFunction.RELU), more)
-    network.add_output_layer(0, network.add_layer(Addition(), network.add_layer(Multiplication(), positive, x), one))
+    network.add_output_layer(0, network.add_layer(Addition(), network.add_layer(Multiplication(), positive, x), item))
     return network
 
 
@@ -112,18 +112,18 @@ class OpenGates(Gates):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, Device):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 @pytest.fixture
 def gates(runtime: Runtime) -> Iterator[Gates]:
-    made = Gates()
-    runtime.registry.register("Gates", lambda: made)
-    yield made
-    made.open.set()
+    created = Gates()
+    runtime.registry.register("Gates", lambda: created)
+    yield created
+    created.open.set()
 
 
 def sum_network() -> Network:
@@ -167,8 +167,8 @@ def test_sixteen_threads_run_one_network_while_others_load_and_unload(runtime: R
         for running in [pool.submit(run, seed) for seed in range(16)]:
             running.result()
         done.set()
-        for one in churning:
-            one.result()
+        for item in churning:
+            item.result()
     assert wrong == []
 
 
@@ -189,7 +189,7 @@ def test_a_workload_that_says_nothing_is_executed_by_one_thread_at_a_time(runtim
         gates.wait_for(1)
         time.sleep(0.05)
         gates.open.set()
-        assert all(one.result()[0].all() for one in running)
+        assert all(item.result()[0].all() for item in running)
     assert gates.most == 1
 
 
@@ -201,7 +201,7 @@ def test_a_workload_that_says_so_is_executed_by_many_threads_at_once(runtime: Ru
         running = [pool.submit(runtime.enqueue_workload, network_id, {0: X}) for _ in range(4)]
         gates.wait_for(4)
         gates.open.set()
-        assert all(one.result()[0].all() for one in running)
+        assert all(item.result()[0].all() for item in running)
 
 
 def test_unloading_waits_for_runs_and_refuses_new_ones(runtime: Runtime, gates: Gates) -> None:
@@ -275,8 +275,8 @@ def test_a_working_memory_of_another_network_is_refused(runtime: Runtime) -> Non
 
 def test_what_is_submitted_gives_a_future(runtime: Runtime) -> None:
     network_id = load(runtime, mixed(), "Sums", "Device")
-    given = arrays(20)
-    for x, run in zip(given, [runtime.submit(network_id, {0: x}) for x in given], strict=True):
+    value = arrays(20)
+    for x, run in zip(value, [runtime.submit(network_id, {0: x}) for x in value], strict=True):
         np.testing.assert_array_equal(run.result()[0], expected(x))
     failing = runtime.submit(network_id, {0: X[:3]})
     assert "input 0 (x) has shape [3, 16]; expected [8, 16]" in str(failing.exception())
@@ -284,13 +284,13 @@ def test_what_is_submitted_gives_a_future(runtime: Runtime) -> None:
 
 def test_a_model_is_awaited(runtime: Runtime) -> None:
     model = ip.load(mixed(), ["Sums", "Device"], runtime=runtime)
-    given = arrays(5)
+    value = arrays(5)
 
     async def all_of_them() -> list[list[np.ndarray]]:
-        return await asyncio.gather(*(model.run_async([x]) for x in given))
+        return await asyncio.gather(*(model.run_async([x]) for x in value))
 
-    for x, [found] in zip(given, asyncio.run(all_of_them()), strict=True):
-        np.testing.assert_array_equal(found, expected(x))
+    for x, [result] in zip(value, asyncio.run(all_of_them()), strict=True):
+        np.testing.assert_array_equal(result, expected(x))
 
 
 def chain(backend_layers: int = 2) -> Network:
@@ -370,15 +370,15 @@ def test_what_goes_on_behind_its_deadline_leaves_the_arrays_of_the_caller_alone(
 def test_a_run_with_a_deadline_fills_the_arrays_of_the_caller(runtime: Runtime) -> None:
     network_id = load(runtime, mixed(), "Sums", "Device")
     target = np.zeros_like(X)
-    found = runtime.enqueue_workload(network_id, {0: X}, {0: target}, deadline=60)
-    assert found[0] is target
+    result = runtime.enqueue_workload(network_id, {0: X}, {0: target}, deadline=60)
+    assert result[0] is target
     np.testing.assert_array_equal(target, expected(X))
 
 
 def test_a_model_completes_elsewhere_what_hangs(runtime: Runtime, gates: Gates) -> None:
     model = ip.load(chain(), ["Gates", "Sums"], runtime=runtime, fallback=True)
-    [found] = model.run([X], deadline=0.2)
-    np.testing.assert_array_equal(found, 4 * X)
+    [result] = model.run([X], deadline=0.2)
+    np.testing.assert_array_equal(result, 4 * X)
     assert [event.backend for event in model.events] == ["Gates"]
     np.testing.assert_array_equal(model.run([X], deadline=60)[0], 4 * X)
 
@@ -443,8 +443,8 @@ def test_a_loaded_network_has_as_many_memories_as_runs_went_side_by_side(runtime
         running = [pool.submit(loaded.run, {0: X}, loaded.bindings.new_outputs()) for _ in range(3)]
         gates.wait_for(3)
         gates.open.set()
-        for one in running:
-            one.result()
+        for item in running:
+            item.result()
     assert len(loaded.idle_memories) == 3
     loaded.release()
     assert not loaded.acquired

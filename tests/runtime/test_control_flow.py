@@ -97,14 +97,14 @@ def powers(num_scan_outputs: int = 1) -> Network:
 
 @pytest.mark.parametrize(("count", "last", "seen"), [(3, 8, [1, 2, 4]), (0, 1, []), (-5, 1, [])])
 def test_a_loop_runs_as_often_as_its_count_says(count, last, seen):
-    found, collected = run(powers(), np.int64(count), np.float32(1))
-    assert (found, collected.tolist()) == (last, seen)
+    result, collected = run(powers(), np.int64(count), np.float32(1))
+    assert (result, collected.tolist()) == (last, seen)
     assert collected.dtype == np.float32
 
 
 def test_a_loop_ends_when_its_own_condition_does():
-    found, collected = run(powers(), np.int64(1000), np.float32(1))
-    assert (found, collected.tolist()) == (128, [1, 2, 4, 8, 16, 32, 64])
+    result, collected = run(powers(), np.int64(1000), np.float32(1))
+    assert (result, collected.tolist()) == (128, [1, 2, 4, 8, 16, 32, 64])
 
 
 def test_a_condition_that_is_false_at_first_lets_no_iteration_run():
@@ -149,8 +149,8 @@ def multiplication_table() -> Network:
     columns = network.add_input_layer(1, TensorInfo((), INT64), name="columns")
 
     def inner(n, iteration, condition, row):
-        one = constant(n, 1, np.int64)
-        return [condition, n.add_multiplication_layer(row, n.add_addition_layer(iteration, one))]
+        item = constant(n, 1, np.int64)
+        return [condition, n.add_multiplication_layer(row, n.add_addition_layer(iteration, item))]
 
     def outer(n, iteration, condition, columns):
         row = n.add_addition_layer(iteration, constant(n, 1, np.int64))
@@ -163,8 +163,8 @@ def multiplication_table() -> Network:
 
 
 def test_loops_nest():
-    [found] = run(multiplication_table(), np.int64(3), np.int64(4))
-    assert found.tolist() == [[1, 2, 3, 4], [2, 4, 6, 8], [3, 6, 9, 12]]
+    [result] = run(multiplication_table(), np.int64(3), np.int64(4))
+    assert result.tolist() == [[1, 2, 3, 4], [2, 4, 6, 8], [3, 6, 9, 12]]
 
 
 # --- Scan and While ---------------------------------------------------------------------------------------------------
@@ -263,10 +263,10 @@ def device() -> Device:
 
 @pytest.fixture
 def runtime(device: Device) -> Runtime:
-    with Runtime() as made:
-        made.registry.register("Device", single(device))
-        made.registry.register("Sums", Sums)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Device", single(device))
+        created.registry.register("Sums", Sums)
+        yield created
 
 
 def test_two_backends_share_a_region(runtime, device):
@@ -283,12 +283,12 @@ def test_two_backends_share_a_region(runtime, device):
 
 
 def test_an_explanation_names_layers_of_regions_with_what_is_around_them(runtime):
-    found = optimize(ramp(), ["Device", "Sums", "CpuRef"], runtime.device_spec).explain()
-    rows = {placement.layer: placement.backend for placement, _ in found.rows}
+    result = optimize(ramp(), ["Device", "Sums", "CpuRef"], runtime.device_spec).explain()
+    rows = {placement.layer: placement.backend for placement, _ in result.rows}
     assert rows == {"positive": "Device", "loop/body/move": "Sums", "loop/body/clamp": "Device", "last": "Device"}
-    assert "loop/body/move: no kernel" not in str(found)
-    assert "layer 'loop' (Loop) is run by the runtime, and its regions' layers by their backends" in str(found)
-    assert [copy.value for copy in found.copies] == ["loop/body/move"]
+    assert "loop/body/move: no kernel" not in str(result)
+    assert "layer 'loop' (Loop) is run by the runtime, and its regions' layers by their backends" in str(result)
+    assert [copy.value for copy in result.copies] == ["loop/body/move"]
 
 
 def test_a_hint_reaches_into_a_region(runtime):

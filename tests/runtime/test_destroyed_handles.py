@@ -89,7 +89,7 @@ class Counting(Backend):
         return CountingFactory(self)
 
     def numbers(self, what: str) -> list[int]:
-        return [number for told, number in self.log if told == what]
+        return [number for reported, number in self.log if reported == what]
 
     def once(self) -> bool:
         """True if every handle was destroyed exactly once."""
@@ -103,18 +103,18 @@ def backend() -> Counting:
 
 @pytest.fixture
 def runtime(backend: Counting) -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Counting", single(backend))
-        yield made
+    with Runtime() as created:
+        created.registry.register("Counting", single(backend))
+        yield created
 
 
 def network() -> Network:
     """(x + c) * x, with one constant."""
-    made = Network()
-    x = made.add_input_layer(0, INFO)
-    c = made.add_constant_layer(X)
-    made.add_output_layer(0, made.add_layer(Multiplication(), made.add_layer(Addition(), x, c), x))
-    return made
+    created = Network()
+    x = created.add_input_layer(0, INFO)
+    c = created.add_constant_layer(X)
+    created.add_output_layer(0, created.add_layer(Multiplication(), created.add_layer(Addition(), x, c), x))
+    return created
 
 
 def load(runtime: Runtime, made: Network | None = None, *backends: str) -> int:
@@ -183,14 +183,14 @@ def test_clearing_an_import_destroys_the_handles_that_were_created_for_it(runtim
     number = load(runtime)
     y = np.empty_like(X)
     before = set(backend.numbers("created"))
-    given, wanted = runtime.import_inputs(number, {0: X}), runtime.import_outputs(number, {0: y})
-    runtime.enqueue_workload(number, imported_inputs=given, imported_outputs=wanted)
+    value, expected = runtime.import_inputs(number, {0: X}), runtime.import_outputs(number, {0: y})
+    runtime.enqueue_workload(number, imported_inputs=value, imported_outputs=expected)
     np.testing.assert_array_equal(y, 2 * X * X)
     for _ in range(2):  # the second import replaces the first one
-        runtime.clear_imported_inputs(number, given)
+        runtime.clear_imported_inputs(number, value)
         assert set(backend.numbers("destroyed")) == set(backend.numbers("created")) - before
-        given = runtime.import_inputs(number, {0: X})
-        runtime.enqueue_workload(number, imported_inputs=given, imported_outputs=wanted)
+        value = runtime.import_inputs(number, {0: X})
+        runtime.enqueue_workload(number, imported_inputs=value, imported_outputs=expected)
     runtime.unload_network(number)
     assert backend.once()
 
@@ -261,14 +261,14 @@ def test_a_sub_tensor_is_destroyed_before_its_parent() -> None:
 
     Splitting.kernels = reference()
     order: list[tuple[str, TensorHandle]] = []
-    made = Network()
-    x = made.add_input_layer(0, INFO)
-    parts = made.add_layer(Splitter(axis=0, sizes=(2, 2)), x)
-    y = made.add_layer(Addition(), *parts.outputs)
-    made.add_output_layer(0, y)
+    created = Network()
+    x = created.add_input_layer(0, INFO)
+    parts = created.add_layer(Splitter(axis=0, sizes=(2, 2)), x)
+    y = created.add_layer(Addition(), *parts.outputs)
+    created.add_output_layer(0, y)
     with Runtime() as runtime:
         runtime.registry.register("Splitting", Splitting)
-        runtime.unload_network(load(runtime, made, "Splitting"))
+        runtime.unload_network(load(runtime, created, "Splitting"))
     pieces = [at for at, (what, _) in enumerate(order) if what == "piece"]
     assert len(pieces) == 2
     parent = order[pieces[0]][1]

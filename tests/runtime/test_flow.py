@@ -63,10 +63,10 @@ def meeting(name: str, barrier: threading.Barrier) -> type[Backend]:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, Other):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 def two_branches() -> Network:
@@ -89,8 +89,8 @@ def test_branches_on_two_backends_run_at_the_same_time(runtime: Runtime) -> None
     for name in ("Here", "There"):
         runtime.registry.register(name, meeting(name, barrier))
     network_id = load(runtime, two_branches(), {"left": "Here", "right": "There"}, "Here", "There")
-    found = runtime.enqueue_workload(network_id, {0: X})
-    assert found[0].all() and found[1].all()
+    result = runtime.enqueue_workload(network_id, {0: X})
+    assert result[0].all() and result[1].all()
 
 
 def test_what_fails_in_one_branch_is_raised_when_the_other_has_come_to_an_end(runtime: Runtime) -> None:
@@ -177,15 +177,15 @@ def test_the_answer_does_not_depend_on_who_was_quicker(made: tuple[Network, dict
     network, hints = made
     x = np.random.default_rng(0).uniform(0.5, 1.1, (4, 4)).astype(np.float32)
     with np.errstate(all="ignore"):
-        wanted = run_network(network, {"x": x})
+        expected = run_network(network, {"x": x})
     with Runtime() as runtime:
         for backend in (Sums, Other):
             runtime.registry.register(backend.id, backend)
         network_id = load(runtime, network, hints, "Sums", "Other")
         for _ in range(5):
-            found = runtime.enqueue_workload(network_id, {0: x})
+            result = runtime.enqueue_workload(network_id, {0: x})
             for layer in network.graph.outputs:
-                np.testing.assert_array_equal(found[layer.op.binding_id], wanted[layer.name])
+                np.testing.assert_array_equal(result[layer.op.binding_id], expected[layer.name])
 
 
 def test_an_interrupt_just_before_a_layer_begins_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,10 +44,10 @@ def calculation() -> Network:
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, Device):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 def load(runtime: Runtime, network: Network, *backends: str) -> int:
@@ -68,9 +68,9 @@ def test_runs_read_and_write_what_was_imported(runtime: Runtime) -> None:
     outputs = runtime.import_outputs(number, {0: y})
     for _ in range(3):
         a += 1
-        found = runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
+        result = runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
         np.testing.assert_array_equal(y, (a + b) * b)
-        assert np.shares_memory(found[0], y)
+        assert np.shares_memory(result[0], y)
 
 
 def test_some_of_the_tensors_may_be_imported(runtime: Runtime) -> None:
@@ -83,8 +83,8 @@ def test_some_of_the_tensors_may_be_imported(runtime: Runtime) -> None:
     target = np.zeros_like(X)
     runtime.enqueue_workload(number, {0: X}, {0: target}, imported_inputs=[b])
     np.testing.assert_array_equal(target, (2 * X + 1) * (X + 1))
-    found = runtime.enqueue_workload(number, {0: X, 1: X}, imported_outputs=[y])
-    np.testing.assert_array_equal(found[0], 2 * X * X)
+    result = runtime.enqueue_workload(number, {0: X, 1: X}, imported_outputs=[y])
+    np.testing.assert_array_equal(result[0], 2 * X * X)
 
 
 def test_imports_serve_working_memory_of_ones_own_and_runs_with_a_deadline(runtime: Runtime) -> None:
@@ -155,10 +155,10 @@ def test_threads_run_on_imports_of_their_own(runtime: Runtime) -> None:
         runtime.clear_imported_outputs(number, outputs)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert wrong == []
 
 
@@ -297,8 +297,8 @@ def test_outputs_that_are_no_results_are_refused(runtime: Runtime) -> None:
         ("output", 3): "it is a constant, which is copied to wherever it is wanted",
     }
     [first] = runtime.import_outputs(loaded, {0: np.zeros_like(X)})
-    found = runtime.enqueue_workload(loaded, {0: X}, imported_outputs=[first])
-    for array_, expected in zip(found.values(), (2 * X, 2 * X, X, X), strict=True):
+    result = runtime.enqueue_workload(loaded, {0: X}, imported_outputs=[first])
+    for array_, expected in zip(result.values(), (2 * X, 2 * X, X, X), strict=True):
         np.testing.assert_array_equal(array_, expected)
 
 
@@ -339,11 +339,11 @@ def test_what_was_let_go_of_is_free_and_cannot_be_used(runtime: Runtime) -> None
     runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
     del a, y
     gc.collect()
-    assert all(one() is not None for one in gone)
+    assert all(item() is not None for item in gone)
     runtime.clear_imported_inputs(number, inputs)
     runtime.clear_imported_outputs(number, outputs)
     gc.collect()
-    assert all(one() is None for one in gone)
+    assert all(item() is None for item in gone)
     with pytest.raises(BindingError, match=f"no input of 'calculation' was imported as number {inputs[0]}"):
         runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
     with pytest.raises(BindingError, match="no input of 'calculation' was imported as number"):
@@ -385,17 +385,17 @@ def test_the_first_run_waits_for_the_fence(runtime: Runtime) -> None:
     ready, done = os.pipe()
     fd = memfd(24)
     inputs = runtime.import_inputs(number, {0: MemoryDescriptor(fd, fence=ready), 1: X})
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(runtime.enqueue_workload(number, imported_inputs=inputs)))
+    values: list[Any] = []
+    thread = threading.Thread(target=lambda: values.append(runtime.enqueue_workload(number, imported_inputs=inputs)))
     thread.start()
     thread.join(0.1)
-    assert not found
+    assert not values
     os.pwrite(fd, X.tobytes(), 0)
     os.write(done, b"x")
     thread.join()
-    np.testing.assert_array_equal(found[0][0], 2 * X * X)
-    for one in (ready, done, fd):
-        os.close(one)
+    np.testing.assert_array_equal(values[0][0], 2 * X * X)
+    for item in (ready, done, fd):
+        os.close(item)
     assert len(runtime.enqueue_workload(number, imported_inputs=inputs)) == 1
 
 

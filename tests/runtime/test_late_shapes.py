@@ -45,10 +45,10 @@ pytestmark = pytest.mark.needs_cpuref
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Device", single(Device()))
-        made.registry.register("Sums", Sums)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Device", single(Device()))
+        created.registry.register("Sums", Sums)
+        yield created
 
 
 def filled(value: float = -3.0) -> tuple[Network, Value]:
@@ -85,10 +85,10 @@ def loaded(runtime: Runtime, network: Network, backends: Sequence[str] = ("CpuRe
 def test_every_run_finds_its_own_shapes(runtime: Runtime) -> None:
     network_id = loaded(runtime, open_chain())
     for rows in (2, 5, 0, 2):
-        found = runtime.enqueue_workload(network_id, {0: dims(rows, 3), 1: X})
-        np.testing.assert_array_equal(found[0], np.tile(np.float32([1, 2, 3]), (rows, 1)))
-        np.testing.assert_array_equal(found[1], [rows, 3])
-        np.testing.assert_array_equal(found[2], X + X)
+        result = runtime.enqueue_workload(network_id, {0: dims(rows, 3), 1: X})
+        np.testing.assert_array_equal(result[0], np.tile(np.float32([1, 2, 3]), (rows, 1)))
+        np.testing.assert_array_equal(result[1], [rows, 3])
+        np.testing.assert_array_equal(result[2], X + X)
 
 
 def test_a_model_gives_arrays_of_the_shapes_that_were_found() -> None:
@@ -114,22 +114,22 @@ def test_an_open_input_is_not_late() -> None:
 
 def test_an_output_may_be_given_an_array_that_fits(runtime: Runtime) -> None:
     network_id, outputs = loaded(runtime, open_chain()), {2: np.zeros((2, 2), np.float32), 1: dims(0, 0)}
-    given = outputs | {0: np.zeros((4, 3), np.float32)}
-    found = runtime.enqueue_workload(network_id, {0: dims(4, 3), 1: X}, given)
-    assert found[0] is given[0]
-    assert given[0].sum() == 24
+    value = outputs | {0: np.zeros((4, 3), np.float32)}
+    result = runtime.enqueue_workload(network_id, {0: dims(4, 3), 1: X}, value)
+    assert result[0] is value[0]
+    assert value[0].sum() == 24
     assert runtime.enqueue_workload(network_id, {0: dims(1, 3), 1: X}, outputs)[0].tolist() == [[1, 2, 3]]
 
 
 def test_an_output_array_that_turns_out_not_to_fit_is_named(runtime: Runtime) -> None:
     network_id = loaded(runtime, open_chain())
-    given = {0: np.zeros((4, 3), np.float32), 1: dims(0, 0), 2: X.copy()}
+    value = {0: np.zeros((4, 3), np.float32), 1: dims(0, 0), 2: X.copy()}
     with pytest.raises(BindingError) as caught:
-        runtime.enqueue_workload(network_id, {0: dims(5, 3), 1: X}, given)
+        runtime.enqueue_workload(network_id, {0: dims(5, 3), 1: X}, value)
     text = "output 0 (y) turned out to have shape [5, 3], but the array for it [4, 3]; give none"
     assert str(caught.value) == text
     with pytest.raises(BindingError, match=r"output 0 \(y\) has shape \[3\]; expected \[\?, 3\]"):
-        runtime.enqueue_workload(network_id, {0: dims(5, 3), 1: X}, given | {0: np.zeros(3, np.float32)})
+        runtime.enqueue_workload(network_id, {0: dims(5, 3), 1: X}, value | {0: np.zeros(3, np.float32)})
 
 
 def test_shapes_that_turn_out_not_to_fit_a_layer_are_an_error_of_that_run(runtime: Runtime) -> None:
@@ -168,9 +168,9 @@ def test_quantization_that_was_declared_holds_for_late_tensors(runtime: Runtime)
 
 def test_a_backend_without_the_capability_is_not_offered_late_layers(runtime: Runtime) -> None:
     optimized = optimize(open_chain(), ["Sums", "Device", "CpuRef"], runtime.device_spec)
-    placed = {one.layer: one.backend for one in optimized.placements}
+    placed = {placement.layer: placement.backend for placement in optimized.placements}
     assert placed == {"fill": "CpuRef", "relu": "CpuRef", "sum": "CpuRef", "shape": "CpuRef", "twice": "Sums"}
-    said = {(one.layer, one.backend): one.reasons for one in optimized.refusals}
+    said = {(refusal.layer, refusal.backend): refusal.reasons for refusal in optimized.refusals}
     text = "the shape of {}, depends on data, and it lacks the capability DynamicShapes"
     assert said["sum", "Sums"] == (text.format("'relu', [?, ?]"),)
     assert said["relu", "Device"] == (text.format("'fill', [?, ?]"),)
@@ -182,9 +182,9 @@ def test_a_backend_without_the_capability_is_not_offered_late_layers(runtime: Ru
 
 
 def test_a_kernel_that_returns_its_results_finds_their_shape() -> None:
-    [found] = evaluate(Fill(2.0), [dims(1, 3)], [DIMS], [TensorInfo((None, None))])
-    assert found.tolist() == [[2, 2, 2]]
-    assert found.flags.writeable
+    [result] = evaluate(Fill(2.0), [dims(1, 3)], [DIMS], [TensorInfo((None, None))])
+    assert result.tolist() == [[2, 2, 2]]
+    assert result.flags.writeable
 
 
 def test_nothing_is_filled_whose_extent_turns_out_negative() -> None:
@@ -234,8 +234,8 @@ class CompiledFill(Workload):
         [source], [target] = inputs, outputs
         assert source is not None
         if not self.forgetful:
-            with source.mapped() as extents:
-                target.resize(extents.tolist())
+            with source.mapped() as sizes:
+                target.resize(sizes.tolist())
             with target.mapped() as array:
                 array[...] = 9
 
@@ -278,8 +278,8 @@ class Compiler(Backend):
 def test_a_compiled_part_asks_for_the_memory_of_its_results(runtime: Runtime) -> None:
     runtime.registry.register("Compiler", Compiler)
     network_id = loaded(runtime, open_chain(), ["Compiler", "CpuRef"])
-    found = runtime.enqueue_workload(network_id, {0: dims(1, 3), 1: X})
-    assert found[0].tolist() == [[10, 11, 12]]
+    result = runtime.enqueue_workload(network_id, {0: dims(1, 3), 1: X})
+    assert result[0].tolist() == [[10, 11, 12]]
 
 
 def test_a_workload_that_does_not_say_the_shape_is_named(runtime: Runtime) -> None:

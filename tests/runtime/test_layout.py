@@ -25,9 +25,9 @@ RELU = Activation(ActivationFunction.RELU)
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Device", Device)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Device", Device)
+        yield created
 
 
 def loaded(network: Network, *backends: str, runtime: Runtime | None = None) -> LoadedNetwork:
@@ -50,9 +50,9 @@ def test_a_single_layer_needs_no_memory_beside_the_callers() -> None:
     network = Network()
     x = network.add_input_layer(0, INFO)
     network.add_output_layer(0, network.add_layer(Addition(), x, x))
-    made = loaded(network)
-    assert planned(made) == 0
-    np.testing.assert_array_equal(run(made, X)[0], 2 * X)
+    created = loaded(network)
+    assert planned(created) == 0
+    np.testing.assert_array_equal(run(created, X)[0], 2 * X)
 
 
 def test_a_chain_of_elementwise_layers_runs_in_place() -> None:
@@ -61,9 +61,9 @@ def test_a_chain_of_elementwise_layers_runs_in_place() -> None:
     for _ in range(5):
         value = network.add_layer(RELU, value)
     network.add_output_layer(0, network.add_layer(Transpose((0, 2, 1)), value))
-    made = loaded(network)
-    assert planned(made) == X.nbytes
-    np.testing.assert_array_equal(run(made, X - 9)[0], np.maximum(X - 9, 0))
+    created = loaded(network)
+    assert planned(created) == X.nbytes
+    np.testing.assert_array_equal(run(created, X - 9)[0], np.maximum(X - 9, 0))
 
 
 def test_nothing_is_written_over_what_is_read_again_or_belongs_to_the_caller() -> None:
@@ -74,11 +74,11 @@ def test_nothing_is_written_over_what_is_read_again_or_belongs_to_the_caller() -
     third = network.add_layer(Addition(), second, first)
     network.add_output_layer(0, second)
     network.add_output_layer(1, third)
-    given = X.copy()
-    found = run(loaded(network), given)
-    np.testing.assert_array_equal(given, X)
-    np.testing.assert_array_equal(found[0], X * X)
-    np.testing.assert_array_equal(found[1], X * X + X)
+    value = X.copy()
+    result = run(loaded(network), value)
+    np.testing.assert_array_equal(value, X)
+    np.testing.assert_array_equal(result[0], X * X)
+    np.testing.assert_array_equal(result[1], X * X + X)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -88,10 +88,10 @@ def test_what_is_joined_is_computed_where_it_belongs(axis: int) -> None:
     parts = [network.add_layer(op, x, x) for op in (Addition(), Multiplication())]
     whole = network.add_layer(Concat(axis=axis), *parts, name="join")
     network.add_output_layer(0, network.add_layer(RELU, whole))
-    made = loaded(network)
-    assert "join" not in [name for name, _ in made.steps]
-    assert planned(made) == 2 * X.nbytes
-    np.testing.assert_array_equal(run(made, X)[0], np.concatenate([2 * X, X * X], axis))
+    created = loaded(network)
+    assert "join" not in [name for name, _ in created.steps]
+    assert planned(created) == 2 * X.nbytes
+    np.testing.assert_array_equal(run(created, X)[0], np.concatenate([2 * X, X * X], axis))
 
 
 def test_pieces_of_pieces_lie_in_one_tensor() -> None:
@@ -100,9 +100,9 @@ def test_pieces_of_pieces_lie_in_one_tensor() -> None:
     for _ in range(3):
         value = network.add_layer(Concat(axis=1), value, network.add_layer(RELU, value))
     network.add_output_layer(0, value)
-    made = loaded(network)
-    assert planned(made) == 0, "all of it is the caller's output"
-    np.testing.assert_array_equal(run(made, X)[0], np.concatenate([X] * 8, 1))
+    created = loaded(network)
+    assert planned(created) == 0, "all of it is the caller's output"
+    np.testing.assert_array_equal(run(created, X)[0], np.concatenate([X] * 8, 1))
 
 
 def test_what_is_cut_is_not_copied() -> None:
@@ -111,9 +111,9 @@ def test_what_is_cut_is_not_copied() -> None:
     cut = network.add_layer(Splitter(axis=2, sizes=(3, 5)), x, name="cut")
     network.add_output_layer(0, network.add_layer(Addition(), cut.outputs[0], cut.outputs[0]))
     network.add_output_layer(1, network.add_layer(RELU, cut.outputs[1]))
-    made = loaded(network)
-    assert "cut" not in [name for name, _ in made.steps]
-    low, high = run(made, X)
+    created = loaded(network)
+    assert "cut" not in [name for name, _ in created.steps]
+    low, high = run(created, X)
     np.testing.assert_array_equal(low, 2 * X[..., :3])
     np.testing.assert_array_equal(high, X[..., 3:])
 
@@ -122,10 +122,10 @@ def test_outputs_are_written_where_the_caller_wants_them() -> None:
     network = Network()
     x = network.add_input_layer(0, INFO)
     network.add_output_layer(0, network.add_layer(Addition(), x, x))
-    made, out = loaded(network), np.empty_like(X)
+    created, out = loaded(network), np.empty_like(X)
     seen = []
-    made.set_debug_callback(lambda *_: seen.append(None))
-    made.run({0: X}, {0: out})
+    created.set_debug_callback(lambda *_: seen.append(None))
+    created.run({0: X}, {0: out})
     np.testing.assert_array_equal(out, 2 * X)
 
 
@@ -164,8 +164,8 @@ def test_a_device_with_a_heap_of_its_own_gets_copies(runtime: Runtime) -> None:
     x = network.add_input_layer(0, INFO)
     parts = [network.add_layer(RELU, x), network.add_layer(RELU, network.add_layer(Addition(), x, x))]
     network.add_output_layer(0, network.add_layer(Concat(axis=1), *parts))
-    made = loaded(network, "Device", "CpuRef", runtime=runtime)
-    np.testing.assert_array_equal(run(made, X - 5)[0], np.maximum(np.concatenate([X - 5, 2 * (X - 5)], 1), 0))
+    created = loaded(network, "Device", "CpuRef", runtime=runtime)
+    np.testing.assert_array_equal(run(created, X - 5)[0], np.maximum(np.concatenate([X - 5, 2 * (X - 5)], 1), 0))
 
 
 @st.composite
@@ -175,7 +175,7 @@ def networks(draw: st.DrawFn) -> Network:
     values = [network.add_input_layer(index, TensorInfo((2, 3, 4)), name=f"x{index}").output for index in range(2)]
     for _ in range(draw(st.integers(1, 14))):
         value = draw(st.sampled_from(values))
-        like = [one for one in values if one.known.shape == value.known.shape]
+        like = [item for item in values if item.known.shape == value.known.shape]
         other, shape = draw(st.sampled_from(like)), value.known.shape
         kind = draw(st.sampled_from(["relu", "add", "join", "cut", "turn"]))
         if kind == "join" and shape.num_elements <= 200:
@@ -200,13 +200,13 @@ def test_wherever_tensors_lie_the_answer_is_that_of_one_layer_after_the_other(ne
 
     generator = np.random.default_rng(0)
     feeds = {f"x{index}": generator.normal(size=(2, 3, 4)).astype(np.float32) for index in range(2)}
-    wanted = run_network(network, feeds)
-    made = loaded(network)
+    expected = run_network(network, feeds)
+    created = loaded(network)
     for _ in range(2):
-        found = run(made, *feeds.values())
+        result = run(created, *feeds.values())
         for layer in network.graph.outputs:
-            np.testing.assert_array_equal(found[layer.op.binding_id], wanted[layer.name])
-    [memory] = made.idle_memories
+            np.testing.assert_array_equal(result[layer.op.binding_id], expected[layer.name])
+    [memory] = created.idle_memories
     for manager in memory.managers.values():
         assert list(faults(manager.lifetimes, manager.plan)) == []
 

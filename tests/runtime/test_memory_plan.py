@@ -60,17 +60,17 @@ class LoggingFactory(KernelWorkloadFactory):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, NoManager, Logging):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 def run(runtime: Runtime, network: Network, backend: str, x: np.ndarray = X) -> list[np.ndarray]:
     network_id = runtime.load_network(optimize(network, [backend], runtime.device_spec, OPTIONS))
-    found = runtime.enqueue_workload(network_id, dict.fromkeys(network.inputs, x))
+    result = runtime.enqueue_workload(network_id, dict.fromkeys(network.inputs, x))
     runtime.unload_network(network_id)
-    return [found[key] for key in sorted(found)]
+    return [result[key] for key in sorted(result)]
 
 
 def early_output() -> Network:
@@ -142,8 +142,8 @@ def test_no_tensor_is_spoilt_before_it_was_read(made: tuple[Network, list[np.nda
     with Runtime() as runtime:
         runtime.registry.register("Sums", Sums)
         runtime.registry.register("NoManager", NoManager)
-        for found, wanted in zip(run(runtime, network, backend), expected, strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for result, requested in zip(run(runtime, network, backend), expected, strict=True):
+            np.testing.assert_array_equal(result, requested)
 
 
 def test_a_run_that_waited_while_the_network_was_unloaded_does_not_take_memory_again(runtime: Runtime) -> None:

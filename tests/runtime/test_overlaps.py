@@ -75,13 +75,13 @@ def test_descriptors_of_the_same_bytes_are_refused_though_they_are_mapped_twice(
     try:
         os.ftruncate(fd, 4096)
         for offset, refused in ((0, True), (8, True), (16, False)):
-            given = [MemoryDescriptor(fd), MemoryDescriptor(fd, offset=offset)]
-            with model.import_inputs([X]) as inputs, model.import_outputs(given) as outputs:
+            value = [MemoryDescriptor(fd), MemoryDescriptor(fd, offset=offset)]
+            with model.import_inputs([X]) as inputs, model.import_outputs(value) as outputs:
                 if refused:
                     with pytest.raises(BindingError, match="at least in part"):
                         model.run(inputs, outputs)
                 else:
-                    assert [one.tolist() for one in model.run(inputs, outputs)] == [[2, 3, 4, 6], [1, 2, 3, 8]]
+                    assert [item.tolist() for item in model.run(inputs, outputs)] == [[2, 3, 4, 6], [1, 2, 3, 8]]
     finally:
         os.close(fd)
 
@@ -103,8 +103,8 @@ def test_an_output_whose_elements_share_one_place_is_refused(model: ip.Model) ->
 
 def test_outputs_that_overlap_inputs_are_right(model: ip.Model) -> None:
     memory = np.float32([1, 2, 3, 4, 0])
-    found = model.run([memory[:4]], [memory[1:], np.empty(4, np.float32)])
-    assert [one.tolist() for one in found] == [[2, 3, 4, 6], [1, 2, 3, 8]]
+    result = model.run([memory[:4]], [memory[1:], np.empty(4, np.float32)])
+    assert [item.tolist() for item in result] == [[2, 3, 4, 6], [1, 2, 3, 8]]
 
 
 def test_inputs_that_are_outputs_can_be_swapped_in_place() -> None:
@@ -114,9 +114,9 @@ def test_inputs_that_are_outputs_can_be_swapped_in_place() -> None:
     network.add_output_layer(1, a, name="second")
     network.add_output_layer(2, network.add_addition_layer(a, b), name="sum")
     model = ip.load(network, ["CpuRef"])
-    one, two, total = X.copy(), 10 * X, np.empty(4, np.float32)
-    model.run([one, two], [one, two, total])
-    assert [one.tolist(), two.tolist(), total.tolist()] == [[10, 20, 30, 40], [1, 2, 3, 4], [11, 22, 33, 44]]
+    item, two, total = X.copy(), 10 * X, np.empty(4, np.float32)
+    model.run([item, two], [item, two, total])
+    assert [item.tolist(), two.tolist(), total.tolist()] == [[10, 20, 30, 40], [1, 2, 3, 4], [11, 22, 33, 44]]
 
 
 def test_an_output_in_the_memory_of_a_constant_is_refused() -> None:

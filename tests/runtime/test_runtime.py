@@ -26,10 +26,10 @@ def device() -> Device:
 
 @pytest.fixture
 def runtime(device: Device) -> Iterator[Runtime]:
-    with Runtime(CreationOptions(backend_options={"Device": {"clock": 3}})) as made:
-        made.registry.register("Device", single(device))
-        made.registry.register("Sums", Sums)
-        yield made
+    with Runtime(CreationOptions(backend_options={"Device": {"clock": 3}})) as created:
+        created.registry.register("Device", single(device))
+        created.registry.register("Sums", Sums)
+        yield created
 
 
 def three_parts() -> Network:
@@ -44,10 +44,10 @@ def three_parts() -> Network:
 
 
 def load(runtime: Runtime, network: Network | None = None, **options: object) -> int:
-    made = optimize(
+    created = optimize(
         network or three_parts(), ["Sums", "Device"], runtime.device_spec, OptimizerOptions(**options)  # type: ignore[arg-type]
     )  # fmt: skip
-    return runtime.load_network(made)
+    return runtime.load_network(created)
 
 
 def test_two_backends_that_share_a_network_in_three_parts_compute_the_right_answer(runtime: Runtime) -> None:
@@ -58,7 +58,7 @@ def test_two_backends_that_share_a_network_in_three_parts_compute_the_right_answ
 
 def test_copies_stand_where_data_crosses_and_nowhere_else(runtime: Runtime) -> None:
     optimized = optimize(three_parts(), ["Sums", "Device"], runtime.device_spec)
-    assert [(one.value, one.source, one.target) for one in optimized.copies] == [
+    assert [(copy.value, copy.source, copy.target) for copy in optimized.copies] == [
         ("first", "Sums", "Device"),
         ("middle", "Device", "Sums"),
     ]
@@ -75,16 +75,16 @@ def test_the_explanation_says_why_each_other_backend_has_not_got_a_layer(runtime
 
 
 def test_outputs_are_made_where_none_are_given(runtime: Runtime) -> None:
-    found = runtime.enqueue_workload(load(runtime), {0: X})
-    np.testing.assert_array_equal(found[0], np.maximum(X + X, 0) + X)
+    result = runtime.enqueue_workload(load(runtime), {0: X})
+    np.testing.assert_array_equal(result[0], np.maximum(X + X, 0) + X)
 
 
 def test_several_networks_are_loaded_at_once_and_run_in_turn(runtime: Runtime) -> None:
     first, second = load(runtime), load(runtime)
     assert runtime.loaded_networks == (first, second)
     for network_id, factor in ((first, 1), (second, 2), (first, 3)):
-        found = runtime.enqueue_workload(network_id, {0: X * factor})
-        np.testing.assert_array_equal(found[0], (np.maximum(X + X, 0) + X) * factor)
+        result = runtime.enqueue_workload(network_id, {0: X * factor})
+        np.testing.assert_array_equal(result[0], (np.maximum(X + X, 0) + X) * factor)
 
 
 def test_contexts_are_told_before_and_after_loading_and_unloading(runtime: Runtime, device: Device) -> None:
@@ -279,11 +279,11 @@ def test_layers_of_the_runtime_may_be_added_by_hand(runtime: Runtime, op: Op) ->
 def test_a_context_can_keep_a_network_that_was_to_be_unloaded_later(
     runtime: Runtime, device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = load(runtime)
+    cached = load(runtime)
     device.notes.noes.add("before_unload")
-    runtime.unload_later(kept)
+    runtime.unload_later(cached)
     others = load(runtime), load(runtime)
-    assert runtime.loaded_networks == (kept, *others)
+    assert runtime.loaded_networks == (cached, *others)
     assert caplog.messages == [
         "network 0 stays loaded: the context of backend Device said no, though nobody runs it any more"
     ]
@@ -306,9 +306,9 @@ def test_an_input_that_goes_straight_to_an_output_and_a_constant_output_are_give
     network = Network("straight")
     network.add_output_layer(0, network.add_input_layer(0, INFO))
     network.add_output_layer(1, network.add_constant_layer(np.float32([7, 8])))
-    found = runtime.enqueue_workload(load(runtime, network), {0: X})
-    np.testing.assert_array_equal(found[0], X)
-    np.testing.assert_array_equal(found[1], [7, 8])
+    result = runtime.enqueue_workload(load(runtime, network), {0: X})
+    np.testing.assert_array_equal(result[0], X)
+    np.testing.assert_array_equal(result[1], [7, 8])
 
 
 def test_a_constant_reaches_a_device_with_memory_of_its_own(runtime: Runtime) -> None:
@@ -317,8 +317,8 @@ def test_a_constant_reaches_a_device_with_memory_of_its_own(runtime: Runtime) ->
     w = network.add_constant_layer(np.float32([[1, -1, 1]]))
     rectified = network.add_layer(Activation(ActivationFunction.RELU), network.add_addition_layer(x, w))
     network.add_output_layer(0, network.add_multiplication_layer(rectified, w))
-    found = runtime.enqueue_workload(load(runtime, network), {0: X})[0]
-    np.testing.assert_array_equal(found, np.maximum(X + [[1, -1, 1]], 0) * [[1, -1, 1]])
+    result = runtime.enqueue_workload(load(runtime, network), {0: X})[0]
+    np.testing.assert_array_equal(result, np.maximum(X + [[1, -1, 1]], 0) * [[1, -1, 1]])
 
 
 def test_a_network_with_unknown_extents_is_refused_when_loaded(runtime: Runtime) -> None:

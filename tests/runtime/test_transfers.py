@@ -59,11 +59,11 @@ class Relus(Backend):
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        made.registry.register("Sums", Sums)
-        made.registry.register("Relus", Relus)
-        made.registry.register("Device", Device)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Sums", Sums)
+        created.registry.register("Relus", Relus)
+        created.registry.register("Device", Device)
+        yield created
 
 
 def chain(*ops: Any) -> Network:
@@ -88,13 +88,15 @@ def run(network: LoadedNetwork, *arrays: Array) -> list[Array]:
 
 
 def crossings(network: LoadedNetwork) -> list[tuple[str, str, str, str]]:
-    return [(one.value, one.source, one.target, one.how) for one in network.optimized.crossings]
+    return [
+        (crossing.value, crossing.source, crossing.target, crossing.how) for crossing in network.optimized.crossings
+    ]
 
 
 def test_backends_in_ordinary_memory_pass_tensors_on_without_a_copy(runtime: Runtime) -> None:
     network = loaded(runtime, chain(RELU, Addition(), RELU, Multiplication()), "Sums", "Relus")
-    wanted = np.maximum(X, 0) * 2
-    np.testing.assert_array_equal(run(network, X)[0], wanted * wanted)
+    expected = np.maximum(X, 0) * 2
+    np.testing.assert_array_equal(run(network, X)[0], expected * expected)
     assert crossings(network) == [
         ("layer 0", "Relus", "Sums", "direct"),
         ("layer 1", "Sums", "Relus", "direct"),
@@ -121,31 +123,31 @@ def test_a_device_copies_in_and_out_by_itself_and_once_for_all_its_layers(runtim
     parts = [network.add_layer(RELU, total, name=f"relu {i}") for i in range(3)]
     first = network.add_layer(Multiplication(), parts[0], parts[1], name="product")
     network.add_output_layer(0, network.add_layer(Addition(), first, parts[2], name="sum"))
-    made = loaded(runtime, network, "Sums", "Discrete")
+    created = loaded(runtime, network, "Sums", "Discrete")
     relu = np.maximum(2 * X, 0)
-    np.testing.assert_array_equal(run(made, X)[0], relu * relu + relu)
-    assert crossings(made) == [
+    np.testing.assert_array_equal(run(created, X)[0], relu * relu + relu)
+    assert crossings(created) == [
         ("total", "Sums", "Discrete", "device copy"),
         *((f"relu {i}", "Discrete", "Sums", "device copy") for i in range(3)),
     ]
     assert (device.bus.uploads, device.bus.uploaded_bytes) == (1, SIZE)
     assert (device.bus.downloads, device.bus.downloaded_bytes) == (3, 3 * SIZE)
-    assert (made.transfers.device_copies, made.transfers.copied_bytes) == (4, 4 * SIZE)
+    assert (created.transfers.device_copies, created.transfers.copied_bytes) == (4, 4 * SIZE)
     assert device.bus.seconds > 4 * device.bus.latency
 
 
 def test_tensors_stay_on_a_device_and_are_converted_only_at_the_border(runtime: Runtime) -> None:
     device = DiscreteBackend()
     runtime.registry.register("Discrete", single(device))
-    made = loaded(runtime, chain(RELU, Addition(), Multiplication(), RELU), "Discrete")
+    created = loaded(runtime, chain(RELU, Addition(), Multiplication(), RELU), "Discrete")
     twice = 2 * np.maximum(X, 0)
-    np.testing.assert_array_equal(run(made, X)[0], twice * twice)
-    assert crossings(made) == [
+    np.testing.assert_array_equal(run(created, X)[0], twice * twice)
+    assert crossings(created) == [
         ("input_0", "", "Discrete", "device copy"),
         ("layer 3", "Discrete", "", "device copy"),
     ]
     assert (device.bus.uploads, device.bus.downloads) == (1, 1)
-    assert str(made.optimized.explain()).splitlines()[2:4] == [
+    assert str(created.optimized.explain()).splitlines()[2:4] == [
         "  copied by the device from the caller to Discrete (120 bytes): input_0",
         "  copied by the device from Discrete to the caller (120 bytes): layer 3",
     ]
@@ -157,9 +159,9 @@ def test_constants_go_to_the_device_once(runtime: Runtime) -> None:
     network = Network()
     x = network.add_input_layer(0, INFO)
     network.add_output_layer(0, network.add_layer(Addition(), x, network.add_constant_layer(X)))
-    made = loaded(runtime, network, "Discrete")
+    created = loaded(runtime, network, "Discrete")
     for _ in range(3):
-        np.testing.assert_array_equal(run(made, X)[0], 2 * X)
+        np.testing.assert_array_equal(run(created, X)[0], 2 * X)
     assert device.bus.uploads == 1 + 3
 
 
@@ -173,22 +175,22 @@ def test_joining_and_cutting_cost_nothing_where_the_device_has_sub_tensors(runti
     cut = network.add_layer(Splitter(1, (2, 4)), whole)
     for key, part in enumerate(cut.outputs):
         network.add_output_layer(key, network.add_layer(RELU, part))
-    made = loaded(runtime, network, "Discrete")
-    wanted = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
-    for found, piece in zip(run(made, X), np.split(wanted, [2], 1), strict=True):
-        np.testing.assert_array_equal(found, piece)
-    kinds = [made.optimized.graph.layer(name).kind for name, _ in made.steps]
+    created = loaded(runtime, network, "Discrete")
+    expected = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
+    for result, piece in zip(run(created, X), np.split(expected, [2], 1), strict=True):
+        np.testing.assert_array_equal(result, piece)
+    kinds = [created.optimized.graph.layer(name).kind for name, _ in created.steps]
     assert ("Concat" in kinds, "Splitter" in kinds) == (not sub_tensors, not sub_tensors)
 
 
 def test_two_devices_meet_in_the_memory_of_the_host(runtime: Runtime) -> None:
-    one, other = DiscreteBackend(relu_table), DiscreteBackend(sums, id="Second")
-    runtime.registry.register("Discrete", single(one))
+    item, other = DiscreteBackend(relu_table), DiscreteBackend(sums, id="Second")
+    runtime.registry.register("Discrete", single(item))
     runtime.registry.register("Second", single(other))
-    made = loaded(runtime, chain(RELU, Addition()), "Discrete", "Second")
-    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
-    assert (one.bus.downloads, other.bus.uploads) == (1, 1)
-    assert made.transfers.copied_bytes == 4 * SIZE
+    created = loaded(runtime, chain(RELU, Addition()), "Discrete", "Second")
+    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(X, 0))
+    assert (item.bus.downloads, other.bus.uploads) == (1, 1)
+    assert created.transfers.copied_bytes == 4 * SIZE
 
 
 def test_a_memory_manager_that_is_given_to_a_single_backend_object_is_used(runtime: Runtime) -> None:
@@ -203,9 +205,9 @@ def test_a_memory_manager_that_is_given_to_a_single_backend_object_is_used(runti
 
     backend.create_memory_manager = create  # type: ignore[method-assign]
     runtime.registry.register("Alone", single(backend))
-    made = loaded(runtime, chain(RELU, RELU, RELU), "Alone")
-    np.testing.assert_array_equal(run(made, X)[0], np.maximum(X, 0))
-    assert [one.planned_bytes > 0 for one in managers] == [True]
+    created = loaded(runtime, chain(RELU, RELU, RELU), "Alone")
+    np.testing.assert_array_equal(run(created, X)[0], np.maximum(X, 0))
+    assert [manager.planned_bytes > 0 for manager in managers] == [True]
 
 
 # --- the least that can be copied -------------------------------------------------------------------------------------
@@ -231,13 +233,13 @@ def least_copies(network: LoadedNetwork) -> int:
 
 def readers_of(value: Any) -> set[str]:
     """The backends that read a tensor, wherever it was copied on the way."""
-    found = set()
+    result = set()
     for layer in value.consumers:
         if layer.kind in ("MemCopy", "MemImport"):
-            found |= readers_of(layer.output)
+            result |= readers_of(layer.output)
         else:
-            found.add("the caller" if layer.kind == "Output" else str(layer.backend))
-    return found
+            result.add("the caller" if layer.kind == "Output" else str(layer.backend))
+    return result
 
 
 def cheapest(home: str, needed: Sequence[set[str]]) -> int:
@@ -245,7 +247,7 @@ def cheapest(home: str, needed: Sequence[set[str]]) -> int:
     costs = []
     for choice in itertools.product([False, True], repeat=3):
         reached = {kind for kind, chosen in zip(kinds, choice, strict=True) if chosen} | {home}
-        if all(reached & one for one in needed):
+        if all(reached & item for item in needed):
             costs.append(len(reached) - 1)  # every further kind costs one copy, as all can reach each other
     return min(costs)
 
@@ -270,12 +272,12 @@ def test_never_more_is_copied_than_the_least_of_all_ways(data: st.DataObject) ->
         }
         options = OptimizerOptions(rewrite=False, hints=hints)
         order = ["Sums", "Relus", "Device", "Discrete"]
-        made = LoadedNetwork(optimize(network, order, runtime.device_spec, options))
-        run(made, X)
-        transfers = made.transfers
-        assert transfers.copies + transfers.device_copies == least_copies(made)
+        loaded_network = LoadedNetwork(optimize(network, order, runtime.device_spec, options))
+        run(loaded_network, X)
+        transfers = loaded_network.transfers
+        assert transfers.copies + transfers.device_copies == least_copies(loaded_network)
         assert transfers.copied_bytes == SIZE * (transfers.copies + transfers.device_copies)
-        made.release()
+        loaded_network.release()
 
 
 class Unified(DiscreteBackend):
@@ -308,8 +310,8 @@ def test_the_device_whose_other_side_can_be_mapped_copies(runtime: Runtime) -> N
     device = DiscreteBackend(relu_table)
     runtime.registry.register("Discrete", lambda: device)
     runtime.registry.register("Unified", lambda: Unified(sums, id="Unified"))
-    made = loaded(runtime, chain(RELU, Addition(), RELU), "Discrete", "Unified")
-    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(X, 0))
+    created = loaded(runtime, chain(RELU, Addition(), RELU), "Discrete", "Unified")
+    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(X, 0))
     assert (device.bus.uploads, device.bus.downloads) == (2, 2)
 
 
@@ -355,12 +357,12 @@ class Sharing(Relus):
 
 def test_memory_is_imported_in_place_and_lives_as_long_as_it_is_read(runtime: Runtime) -> None:
     runtime.registry.register("Sharing", Sharing)
-    made = loaded(runtime, chain(Addition(), RELU, Addition(), Multiplication(), Addition()), "Sums", "Sharing")
+    created = loaded(runtime, chain(Addition(), RELU, Addition(), Multiplication(), Addition()), "Sums", "Sharing")
     for array in (X, -X):
         twice = 2 * np.maximum(2 * array, 0)
-        np.testing.assert_array_equal(run(made, array)[0], 2 * twice * twice)
-    assert [how for *_, how in crossings(made)] == ["import", "import"]
-    assert (made.transfers.imports, made.transfers.copies) == (4, 0)
+        np.testing.assert_array_equal(run(created, array)[0], 2 * twice * twice)
+    assert [how for *_, how in crossings(created)] == ["import", "import"]
+    assert (created.transfers.imports, created.transfers.copies) == (4, 0)
 
 
 def test_what_needs_padding_is_copied(runtime: Runtime) -> None:
@@ -369,9 +371,9 @@ def test_what_needs_padding_is_copied(runtime: Runtime) -> None:
         padding = True
 
     runtime.registry.register("Padding", Padding)
-    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Padding")
-    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
-    assert [how for *_, how in crossings(made)] == ["copy", "copy"]
+    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Padding")
+    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
+    assert [how for *_, how in crossings(created)] == ["copy", "copy"]
 
 
 def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
@@ -396,9 +398,9 @@ def test_an_import_that_is_refused_becomes_a_copy(runtime: Runtime) -> None:
             registry.register_factory(PickyFactory())
 
     runtime.registry.register("Picky", PickyBackend)
-    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
-    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
-    assert made.transfers.refused_imports == 1
+    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Sums", "Picky")
+    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
+    assert created.transfers.refused_imports == 1
 
 
 def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(runtime: Runtime) -> None:
@@ -408,10 +410,10 @@ def test_a_backend_writes_into_the_memory_of_another_one_where_it_takes_that(run
 
     runtime.registry.register("Writer", Writer)
     runtime.registry.register("Sharing", Sharing)
-    made = loaded(runtime, chain(Addition(), RELU, Addition()), "Writer", "Sharing")
-    np.testing.assert_array_equal(run(made, X)[0], 2 * np.maximum(2 * X, 0))
-    assert {how for *_, how in crossings(made)} <= {"direct", "import"}
-    assert made.transfers.copies == 0
+    created = loaded(runtime, chain(Addition(), RELU, Addition()), "Writer", "Sharing")
+    np.testing.assert_array_equal(run(created, X)[0], 2 * np.maximum(2 * X, 0))
+    assert {how for *_, how in crossings(created)} <= {"direct", "import"}
+    assert created.transfers.copies == 0
 
 
 def test_the_import_factory_of_a_pair_stands_in_at_the_border(runtime: Runtime) -> None:
@@ -435,11 +437,11 @@ def test_the_import_factory_of_a_pair_stands_in_at_the_border(runtime: Runtime) 
             registry.register_copy_and_import_pair(Copying.id, Shared.id)
 
     runtime.registry.register("Paired", Paired)
-    made = loaded(runtime, chain(RELU, RELU, RELU), "Paired")
-    np.testing.assert_array_equal(run(made, X)[0], np.maximum(X, 0))
-    factories = [made.optimized.graph.layer(f"layer {i}").output.factory for i in range(3)]
+    created = loaded(runtime, chain(RELU, RELU, RELU), "Paired")
+    np.testing.assert_array_equal(run(created, X)[0], np.maximum(X, 0))
+    factories = [created.optimized.graph.layer(f"layer {i}").output.factory for i in range(3)]
     assert factories == [Copying.id, Copying.id, Shared.id]
-    assert made.optimized.graph.inputs[0].output.factory == Shared.id
+    assert created.optimized.graph.inputs[0].output.factory == Shared.id
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------

@@ -55,10 +55,10 @@ class Host(Sums):
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
     runs.clear()
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, Device, Tired):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 def calculation(*shape: int | str) -> Network:
@@ -107,8 +107,8 @@ def test_what_a_backend_keeps_for_itself_is_copied_in_each_call(runtime: Runtime
 
 def test_shapes_that_are_open_are_those_of_the_arrays(runtime: Runtime) -> None:
     model = ip.load(calculation("rows", 3), ["Sums"], runtime=runtime)
-    two, one = model.bind([X, X]), model.bind([X[:1], X[:1]])
-    assert [found[0].shape for found in (two(), one(), two())] == [(2, 3), (1, 3), (2, 3)]
+    two, item = model.bind([X, X]), model.bind([X[:1], X[:1]])
+    assert [result[0].shape for result in (two(), item(), two())] == [(2, 3), (1, 3), (2, 3)]
 
 
 def test_what_does_not_fit_is_refused_at_once(model: Model) -> None:
@@ -156,10 +156,10 @@ def test_threads_have_one_each(model: Model) -> None:
                 wrong.append(number)
 
     threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not wrong
 
 

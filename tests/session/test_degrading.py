@@ -51,24 +51,24 @@ def inner(request: pytest.FixtureRequest) -> Callable[[], Backend]:
     kind: Any = engine_class(request.param)
     if kind.unavailable() is not None:
         pytest.skip(kind.unavailable())
-    made: Callable[[], Backend] = kind
-    return made
+    function: Callable[[], Backend] = kind
+    return function
 
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
+    with Runtime() as created:
+        yield created
 
 
 def network() -> Network:
-    made = Network("small")
-    x = made.add_input_layer(0, TensorInfo((2, 64)), name="x")
-    weights = made.add_constant_layer(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), name="w")
-    dense = made.add_fully_connected_layer(x, weights, name="dense")
-    relu = made.add_activation_layer(dense, function=RELU, name="relu")
-    made.add_output_layer(0, made.add_softmax_layer(relu, name="soft"), name="y")
-    return made
+    created = Network("small")
+    x = created.add_input_layer(0, TensorInfo((2, 64)), name="x")
+    weights = created.add_constant_layer(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), name="w")
+    dense = created.add_fully_connected_layer(x, weights, name="dense")
+    relu = created.add_activation_layer(dense, function=RELU, name="relu")
+    created.add_output_layer(0, created.add_softmax_layer(relu, name="soft"), name="y")
+    return created
 
 
 def wanted(x: Any = X) -> Any:
@@ -82,9 +82,9 @@ def near(found: Any, expected: Any = None) -> None:
 
 
 def failing(runtime: Runtime, name: str, inner: Callable[[], Backend] = ReferenceBackend, **how: Any) -> Failing:
-    made = Failing(inner, name, **how)
-    runtime.registry.register(name, lambda: made)
-    return made
+    created = Failing(inner, name, **how)
+    runtime.registry.register(name, lambda: created)
+    return created
 
 
 def happened(model: ip.Model) -> list[tuple[str, str]]:
@@ -92,7 +92,7 @@ def happened(model: ip.Model) -> list[tuple[str, str]]:
 
 
 def placed(model: ip.Model) -> dict[str, str]:
-    return {one.layer: one.backend for one in model.optimized.placements}
+    return {placement.layer: placement.backend for placement in model.optimized.placements}
 
 
 # --- each way to fail -------------------------------------------------------------------------------------------------
@@ -201,10 +201,10 @@ def together(call: Callable[[], None], threads: int = 8, calls: int = 20) -> Non
             errors.append(error)
 
     running = [threading.Thread(target=work) for _ in range(threads)]
-    for one in running:
-        one.start()
-    for one in running:
-        one.join()
+    for item in running:
+        item.start()
+    for item in running:
+        item.join()
     assert errors == []
 
 
@@ -232,11 +232,11 @@ def test_a_working_memory_whose_run_failed_runs_again(inner: Callable[[], Backen
 
 
 def test_shapes_that_differ_from_call_to_call(inner: Callable[[], Backend], runtime: Runtime) -> None:
-    made = Network("open")
-    x = made.add_input_layer(0, TensorInfo((None, 64)), name="x")
-    made.add_output_layer(0, made.add_softmax_layer(x, name="soft"))
+    created = Network("open")
+    x = created.add_input_layer(0, TensorInfo((None, 64)), name="x")
+    created.add_output_layer(0, created.add_softmax_layer(x, name="soft"))
     failing(runtime, "F", inner, at=5)
-    model = ip.load(made, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
     for number in range(9):
         rows = np.concatenate([X, X])[: 1 + number % 3]
         near(model.run([rows])[0], np.exp(rows) / np.exp(rows).sum(axis=-1, keepdims=True))
@@ -245,13 +245,13 @@ def test_shapes_that_differ_from_call_to_call(inner: Callable[[], Backend], runt
 
 @pytest.mark.parametrize("at", ["workload", 3, 7])
 def test_shapes_that_are_only_known_while_running(at: int | str, runtime: Runtime) -> None:
-    made = Network("late")
-    x = made.add_input_layer(0, TensorInfo((6,)), name="x")
-    places = made.add_non_zero_layer(made.add_activation_layer(x, function=RELU, name="relu"), name="places")
-    numbers = made.add_cast_layer(places, dtype=ip.DataType.FLOAT32, name="numbers")
-    made.add_output_layer(0, made.add_activation_layer(numbers, function=RELU, name="late"))
+    created = Network("late")
+    x = created.add_input_layer(0, TensorInfo((6,)), name="x")
+    places = created.add_non_zero_layer(created.add_activation_layer(x, function=RELU, name="relu"), name="places")
+    numbers = created.add_cast_layer(places, dtype=ip.DataType.FLOAT32, name="numbers")
+    created.add_output_layer(0, created.add_activation_layer(numbers, function=RELU, name="late"))
     backend = failing(runtime, "F")
-    model = ip.load(made, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
     backend.at = at
     for _ in range(5):
         assert model.run([[1, 0, 2, -3, 0, 5]])[0].tolist() == [[0, 2, 5]]
@@ -259,16 +259,16 @@ def test_shapes_that_are_only_known_while_running(at: int | str, runtime: Runtim
 
 
 def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
-    made = Network("branches")
-    x = made.add_input_layer(0, TensorInfo((4,)), name="x")
-    left, right = made.add_activation_layer(x, function=RELU, name="left"), x
+    created = Network("branches")
+    x = created.add_input_layer(0, TensorInfo((4,)), name="x")
+    left, right = created.add_activation_layer(x, function=RELU, name="left"), x
     for number in range(6):
-        right = made.add_addition_layer(right, right, name=f"right {number}")
-    made.add_output_layer(0, made.add_addition_layer(left, right, name="sum"))
+        right = created.add_addition_layer(right, right, name=f"right {number}")
+    created.add_output_layer(0, created.add_addition_layer(left, right, name="sum"))
     let_go = threading.Event()
     with Runtime(ip.CreationOptions(num_threads=2)) as runtime:
         failing(runtime, "F", at=1, how=let_go.wait, only=(Activation,))
-        model = ip.load(made, ["F", "CpuRef"], runtime=runtime, fallback=True)
+        model = ip.load(created, ["F", "CpuRef"], runtime=runtime, fallback=True)
         assert model.run([[1, 2, 3, 4]], deadline=4.0)[0].tolist() == [65, 130, 195, 260]
         let_go.set()
         assert happened(model) == [("F", PLACED_ANEW)]
@@ -359,12 +359,12 @@ def test_where_the_last_one_takes_no_layers_the_error_has_the_reason_of_each(run
 
 
 def test_inputs_on_which_all_fail_are_not_the_fault_of_any(runtime: Runtime) -> None:
-    made = Network("gather")
-    table = made.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
-    index = made.add_input_layer(0, TensorInfo((2,), "int32"), name="i")
-    made.add_output_layer(0, made.add_gather_layer(table, index, axis=0, name="gather"))
+    created = Network("gather")
+    table = created.add_constant_layer(np.arange(6, dtype=np.float32).reshape(3, 2))
+    index = created.add_input_layer(0, TensorInfo((2,), "int32"), name="i")
+    created.add_output_layer(0, created.add_gather_layer(table, index, axis=0, name="gather"))
     failing(runtime, "F")
-    model = ip.load(made, ["F", "CpuRef"], runtime=runtime)
+    model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
     with pytest.raises(ExecutionError, match="index 9 is outside of an axis of extent 3"):
         model.run([np.int32([0, 9])])
     assert model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]

@@ -49,32 +49,35 @@ def loaded(runtime: Runtime, network: Network | None = None, **how: object) -> i
 
 
 def by_name(explanation: Explanation) -> dict[str, dict]:
-    return {one["layer"]: one for one in explanation.to_dict()["layers"]}
+    return {item["layer"]: item for item in explanation.to_dict()["layers"]}
 
 
 def test_a_part_is_told_with_its_layers_and_what_crosses_its_border(runtime):
-    told = loaded(runtime).explain().to_dict()
-    assert [(one["part"], one["backend"], one["layers"]) for one in told["parts"]] == [
+    reported = loaded(runtime).explain().to_dict()
+    assert [(item["part"], item["backend"], item["layers"]) for item in reported["parts"]] == [
         (1, "Sums", ["sum"]), (2, "Device", ["relu"]), (3, "CpuRef", ["tanh"]), (4, "Sums", ["product"]),
     ]  # fmt: skip
     borders = [
-        [[(told["crossings"][one]["value"], told["crossings"][one]["how"]) for one in part[way]]
-         for way in ("incoming", "outgoing")] for part in told["parts"]
+        [[(reported["crossings"][item]["value"], reported["crossings"][item]["how"]) for item in part[way]]
+         for way in ("incoming", "outgoing")] for part in reported["parts"]
     ]  # fmt: skip
     into, out, on = [("sum", "copy")], [("relu", "copy")], [("tanh", "direct")]
     assert borders == [[[], into], [into, out], [out, on], [on, []]]
-    assert [one["bytes"] for one in told["crossings"]] == [64, 64, 64]
+    assert [item["bytes"] for item in reported["crossings"]] == [64, 64, 64]
 
 
 def test_a_layer_is_told_with_its_tensors_attributes_and_how_they_came(runtime):
-    told = by_name(loaded(runtime).explain())
-    assert told["tanh"]["attributes"] == {"function": "TANH"}
-    assert told["tanh"]["others"] == {"Device": ["TANH is not RELU"], "Sums": ["no kernel for Activation"]}
-    a, b = told["sum"]["inputs"]
+    reported = by_name(loaded(runtime).explain())
+    assert reported["tanh"]["attributes"] == {"function": "TANH"}
+    assert reported["tanh"]["others"] == {"Device": ["TANH is not RELU"], "Sums": ["no kernel for Activation"]}
+    a, b = reported["sum"]["inputs"]
     assert (a["role"], a["layer"], a["crossing"], a["shape"]) == ("a", "x", None, "[1, 16]")
     assert (b["role"], b["layer"], b["type"], b["value"]) == ("b", "", "float32", "")  # too large to be shown
-    assert [one["crossing"] is None for one in told["product"]["inputs"]] == [False, True]  # from tanh, and from sum
-    assert told["sum"]["bytes"] == 3 * 64
+    assert [item["crossing"] is None for item in reported["product"]["inputs"]] == [
+        False,
+        True,
+    ]  # from tanh, and from sum
+    assert reported["sum"]["bytes"] == 3 * 64
 
 
 def test_quantization_and_small_constants_are_told(runtime):
@@ -83,31 +86,35 @@ def test_quantization_and_small_constants_are_told(runtime):
     real = network.add_dequantize_layer(x, name="real")
     shifted = network.add_addition_layer(real, network.add_constant_layer(np.float32([1, 2])), name="shifted")
     network.add_output_layer(0, shifted)
-    told = by_name(ip.load(network, backends=["CpuRef"]).explain())
-    assert told["real"]["inputs"][0]["quantization"] == "scale 0.5, zero point 7"
-    assert told["shifted"]["inputs"][1]["value"] == "[1., 2.]"
+    reported = by_name(ip.load(network, backends=["CpuRef"]).explain())
+    assert reported["real"]["inputs"][0]["quantization"] == "scale 0.5, zero point 7"
+    assert reported["shifted"]["inputs"][1]["value"] == "[1., 2.]"
 
 
 def test_without_measuring_only_shares_of_the_work_are_told(runtime):
-    told = loaded(runtime).explain().to_dict()
-    assert told["times"] == {
+    reported = loaded(runtime).explain().to_dict()
+    assert reported["times"] == {
         "whole_ms": None, "source": "", "runs": 0, "estimated_by": "bytes read and written, 8 operations as one",
         "candidates_ms": {},
     }  # fmt: skip
-    assert {(one["time"]["ms"], one["time"]["how"]) for one in told["layers"]} == {(None, "estimated")}
-    assert np.isclose(sum(one["time"]["share"] for one in told["layers"]), 1)
-    assert np.isclose(sum(one["time"]["share"] for one in told["parts"]), 1)
+    assert {(item["time"]["ms"], item["time"]["how"]) for item in reported["layers"]} == {(None, "estimated")}
+    assert np.isclose(sum(item["time"]["share"] for item in reported["layers"]), 1)
+    assert np.isclose(sum(item["time"]["share"] for item in reported["parts"]), 1)
 
 
 def test_what_is_measured_says_so_copies_too(runtime):
-    told = loaded(runtime).explain(measure=True, budget_seconds=0.01).to_dict()
-    assert told["times"]["source"] == "measured"
-    assert told["times"]["runs"] >= 5
-    assert told["times"]["whole_ms"] > 0
-    assert {one["time"]["how"] for one in (*told["layers"], *told["parts"])} == {"measured"}
-    assert all(one["time"]["ms"] > 0 for one in told["layers"])
-    assert [one["ms"] is not None for one in told["crossings"]] == [True, True, False]  # nothing is done for the last
-    json.loads(json.dumps(told, allow_nan=False))
+    reported = loaded(runtime).explain(measure=True, budget_seconds=0.01).to_dict()
+    assert reported["times"]["source"] == "measured"
+    assert reported["times"]["runs"] >= 5
+    assert reported["times"]["whole_ms"] > 0
+    assert {item["time"]["how"] for item in (*reported["layers"], *reported["parts"])} == {"measured"}
+    assert all(item["time"]["ms"] > 0 for item in reported["layers"])
+    assert [item["ms"] is not None for item in reported["crossings"]] == [
+        True,
+        True,
+        False,
+    ]  # nothing is done for the last
+    json.loads(json.dumps(reported, allow_nan=False))
 
 
 def test_the_time_of_a_part_is_that_of_all_that_runs_in_its_place(runtime):
@@ -120,10 +127,10 @@ def test_the_time_of_a_part_is_that_of_all_that_runs_in_its_place(runtime):
     network.add_output_layer(0, values[-1])
     optimized = ip.load(network, backends=["Whole"], runtime=runtime).optimized
     units = [layer.name for layer in optimized.graph if layer.kind == "PreCompiled"]
-    told = optimized.explain(Times(9.0, dict(zip(units, (1.0, 2.0, 3.0), strict=True)), "measured", 1)).to_dict()
-    assert [one["time"] for one in told["layers"]][1] == {"ms": 2.0, "share": 2 / 6, "how": "measured"}
-    assert told["parts"][0]["runs_as"] == units
-    assert told["parts"][0]["time"]["ms"] == 6.0
+    reported = optimized.explain(Times(9.0, dict(zip(units, (1.0, 2.0, 3.0), strict=True)), "measured", 1)).to_dict()
+    assert [item["time"] for item in reported["layers"]][1] == {"ms": 2.0, "share": 2 / 6, "how": "measured"}
+    assert reported["parts"][0]["runs_as"] == units
+    assert reported["parts"][0]["time"]["ms"] == 6.0
 
 
 def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
@@ -135,16 +142,16 @@ def test_layers_that_run_in_one_share_its_time_by_their_work(runtime):
     runtime.registry.register("Fuses", Fuses)
     network = Network("fused")
     x = network.add_input_layer(0, INFO, name="x")
-    one = network.add_addition_layer(x, x, name="one")
-    network.add_output_layer(0, network.add_multiplication_layer(one, x, name="two"))
+    item = network.add_addition_layer(x, x, name="one")
+    network.add_output_layer(0, network.add_multiplication_layer(item, x, name="two"))
     model = ip.load(network, backends=["Fuses"], runtime=runtime)
-    told = model.explain(measure=True, budget_seconds=0.01).to_dict()
-    [part] = told["parts"]
+    reported = model.explain(measure=True, budget_seconds=0.01).to_dict()
+    [part] = reported["parts"]
     assert part["runs_as"] == ["PreCompiled:one"]
     assert part["time"]["how"] == "measured"
-    times = [one["time"] for one in told["layers"]]
-    assert [one["how"] for one in times] == ["estimated", "estimated"]
-    assert np.isclose(sum(one["ms"] for one in times), part["time"]["ms"])
+    times = [element["time"] for element in reported["layers"]]
+    assert [time["how"] for time in times] == ["estimated", "estimated"]
+    assert np.isclose(sum(time["ms"] for time in times), part["time"]["ms"])
     assert times[1]["ms"] > times[0]["ms"]  # it reads two tensors
 
 
@@ -152,11 +159,11 @@ def test_what_a_plan_measured_of_the_whole_is_divided_by_work(runtime):
     plan = Plan("mixed", ("Sums", "CpuRef"), {}, measured={"Sums": 8.0, "mix": 4.0}, chosen="mix")
     explanation = ip.load(mixed(), runtime=runtime, plan=plan).explain()
     assert "  measured for the plan: mix 4 ms, Sums 8 ms\n" in str(explanation)
-    told = explanation.to_dict()
-    assert (told["times"]["whole_ms"], told["times"]["source"]) == (4.0, "plan 'mix'")
-    assert told["times"]["candidates_ms"] == {"Sums": 8.0, "mix": 4.0}
-    assert np.isclose(sum(one["time"]["ms"] for one in told["layers"]), 4.0)
-    assert {one["time"]["how"] for one in told["layers"]} == {"estimated"}
+    reported = explanation.to_dict()
+    assert (reported["times"]["whole_ms"], reported["times"]["source"]) == (4.0, "plan 'mix'")
+    assert reported["times"]["candidates_ms"] == {"Sums": 8.0, "mix": 4.0}
+    assert np.isclose(sum(item["time"]["ms"] for item in reported["layers"]), 4.0)
+    assert {item["time"]["how"] for item in reported["layers"]} == {"estimated"}
 
 
 def test_branches_are_told_and_one_that_is_not_taken_takes_nothing(runtime):
@@ -173,13 +180,13 @@ def test_branches_are_told_and_one_that_is_not_taken_takes_nothing(runtime):
     network.add_output_layer(0, network.add_if_layer(condition, x, regions=regions, name="if"), name="y")
     inputs = {"c": False, "x": np.ones((1, 16), np.float32)}
     model = ip.load(network, backends=["CpuRef"], runtime=runtime)
-    told = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
-    [hosted] = told["run by the runtime"]
-    layers = {one["layer"]: one for one in told["layers"]}
+    reported = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    [hosted] = reported["run by the runtime"]
+    layers = {item["layer"]: item for item in reported["layers"]}
     assert layers["if/then/in then"]["time"] == {"ms": 0.0, "share": 0.0, "how": "measured"}
     assert 0 < layers["if/else/in else"]["time"]["ms"] <= hosted["ms"]
     assert layers["if/else/in else"]["inputs"][0]["layer"] == "if"
-    assert told["outputs"][0]["layer"] == "if"
+    assert reported["outputs"][0]["layer"] == "if"
 
 
 def test_the_text_has_a_row_for_every_part(runtime):
@@ -200,8 +207,8 @@ def test_measuring_follows_the_shapes_of_given_inputs(runtime):
     with pytest.raises(InvalidArgumentError, match="are not known yet"):
         model.explain(measure=True)
     inputs = [np.ones((3, 16), np.float32)]
-    told = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
-    assert told["inputs"][0]["shape"] == "[3, 16]"
+    reported = model.explain(measure=True, inputs=inputs, budget_seconds=0.01).to_dict()
+    assert reported["inputs"][0]["shape"] == "[3, 16]"
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
@@ -217,30 +224,30 @@ def test_whatever_the_network_every_layer_has_its_part_its_share_and_known_tenso
     with Runtime() as runtime:
         runtime.registry.register("Sums", Sums)
         explanation = ip.load(network, backends=["Sums", "CpuRef"], runtime=runtime).explain()
-    told = explanation.to_dict()
-    names = [one["layer"] for one in told["layers"]]
-    assert sorted(name for part in told["parts"] for name in part["layers"]) == sorted(names)
-    assert not names or np.isclose(sum(one["time"]["share"] for one in told["layers"]), 1)
-    known = {*names, "", *(one["layer"] for one in told["inputs"])}
-    taken = [*told["outputs"], *(tensor for one in told["layers"] for tensor in one["inputs"])]
+    reported = explanation.to_dict()
+    names = [item["layer"] for item in reported["layers"]]
+    assert sorted(name for part in reported["parts"] for name in part["layers"]) == sorted(names)
+    assert not names or np.isclose(sum(item["time"]["share"] for item in reported["layers"]), 1)
+    known = {*names, "", *(item["layer"] for item in reported["inputs"])}
+    taken = [*reported["outputs"], *(tensor for item in reported["layers"] for tensor in item["inputs"])]
     assert {tensor["layer"] for tensor in taken} <= known
-    crossed = {number for part in told["parts"] for way in ("incoming", "outgoing") for number in part[way]}
-    assert crossed <= set(range(len(told["crossings"])))
-    assert json.loads(explanation.to_json()) == told
+    crossed = {number for part in reported["parts"] for way in ("incoming", "outgoing") for number in part[way]}
+    assert crossed <= set(range(len(reported["crossings"])))
+    assert json.loads(explanation.to_json()) == reported
 
 
 def test_debug_layers_are_looked_through(runtime):
-    told = loaded(runtime, options=OptimizerOptions(debug=True)).explain().to_dict()
-    assert [one["layers"] for one in told["parts"]] == [["sum"], ["relu"], ["tanh"], ["product"]]
-    assert [one["inputs"][0]["layer"] for one in told["layers"]] == ["x", "sum", "relu", "tanh"]
-    into = [told["crossings"][one["inputs"][0]["crossing"]]["value"] for one in told["layers"]]
+    reported = loaded(runtime, options=OptimizerOptions(debug=True)).explain().to_dict()
+    assert [item["layers"] for item in reported["parts"]] == [["sum"], ["relu"], ["tanh"], ["product"]]
+    assert [item["inputs"][0]["layer"] for item in reported["layers"]] == ["x", "sum", "relu", "tanh"]
+    into = [reported["crossings"][item["inputs"][0]["crossing"]]["value"] for item in reported["layers"]]
     assert into == [f"DebugLayerAfter{name}" for name in ("x", "sum", "relu", "tanh")]
 
 
 def test_layers_of_conversion_have_their_part_too(runtime):
     options = OptimizerOptions(reduce_fp32_to_fp16=True)
-    told = loaded(runtime, options=options).explain().to_dict()
-    assert {"sum", "relu", "tanh", "product"} <= {one["layer"] for one in told["layers"]}
-    known = {one["layer"] for one in told["layers"]} | {"x", ""}
-    assert {tensor["layer"] for one in told["layers"] for tensor in one["inputs"]} <= known
-    assert all(one["part"] is not None for one in told["layers"])
+    reported = loaded(runtime, options=options).explain().to_dict()
+    assert {"sum", "relu", "tanh", "product"} <= {item["layer"] for item in reported["layers"]}
+    known = {item["layer"] for item in reported["layers"]} | {"x", ""}
+    assert {tensor["layer"] for item in reported["layers"] for tensor in item["inputs"]} <= known
+    assert all(item["part"] is not None for item in reported["layers"])

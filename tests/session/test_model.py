@@ -53,9 +53,9 @@ def test_run_takes_and_gives_lists_in_the_models_order(model: ip.Model) -> None:
 
 
 def test_a_call_takes_and_gives_names(model: ip.Model) -> None:
-    found = model({"b": X * 2, "a": X})
-    assert list(found) == ["sum", "difference"]
-    np.testing.assert_array_equal(found["difference"], -X)
+    result = model({"b": X * 2, "a": X})
+    assert list(result) == ["sum", "difference"]
+    np.testing.assert_array_equal(result["difference"], -X)
 
 
 def test_a_bare_array_stands_for_the_only_input_and_output() -> None:

@@ -28,9 +28,9 @@ def optional(element=F32):
 def model(info, layers=lambda network, x: x, **options):
     """A model with one input of that info and the outputs that `layers` makes of it."""
     network = ip.Network("test")
-    made = layers(network, network.add_input_layer(0, info, name="x"))
-    for number, one in enumerate(made if isinstance(made, list) else [made]):
-        network.add_output_layer(number, one, name=f"y{number}")
+    created = layers(network, network.add_input_layer(0, info, name="x"))
+    for number, item in enumerate(created if isinstance(created, list) else [created]):
+        network.add_output_layer(number, item, name=f"y{number}")
     return ip.load(network, backends=options.pop("backends", ["CpuRef"]), **options)
 
 
@@ -39,17 +39,17 @@ def at(number):
 
 
 def test_a_sequence_goes_in_and_comes_out_as_a_list():
-    found = model(sequence())(ROWS)
-    assert isinstance(found, list)
-    for one, wanted in zip(found, ROWS, strict=True):
-        assert_array_equal(one, wanted)
+    result = model(sequence())(ROWS)
+    assert isinstance(result, list)
+    for item, expected in zip(result, ROWS, strict=True):
+        assert_array_equal(item, expected)
 
 
 def test_what_comes_out_is_not_the_callers_memory():
-    given = [row.copy() for row in ROWS]
-    found = model(sequence())(given)
-    found[0][:] = 9
-    assert_array_equal(given[0], ROWS[0])
+    value = [row.copy() for row in ROWS]
+    result = model(sequence())(value)
+    result[0][:] = 9
+    assert_array_equal(value[0], ROWS[0])
 
 
 def test_an_empty_sequence_goes_in_and_comes_out():
@@ -57,48 +57,48 @@ def test_an_empty_sequence_goes_in_and_comes_out():
 
 
 def test_sequences_of_several_lengths_go_through_one_model():
-    made = model(sequence(), lambda network, x: network.add_concat_from_sequence_layer(x, axis=0))
-    assert made(ROWS).tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert made(ROWS[:1]).tolist() == [[1, 2]]
-    assert made(ROWS * 3).shape == (9, 2)
+    created = model(sequence(), lambda network, x: network.add_concat_from_sequence_layer(x, axis=0))
+    assert created(ROWS).tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert created(ROWS[:1]).tolist() == [[1, 2]]
+    assert created(ROWS * 3).shape == (9, 2)
 
 
 def test_elements_of_other_ranks_take_part_in_arithmetic():
     def layers(network, x):
-        one = at(0)(network, x)
-        return network.add_addition_layer(one, one)
+        item = at(0)(network, x)
+        return network.add_addition_layer(item, item)
 
-    made = model(sequence(TensorInfo(...)), layers)
-    assert str(made.outputs["y0"]) == "float32[...]"
-    assert made([np.float32(3)]).tolist() == 6
-    assert made([np.float32([[1, 2]])]).tolist() == [[2, 4]]
+    created = model(sequence(TensorInfo(...)), layers)
+    assert str(created.outputs["y0"]) == "float32[...]"
+    assert created([np.float32(3)]).tolist() == 6
+    assert created([np.float32([[1, 2]])]).tolist() == [[2, 4]]
 
 
 def test_elements_become_arrays_of_the_elements_type_as_inputs_do():
-    [found] = model(sequence())([[[1, 2]]])
-    assert found.dtype == np.float32
+    [result] = model(sequence())([[[1, 2]]])
+    assert result.dtype == np.float32
 
 
 def test_an_optional_holds_an_element_or_none():
-    made = model(optional(), lambda network, x: [x, network.add_optional_has_element_layer(x)])
-    found, there = made.run([ROWS[0]])
-    assert_array_equal(found, ROWS[0])
+    created = model(optional(), lambda network, x: [x, network.add_optional_has_element_layer(x)])
+    result, there = created.run([ROWS[0]])
+    assert_array_equal(result, ROWS[0])
     assert there
-    found, there = made.run([None])
-    assert found is None
+    result, there = created.run([None])
+    assert result is None
     assert not there
 
 
 def test_an_optional_may_hold_a_sequence():
     info = optional(sequence())
-    made = model(info, lambda network, x: [x, network.add_optional_get_element_layer(x)])
-    found, held = made.run([ROWS])
-    assert [one.tolist() for one in found] == [one.tolist() for one in held] == [one.tolist() for one in ROWS]
+    created = model(info, lambda network, x: [x, network.add_optional_get_element_layer(x)])
+    result, held = created.run([ROWS])
+    assert [item.tolist() for item in result] == [item.tolist() for item in held] == [row.tolist() for row in ROWS]
 
 
 def test_strings_are_elements_like_others():
-    made = model(sequence(TensorInfo(..., DataType.STRING)), at(-1))
-    assert made([["a"], [["b", "c"]]]).tolist() == [["b", "c"]]
+    created = model(sequence(TensorInfo(..., DataType.STRING)), at(-1))
+    assert created([["a"], [["b", "c"]]]).tolist() == [["b", "c"]]
 
 
 @pytest.mark.parametrize(
@@ -140,22 +140,22 @@ def test_a_place_that_is_not_there_is_told_when_the_network_runs():
     def layers(network, x):
         return network.add_sequence_at_layer(x, network.add_input_layer(1, TensorInfo((), "int64"), name="place"))
 
-    made = model(sequence(), layers)
-    assert_array_equal(made({"x": ROWS, "place": np.int64(-2)}), ROWS[0])
+    created = model(sequence(), layers)
+    assert_array_equal(created({"x": ROWS, "place": np.int64(-2)}), ROWS[0])
     with pytest.raises(ExecutionError, match="position is 5; expected -2 to 1"):
-        made({"x": ROWS, "place": np.int64(5)})
+        created({"x": ROWS, "place": np.int64(5)})
 
 
 def test_an_empty_optional_has_no_element_to_get():
-    made = model(optional(), lambda network, x: network.add_optional_get_element_layer(x))
+    created = model(optional(), lambda network, x: network.add_optional_get_element_layer(x))
     with pytest.raises(ExecutionError, match="the optional holds nothing"):
-        made(None)
+        created(None)
 
 
 def test_elements_of_other_shapes_that_cannot_be_joined_are_told():
-    made = model(sequence(TensorInfo(...)), lambda network, x: network.add_concat_from_sequence_layer(x, axis=0))
+    created = model(sequence(TensorInfo(...)), lambda network, x: network.add_concat_from_sequence_layer(x, axis=0))
     with pytest.raises(ExecutionError, match="the elements cannot be joined along axis 0"):
-        made([np.float32([1]), np.float32([[1]])])
+        created([np.float32([1]), np.float32([[1]])])
 
 
 # --- backends ---------------------------------------------------------------------------------------------------------
@@ -179,16 +179,16 @@ class Other(Backend):
 
 @pytest.fixture
 def runtime():
-    with ip.Runtime() as made:
-        made.registry.register("Adder", Adder)
-        made.registry.register("Other", Other)
-        yield made
+    with ip.Runtime() as created:
+        created.registry.register("Adder", Adder)
+        created.registry.register("Other", Other)
+        yield created
 
 
 def test_a_backend_without_the_capability_is_not_asked_and_says_why(runtime):
-    made = model(sequence(), at(0), backends=["Adder", "CpuRef"], runtime=runtime)
-    made(ROWS)
-    [reasons] = [one.reasons for one in made.optimized.refusals]
+    created = model(sequence(), at(0), backends=["Adder", "CpuRef"], runtime=runtime)
+    created(ROWS)
+    [reasons] = [refusal.reasons for refusal in created.optimized.refusals]
     assert reasons[0].endswith("which is no tensor, and it lacks the capability Sequences")
     with pytest.raises(UnsupportedLayerError, match="lacks the capability Sequences"):
         model(sequence(), at(0), backends=["Adder"], runtime=runtime)(ROWS)
@@ -196,12 +196,12 @@ def test_a_backend_without_the_capability_is_not_asked_and_says_why(runtime):
 
 def test_tensors_from_sequences_go_on_to_other_backends(runtime):
     def layers(network, x):
-        one = network.add_sequence_at_layer(x, network.add_constant_layer(np.int64(0)), outputs=TensorInfo((1, 2)))
-        return network.add_addition_layer(one, one)
+        item = network.add_sequence_at_layer(x, network.add_constant_layer(np.int64(0)), outputs=TensorInfo((1, 2)))
+        return network.add_addition_layer(item, item)
 
-    made = model(sequence(length=2), layers, backends=["Adder", "CpuRef"], runtime=runtime)
-    assert made(ROWS).tolist() == [[2, 4]]
-    assert {one.backend for one in made.optimized.placements} == {"Adder", "CpuRef"}
+    created = model(sequence(length=2), layers, backends=["Adder", "CpuRef"], runtime=runtime)
+    assert created(ROWS).tolist() == [[2, 4]]
+    assert {placement.backend for placement in created.optimized.placements} == {"Adder", "CpuRef"}
 
 
 def test_sequences_pass_between_backends_without_a_copy(runtime):
@@ -211,13 +211,15 @@ def test_sequences_pass_between_backends_without_a_copy(runtime):
         return [longest, network.add_sequence_length_layer(longest, name="length")]
 
     options = ip.OptimizerOptions(hints={"longer": "Other", "longest": "CpuRef"})
-    made = model(sequence(), layers, backends=["CpuRef", "Other"], runtime=runtime, options=options)
-    found, length = made.run([ROWS])
+    created = model(sequence(), layers, backends=["CpuRef", "Other"], runtime=runtime, options=options)
+    result, length = created.run([ROWS])
     assert length == 4
-    assert [one.tolist() for one in found] == [one.tolist() for one in [*ROWS, *ROWS]]
-    ways = [(one.value, one.how, one.source, one.target) for one in made.optimized.crossings]
+    assert [item.tolist() for item in result] == [item.tolist() for item in [*ROWS, *ROWS]]
+    ways = [
+        (crossing.value, crossing.how, crossing.source, crossing.target) for crossing in created.optimized.crossings
+    ]
     assert ways == [("longer", "direct", "Other", "CpuRef")]
-    assert made.optimized.copies == ()
+    assert created.optimized.copies == ()
 
 
 def test_half_precision_leaves_the_elements_of_sequences_alone():
@@ -228,7 +230,7 @@ def test_half_precision_leaves_the_elements_of_sequences_alone():
 
     options = ip.OptimizerOptions(reduce_fp32_to_fp16=True)
     held, first = model(TensorInfo((2,)), layers, options=options).run([np.float32([1, 2])])
-    assert [one.dtype for one in [*held, first]] == [np.float32] * 3
+    assert [item.dtype for item in [*held, first]] == [np.float32] * 3
     assert first.tolist() == [2, 4]
 
 

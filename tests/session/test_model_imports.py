@@ -24,10 +24,10 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
+    with Runtime() as created:
         for backend in (Sums, Device):
-            made.registry.register(backend.id, backend)
-        yield made
+            created.registry.register(backend.id, backend)
+        yield created
 
 
 def calculation(*shape: Any) -> Network:
@@ -49,10 +49,10 @@ def test_calls_read_and_write_what_was_imported(model: Model) -> None:
     with model.import_inputs([a, X]) as inputs, model.import_outputs({"y": y, "sum": total}) as outputs:
         for _ in range(3):
             a += 1
-            found = model.run(inputs, outputs)
+            result = model.run(inputs, outputs)
             np.testing.assert_array_equal(total, a + X)
             np.testing.assert_array_equal(y, (a + X) * X)
-            assert all(np.shares_memory(one, target) for one, target in zip(found, (total, y), strict=True))
+            assert all(np.shares_memory(item, target) for item, target in zip(result, (total, y), strict=True))
         assert np.shares_memory(inputs.arrays["a"], a)
         assert repr(outputs) == "<ImportedTensors outputs y: float32[2, 3], sum: float32[2, 3]>"
 
@@ -69,8 +69,8 @@ def test_each_side_may_be_imported_alone(model: Model) -> None:
 
 def test_outputs_go_where_they_are_wanted(model: Model) -> None:
     total, y = np.zeros_like(X), bytearray(24)
-    found = model.run([X, X], {"sum": total, "y": memoryview(y).cast("f", (2, 3))})
-    assert found[0] is total
+    result = model.run([X, X], {"sum": total, "y": memoryview(y).cast("f", (2, 3))})
+    assert result[0] is total
     np.testing.assert_array_equal(np.frombuffer(y, np.float32).reshape(2, 3), 2 * X * X)
 
 
@@ -105,8 +105,8 @@ def test_open_shapes_become_those_of_the_import(runtime: Runtime) -> None:
     np.testing.assert_array_equal(model.run(inputs, outputs)[1], 2 * X * X)
     with pytest.raises(InvalidArgumentError, match="a descriptor does not tell which"):
         model.import_inputs([MemoryDescriptor(0), X])
-    for one in (inputs, outputs):
-        one.close()
+    for item in (inputs, outputs):
+        item.close()
     for rows in range(3, 15):
         model.run([np.ones((rows, 3), np.float32)] * 2)
     assert len(runtime.loaded_networks) == 8

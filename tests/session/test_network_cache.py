@@ -78,16 +78,16 @@ def written(network):
 @pytest.fixture(params=["settled.onnx", "open.tflite"])
 def file(request, tmp_path):
     """A file whose shapes are all known, and one whose batch may change from call to call."""
-    made = tmp_path / request.param
-    made.write_bytes(DIGITS.read_bytes() if "settled" in request.param else written(open_network()))
-    return made
+    created = tmp_path / request.param
+    created.write_bytes(DIGITS.read_bytes() if "settled" in request.param else written(open_network()))
+    return created
 
 
 @pytest.fixture
 def open_file(tmp_path):
-    made = tmp_path / "open.tflite"
-    made.write_bytes(written(open_network()))
-    return made
+    created = tmp_path / "open.tflite"
+    created.write_bytes(written(open_network()))
+    return created
 
 
 def numbers(model, batch=1):
@@ -139,11 +139,11 @@ def test_a_cached_model_is_made_for_the_shapes_of_each_call(load, open_file):
     first, second = load(open_file), load(open_file)
     assert was_kept(second)
     for batch in (1, 3, 1, 2, 3):
-        given = numbers(second, batch)
-        np.testing.assert_array_equal(second.run(given), first.run(given))
+        value = numbers(second, batch)
+        np.testing.assert_array_equal(second.run(value), first.run(value))
         assert [layer.output.known.shape for layer in second.optimized.inputs] == [(batch, 8)]
         assert str(second.explain()) == str(first.explain())
-    np.testing.assert_array_equal(second.run(given, ["product"]), first.run(given, ["product"]))
+    np.testing.assert_array_equal(second.run(value, ["product"]), first.run(value, ["product"]))
 
 
 def test_a_cached_model_with_an_open_batch_refuses_what_no_batch_fits(load, open_file):
@@ -166,15 +166,15 @@ print(model.run([np.ones((3, 8), np.float32)])[0].shape)
 def test_another_process_finds_a_network_with_an_open_batch(load, open_file):
     model = load(open_file)
     command = [sys.executable, "-c", ELSEWHERE, str(open_file)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
-    assert found.stdout == f"KnownBlueprint {model}\n(3, 4)\n"
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert result.stdout == f"KnownBlueprint {model}\n(3, 4)\n"
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
 def test_a_copy_of_a_model_with_an_open_batch_is_prepared_as_well(load, open_file, way):
-    for kept in (False, True):
+    for cached in (False, True):
         model = load(open_file)
-        assert was_kept(model) == kept
+        assert was_kept(model) == cached
         other = way(model)
         assert str(other.explain()) == str(model.explain())
         model.close()
@@ -357,8 +357,8 @@ def test_only_why_takes_a_file(capsys):
 def placed(folder, **runtime):
     """Load in a runtime, or for a network, with a cache directory; whether that found what was kept."""
     options = None if folder is None else ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(folder)}})
-    with ip.Runtime(ip.CreationOptions(**runtime)) as made:
-        return was_kept(ip.load(DIGITS, runtime=made, options=options))
+    with ip.Runtime(ip.CreationOptions(**runtime)) as created:
+        return was_kept(ip.load(DIGITS, runtime=created, options=options))
 
 
 def folders(where):
@@ -366,12 +366,12 @@ def folders(where):
 
 
 def test_networks_are_kept_where_the_options_of_a_runtime_or_a_network_say(tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    of_one = {"backend_options": {"CpuAcc": {"CacheDirectory": str(one)}}}
+    item, two = tmp_path / "one", tmp_path / "two"
+    of_one = {"backend_options": {"CpuAcc": {"CacheDirectory": str(item)}}}
     assert [placed(None, **of_one), placed(two), placed(None)] == [False, False, False]
-    assert [folders(one), folders(two), folders("")] == [["compiled", "networks"]] * 3
-    assert [placed(None, **of_one), placed(one), placed(two), placed(two, **of_one)] == [True] * 4
-    shutil.rmtree(one)
+    assert [folders(item), folders(two), folders("")] == [["compiled", "networks"]] * 3
+    assert [placed(None, **of_one), placed(item), placed(two), placed(two, **of_one)] == [True] * 4
+    shutil.rmtree(item)
     assert not placed(None, **of_one)
 
 
@@ -484,7 +484,7 @@ def test_an_unwritable_cache_is_told_once(load, caplog, tmp_path, monkeypatch):
     with caplog.at_level(logging.WARNING, "interposer.cache"):
         load()
         settle()
-    said = [one.getMessage() for one in caplog.records if one.name == "interposer.cache"]
+    said = [record.getMessage() for record in caplog.records if record.name == "interposer.cache"]
     assert len(said) == 1
     assert said[0].endswith(
         f"cannot be kept in the cache folder {tmp_path}/file/cache: Not a directory "

@@ -45,7 +45,7 @@ def said(code: str) -> str:
 
 
 def test_outputs_that_there_is_no_memory_for_are_named() -> None:
-    found = said("""
+    result = said("""
         x = network.add_input_layer(0, ip.TensorInfo((1 << 15,)), name="x")
         y = network.add_input_layer(1, ip.TensorInfo((1 << 15, 1)), name="y")
         network.add_output_layer(0, network.add_addition_layer(x, y, name="outer"), name="sum")
@@ -54,26 +54,26 @@ def test_outputs_that_there_is_no_memory_for_are_named() -> None:
         only(1 << 31)
         show(lambda: model.run(feeds))
     """)
-    assert found == (
+    assert result == (
         "ExecutionError: there is not enough memory for the outputs; the largest is 0 (sum): float32[32768, 32768], "
         "4,294,967,296 bytes\n"
     )
 
 
 def test_computing_one_operator_without_memory_names_it_and_its_results() -> None:
-    found = said("""
+    result = said("""
         only(1 << 31)
         show(lambda: ip.compute(ops.Pad(pad_list=((0, 1 << 40),)), np.ones(4, np.float32)))
         show(lambda: ip.compute(ops.Fill(), np.int64([1 << 40, 1 << 40])))
     """)
-    first, second = found.splitlines()
+    first, second = result.splitlines()
     assert first.startswith("ExecutionError: Pad failed: MemoryError: Unable to allocate 4.00 TiB")
     assert first.endswith("(results: float32[1099511627780])")
     assert second.startswith("ExecutionError: Fill failed: ")
 
 
 def test_an_input_that_there_is_no_memory_to_convert_is_named() -> None:
-    found = said("""
+    result = said("""
         x = network.add_input_layer(0, ip.TensorInfo((1 << 29,)), name="x")
         network.add_output_layer(0, network.add_activation_layer(x, function=ops.ActivationFunction.RELU))
         model = ip.load(network, "CpuRef")
@@ -81,7 +81,7 @@ def test_an_input_that_there_is_no_memory_to_convert_is_named() -> None:
         only(1 << 30)
         show(lambda: model.run([x]))
     """)
-    assert found.startswith("BindingError: input 'x' is float64; there is no memory to make it float32: Unable to")
+    assert result.startswith("BindingError: input 'x' is float64; there is no memory to make it float32: Unable to")
 
 
 def test_a_padded_copy_of_an_image_counts_for_the_limits() -> None:
@@ -100,7 +100,7 @@ def test_a_padded_copy_of_an_image_counts_for_the_limits() -> None:
 def test_writing_a_network_without_memory_is_an_error_of_ours(format: str) -> None:
     if format == "onnx":
         pytest.importorskip("onnx")
-    found = said(f"""
+    result = said(f"""
         from interposer.writers import {format}
         small = ip.Network("small")  # what is imported at its first use is there before memory is short
         y = small.add_input_layer(0, ip.TensorInfo((1, 2)), name="y")
@@ -114,11 +114,11 @@ def test_writing_a_network_without_memory_is_an_error_of_ours(format: str) -> No
         only(1 << 24)
         show(lambda: {format}.write(network))
     """)
-    assert found.startswith("ExecutionError: there is not enough memory to write the network")
+    assert result.startswith("ExecutionError: there is not enough memory to write the network")
 
 
 def test_lists_of_numbers_that_there_is_no_memory_for_are_named() -> None:
-    found = said("""
+    result = said("""
         x = network.add_input_layer(0, ip.TensorInfo((1 << 22,)), name="x")
         network.add_output_layer(0, network.add_activation_layer(x, function=ops.ActivationFunction.RELU))
         model = ip.load(network, "CpuRef")
@@ -130,7 +130,7 @@ def test_lists_of_numbers_that_there_is_no_memory_for_are_named() -> None:
         show(lambda: model.run([numbers]))
         show(lambda: ip.compute(ops.Floor(), numbers))
     """)
-    first, second = found.splitlines()
+    first, second = result.splitlines()
     assert first.startswith("BindingError: there is not enough memory to make an array of input 'x', a list")
     assert second.startswith("ExecutionError: there is not enough memory to make arrays of the operands of ")
 

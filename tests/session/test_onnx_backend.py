@@ -32,8 +32,8 @@ def relu() -> Any:
 def test_a_model_is_prepared_and_run() -> None:
     prepared = onnx_backend.prepare(relu(), "CPU")
     assert isinstance(prepared, onnx.backend.base.BackendRep)
-    for given in ([X], (X,), X, {"x": X}):
-        [y] = prepared.run(given)
+    for value in ([X], (X,), X, {"x": X}):
+        [y] = prepared.run(value)
         np.testing.assert_array_equal(y, [[1, 0, 3]])
 
 
@@ -62,8 +62,8 @@ def test_a_node_without_its_inputs_is_refused() -> None:
 
 
 def test_devices_are_the_cpu_and_backends() -> None:
-    found = [onnx_backend.supports_device(device) for device in ("CPU", "CPU:0", "CpuRef", "CUDA", "CpuReff")]
-    assert found == [True, True, True, False, False]
+    result = [onnx_backend.supports_device(device) for device in ("CPU", "CPU:0", "CpuRef", "CUDA", "CpuReff")]
+    assert result == [True, True, True, False, False]
 
 
 def test_what_is_no_device_or_no_node_is_refused() -> None:

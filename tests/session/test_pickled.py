@@ -32,14 +32,14 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "twice.txt"
-    made.write_text(TEXT)
-    return made
+    created = tmp_path / "twice.txt"
+    created.write_text(TEXT)
+    return created
 
 
 def again(model: ip.Model) -> ip.Model:
-    found: ip.Model = pickle.loads(pickle.dumps(model))
-    return found
+    result: ip.Model = pickle.loads(pickle.dumps(model))
+    return result
 
 
 def work(model: ip.Model) -> Any:
@@ -92,12 +92,12 @@ def test_options_shapes_limits_fallback_and_plan_travel(path: Path) -> None:
     model = ip.load(
         path, ["CpuRef"], options=options, limits=Limits(max_bytes=12345), shapes={"n": 2}, fallback=True, format="text"
     )
-    found = again(model)
-    assert found.inputs["x"].shape == (2, 3)
-    assert found._limits == Limits(max_bytes=12345)
-    assert found._choice.arguments == model._choice.arguments
-    assert found._choice.arguments["options"] == options
-    assert found.optimized.preferences == ("CpuRef",)
+    result = again(model)
+    assert result.inputs["x"].shape == (2, 3)
+    assert result._limits == Limits(max_bytes=12345)
+    assert result._choice.arguments == model._choice.arguments
+    assert result._choice.arguments["options"] == options
+    assert result.optimized.preferences == ("CpuRef",)
     plan = Plan("twice", ("CpuRef",), {"double": "CpuRef"})
     assert again(ip.load(path, plan=plan)).plan == plan
 
@@ -120,11 +120,11 @@ def test_a_network_is_pickled_bit_for_bit(protocol: int) -> None:
         value = network.add_addition_layer(value, constant)
     network.add_output_layer(0, value, name="y")
     network.graph.layer("x").output.aliases = ("image",)
-    found = pickle.loads(pickle.dumps(network, protocol))
-    assert same_graph(found.graph, network.graph)
-    [held] = [layer for layer in found.graph if layer.kind == "Constant"]
+    result = pickle.loads(pickle.dumps(network, protocol))
+    assert same_graph(result.graph, network.graph)
+    [held] = [layer for layer in result.graph if layer.kind == "Constant"]
     assert held.output.constant is held.op.value
-    assert found.graph.layer("x").output.aliases == ("image",)
+    assert result.graph.layer("x").output.aliases == ("image",)
     assert x.name == "x"
 
 
@@ -168,9 +168,9 @@ def test_cloudpickle_takes_a_model(path: Path) -> None:
 def test_joblib_takes_a_model_to_its_workers(path: Path) -> None:
     joblib = pytest.importorskip("joblib")
     model = ip.load(path, ["CpuRef"])
-    found = joblib.Parallel(n_jobs=2)(joblib.delayed(work)(model) for _ in range(2))
-    for one in found:
-        np.testing.assert_array_equal(one, X * 2)
+    result = joblib.Parallel(n_jobs=2)(joblib.delayed(work)(model) for _ in range(2))
+    for item in result:
+        np.testing.assert_array_equal(item, X * 2)
 
 
 def test_joblib_dumps_and_loads_a_model(path: Path, tmp_path: Path) -> None:

@@ -160,10 +160,10 @@ def runtime(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     for module in ("placement.measured", "placement.loaded", "timing"):
         monkeypatch.setattr(f"interposer.session.{module}.time", Clock())
-    with Runtime() as made:
-        made.registry.register("Adds", Adds)
-        made.registry.register("Multiplies", Multiplies)
-        yield made
+    with Runtime() as created:
+        created.registry.register("Adds", Adds)
+        created.registry.register("Multiplies", Multiplies)
+        yield created
 
 
 def sums_and_products() -> Network:
@@ -195,12 +195,12 @@ def test_the_parts_of_the_chosen_plan_are_measured_in_it(runtime: Runtime) -> No
     options = OptimizerOptions(rewrite=False)
     plan = place(sums_and_products(), runtime, BACKENDS, options, GENEROUS)
     model = ip.load(sums_and_products(), plan=plan, options=options, runtime=runtime)
-    told = model.explain().to_dict()
-    assert {one.runs_in for one in model.optimized.placements} <= plan.units.keys()
-    assert [part["time"]["how"] for part in told["parts"]] == ["measured", "measured"]
+    reported = model.explain().to_dict()
+    assert {placement.runs_in for placement in model.optimized.placements} <= plan.units.keys()
+    assert [part["time"]["how"] for part in reported["parts"]] == ["measured", "measured"]
     other = replace(plan, units={"another layer": 1.0})
-    told = ip.load(sums_and_products(), plan=other, options=options, runtime=runtime).explain().to_dict()
-    assert [part["time"]["how"] for part in told["parts"]] == ["estimated", "estimated"]
+    reported = ip.load(sums_and_products(), plan=other, options=options, runtime=runtime).explain().to_dict()
+    assert [part["time"]["how"] for part in reported["parts"]] == ["estimated", "estimated"]
 
 
 def test_parts_that_cannot_be_timed_are_no_fault_of_the_plan(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +237,8 @@ def test_other_options_of_backends_are_measured_anew(tmp_path: Any, monkeypatch:
 
 def test_a_damaged_plan_in_the_cache_is_made_again(runtime: Runtime, tmp_path: Any) -> None:
     place(sums_and_products(), runtime, ["Adds"], search=QUICK)
-    [kept] = (tmp_path / "cache").glob("plan-*.json")
-    kept.write_text("{", encoding="utf-8")
+    [cached] = (tmp_path / "cache").glob("plan-*.json")
+    cached.write_text("{", encoding="utf-8")
     assert place(sums_and_products(), runtime, ["Adds"], search=QUICK).chosen == "Adds"
 
 
@@ -252,7 +252,7 @@ def test_a_type_can_be_kept_from_a_backend(runtime: Runtime) -> None:
     options = OptimizerOptions(rewrite=False, exclude={"Addition": ["Adds"]})
     plan = place(sums_and_products(), runtime, BACKENDS, options, QUICK)
     model = ip.load(sums_and_products(), plan=plan, options=OptimizerOptions(rewrite=False), runtime=runtime)
-    placed = {one.layer: one.backend for one in model.optimized.placements}
+    placed = {placement.layer: placement.backend for placement in model.optimized.placements}
     assert (placed["layer 0"], placed["layer 1"]) == ("Multiplies", "Multiplies")
     assert Plan.from_json(plan.to_json()) == plan
 
@@ -262,9 +262,13 @@ def test_a_type_never_goes_to_a_backend_that_is_kept_from_it_though_others_refus
     options = OptimizerOptions(rewrite=False, exclude={"Addition": ["Adds"]})
     plan = place(sums_and_products(), runtime, ["OnlyMultiplies", *BACKENDS], options, QUICK)
     for other in ("OnlyMultiplies", *BACKENDS):
-        order = (other, *(one for one in plan.backends if one != other))
+        order = (other, *(backend for backend in plan.backends if backend != other))
         model = ip.load(sums_and_products(), plan=replace(plan, backends=order, layers={}), runtime=runtime)
-        placed = {one.layer: one.backend for one in model.optimized.placements if one.kind == "Addition"}
+        placed = {
+            placement.layer: placement.backend
+            for placement in model.optimized.placements
+            if placement.kind == "Addition"
+        }
         assert set(placed.values()) == {"Multiplies"}
 
 
@@ -276,9 +280,9 @@ def test_plans_may_keep_types_from_backends_that_nobody_knows_here(runtime: Runt
 def test_plans_beyond_a_limit_are_left_out(runtime: Runtime) -> None:
     with pytest.raises(LimitExceededError) as caught:
         place(sums_and_products(), runtime, BACKENDS, search=Search(budget_seconds=20, most_seconds=1e-9))
-    told = str(caught.value)
-    assert told.startswith("no plan for 'mixed' is within most_seconds=1e-09: the least that was found is 0.0")
-    assert told.endswith("; raise the limit, or give other backends")
+    reported = str(caught.value)
+    assert reported.startswith("no plan for 'mixed' is within most_seconds=1e-09: the least that was found is 0.0")
+    assert reported.endswith("; raise the limit, or give other backends")
     with pytest.raises(LimitExceededError) as caught:
         place(sums_and_products(), runtime, ["Adds"], search=Search(budget_seconds=20, most_bytes=1))
     assert str(caught.value) == (
@@ -321,7 +325,7 @@ def test_a_backend_that_is_far_behind_is_not_tried_on_parts(runtime: Runtime, mo
 
 
 def test_throughput_is_told_as_the_time_of_one_run(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interposer.session.placement.measured.thread_budget", lambda given: 4)
+    monkeypatch.setattr("interposer.session.placement.measured.thread_budget", lambda value: 4)
     monkeypatch.setattr(Loaded, "run_together", lambda self: [self.run() for _ in range(4)])
     plan = place(sums_and_products(), runtime, ["Adds"], search=Search(20, "throughput"))
     alone = place(sums_and_products(), runtime, ["Adds"], search=QUICK)
@@ -379,12 +383,12 @@ def test_a_plan_is_saved_edited_and_replayed(runtime: Runtime, tmp_path: Any) ->
     plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), QUICK)
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == plan
-    told = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
-    told["layers"] = {"layer 0": "Multiplies", "layer [12]": "Adds", "type:Multiplication": "Multiplies"}
-    (tmp_path / "plan.json").write_text(json.dumps(told), encoding="utf-8")
+    reported = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    reported["layers"] = {"layer 0": "Multiplies", "layer [12]": "Adds", "type:Multiplication": "Multiplies"}
+    (tmp_path / "plan.json").write_text(json.dumps(reported), encoding="utf-8")
     options = OptimizerOptions(rewrite=False)
     model = ip.load(sums_and_products(), plan=Plan.load(tmp_path / "plan.json"), options=options, runtime=runtime)
-    placed = {one.layer: one.backend for one in model.optimized.placements}
+    placed = {placement.layer: placement.backend for placement in model.optimized.placements}
     assert placed == {"layer 0": "Multiplies", "layer 1": "Adds", "layer 2": "Adds", "layer 3": "Multiplies"}
 
 
@@ -394,18 +398,18 @@ def test_what_is_different_from_where_a_plan_was_made_is_told(
     plan = Plan("mixed", ("Npu", "Adds"), {"gone": "Npu"}, made_with={"threads": 1000})
     with caplog.at_level(logging.WARNING, "interposer.session"):
         ip.load(sums_and_products(), plan=plan, runtime=runtime)
-    told = [record.getMessage() for record in caplog.records]
-    assert "the plan for 'mixed': backend Npu is not available here" in told
-    assert "the plan for 'mixed': 1 layers of the plan are not in this network, such as 'gone'" in told
-    assert any("and was 1000 where the plan was made" in one for one in told)
+    reported = [record.getMessage() for record in caplog.records]
+    assert "the plan for 'mixed': backend Npu is not available here" in reported
+    assert "the plan for 'mixed': 1 layers of the plan are not in this network, such as 'gone'" in reported
+    assert any("and was 1000 where the plan was made" in item for item in reported)
 
 
 def test_patterns_and_types_of_a_plan_that_fit_nothing_are_told() -> None:
     plan = Plan(
         "mixed", ("Adds",), {"conv*": "Adds", "type:Softmax": "Adds", "layer [01]": "Adds", "type:Addition": "Adds"}
     )
-    made = ip.optimizer.simplified(sums_and_products(), ["CpuRef"], options=OptimizerOptions(rewrite=False))
-    assert list(plan.differences(made.graph, {}, ("Adds",))) == [
+    created = ip.optimizer.simplified(sums_and_products(), ["CpuRef"], options=OptimizerOptions(rewrite=False))
+    assert list(plan.differences(created.graph, {}, ("Adds",))) == [
         "'conv*' of the plan fits no layer of this network",
         "'type:Softmax' of the plan fits no layer of this network",
     ]
@@ -423,9 +427,9 @@ def test_what_has_changed_is_told_one_by_one_and_in_order() -> None:
 
 def test_a_plan_says_on_which_processor_and_with_which_builds_it_was_made(runtime: Runtime) -> None:
     runtime.registry.register("Built", lambda: Holding("Built", 1))
-    told = made_with(runtime, ["Built", "Adds", "Npu"])
-    assert len(told["machine"].split()) > 1
-    assert told["builds"] == {"Built": "build of Built"}
+    reported = made_with(runtime, ["Built", "Adds", "Npu"])
+    assert len(reported["machine"].split()) > 1
+    assert reported["builds"] == {"Built": "build of Built"}
 
 
 def test_the_name_of_a_layer_is_for_that_layer_though_it_reads_like_a_pattern() -> None:
@@ -494,16 +498,16 @@ def test_blocks_are_cut_where_one_tensor_crosses() -> None:
     left, right = network.add_layer(RELU, first, name="b"), network.add_layer(RELU, first, name="c")
     both = network.add_layer(Addition(), left, right, name="d")
     network.add_output_layer(0, network.add_layer(RELU, both, name="e"))
-    made = ip.optimizer.simplified(network, ["CpuRef"], options=OptimizerOptions(rewrite=False))
-    blocks = blocks_of(made.graph, 8)
+    created = ip.optimizer.simplified(network, ["CpuRef"], options=OptimizerOptions(rewrite=False))
+    blocks = blocks_of(created.graph, 8)
     assert [[layer.name for layer in block.layers] for block in blocks] == [["a"], ["b", "c", "d"], ["e"]]
     assert [block.leaving for block in blocks[:2]] == [128, 128]
-    assert [len(block.layers) for block in blocks_of(made.graph, 2)] == [4, 1]
-    part = part_network(made.graph, blocks[1].layers, "part")
+    assert [len(block.layers) for block in blocks_of(created.graph, 2)] == [4, 1]
+    part = part_network(created.graph, blocks[1].layers, "part")
     assert (len(part.inputs), len(part.outputs)) == (1, 1)
 
 
-costs = st.floats(0.1, 10).map(lambda one: round(one, 2))
+costs = st.floats(0.1, 10).map(lambda item: round(item, 2))
 
 
 @settings(max_examples=100, deadline=None)
@@ -513,11 +517,11 @@ def test_no_plan_is_cheaper_than_the_first(data: st.DataObject) -> None:
     spans = [(i, j) for i in range(count) for j in range(i + 1, count + 1)]
     parts = {(i, j, b): data.draw(costs) for i, j in spans for b in backends if j - i == 1 or data.draw(st.booleans())}
     price = data.draw(costs)
-    found = best_plans(count, parts, lambda place, a, b: price if a != b else 0.0, 3)
+    result = best_plans(count, parts, lambda place, a, b: price if a != b else 0.0, 3)
     least = min(cost(way, parts, price) for way in all_ways(count, backends))
-    assert found[0].seconds == pytest.approx(least)
-    assert [one.seconds for one in found] == sorted(one.seconds for one in found)
-    assert len({one.backends() for one in found}) == len(found)
+    assert result[0].seconds == pytest.approx(least)
+    assert [item.seconds for item in result] == sorted(item.seconds for item in result)
+    assert len({item.backends() for item in result}) == len(result)
 
 
 def all_ways(count: int, backends: list[str]) -> Iterator[list[tuple[int, int, str]]]:
@@ -528,5 +532,5 @@ def all_ways(count: int, backends: list[str]) -> Iterator[list[tuple[int, int, s
 
 
 def cost(way: list[tuple[int, int, str]], parts: dict[tuple[int, int, str], float], price: float) -> float:
-    borders = sum(price for one, other in itertools.pairwise(way) if one[2] != other[2])
+    borders = sum(price for item, other in itertools.pairwise(way) if item[2] != other[2])
     return sum(parts.get(part, float("inf")) for part in way) + borders

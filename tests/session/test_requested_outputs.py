@@ -61,14 +61,14 @@ def backends(request: pytest.FixtureRequest) -> list[str]:
 def test_every_value_of_a_network_can_be_asked_for(backends: list[str]) -> None:
     model = ip.load(chain(), backends)
     for name, value in expected().items():
-        [found] = model.run([X], outputs=[name])
-        np.testing.assert_allclose(found, value, rtol=1e-6, err_msg=name)
+        [result] = model.run([X], outputs=[name])
+        np.testing.assert_allclose(result, value, rtol=1e-6, err_msg=name)
 
 
 def test_several_values_come_in_the_order_of_their_names(backends: list[str]) -> None:
     model, names = ip.load(chain(), backends), ["right", "halves:0", "x", "w", "shifted", "y"]
-    found = model.run([X], outputs=names)
-    for name, array in zip(names, found, strict=True):
+    result = model.run([X], outputs=names)
+    for name, array in zip(names, result, strict=True):
         np.testing.assert_allclose(array, expected()[name], rtol=1e-6, err_msg=name)
 
 
@@ -76,21 +76,21 @@ def test_values_lists_every_name_that_a_run_can_be_asked_for() -> None:
     model = ip.load(chain(), ["CpuRef"])
     assert list(model.values) == ["x", "w", "product", "b", "shifted", "relu", "halves:0", "halves:1", "y", "right"]
     assert model.values["product"] == TensorInfo((1, 2))
-    found = model.run([X], outputs=list(model.values))
-    assert [array.shape for array in found] == [tuple(info.shape) for info in model.values.values()]
+    result = model.run([X], outputs=list(model.values))
+    assert [array.shape for array in result] == [tuple(info.shape) for info in model.values.values()]
 
 
 def test_a_call_gives_a_mapping_for_a_list_of_names_and_an_array_for_one() -> None:
     model = ip.load(chain(), ["CpuRef"])
-    found = model(X, outputs=["shifted", "product"])
-    assert list(found) == ["shifted", "product"]
+    result = model(X, outputs=["shifted", "product"])
+    assert list(result) == ["shifted", "product"]
     np.testing.assert_array_equal(model(X, outputs="product"), X @ W)
     np.testing.assert_array_equal(model({"x": X}, outputs=("product",))["product"], X @ W)
 
 
 def test_one_text_stands_for_a_list_of_one_name() -> None:
-    [found] = ip.load(chain(), ["CpuRef"]).run([X], "shifted")
-    np.testing.assert_allclose(found, expected()["shifted"])
+    [result] = ip.load(chain(), ["CpuRef"]).run([X], "shifted")
+    np.testing.assert_allclose(result, expected()["shifted"])
 
 
 def test_the_models_own_plan_is_not_changed(backends: list[str]) -> None:
@@ -153,8 +153,8 @@ def test_a_call_refuses_arrays_as_outputs() -> None:
 
 
 def test_a_layer_with_one_result_may_be_numbered() -> None:
-    [found] = ip.load(chain(), ["CpuRef"]).run([X], ["product:0"])
-    np.testing.assert_array_equal(found, X @ W)
+    [result] = ip.load(chain(), ["CpuRef"]).run([X], ["product:0"])
+    np.testing.assert_array_equal(result, X @ W)
 
 
 def test_shapes_that_differ_by_call_give_values_of_their_shapes(backends: list[str]) -> None:
@@ -171,41 +171,41 @@ def test_a_future_of_some_outputs_loads_no_other_network(backends: list[str]) ->
     model = ip.load(chain(), backends)
     loaded = model.runtime.loaded_networks
     for names in (["right"], ["right", "y"]):
-        found = model.submit([X], names).result()
-        for name, array in zip(names, found, strict=True):
+        result = model.submit([X], names).result()
+        for name, array in zip(names, result, strict=True):
             np.testing.assert_allclose(array, expected()[name], rtol=1e-6)
     assert model.runtime.loaded_networks == loaded
 
 
 def test_inputs_may_be_named_imported_or_submitted(backends: list[str]) -> None:
     model = ip.load(chain(), backends)
-    wanted = expected()["shifted"]
-    np.testing.assert_allclose(model.run(x=X, outputs=["shifted"])[0], wanted, rtol=1e-6)
-    np.testing.assert_allclose(model.submit([X], ["shifted"]).result()[0], wanted, rtol=1e-6)
-    np.testing.assert_allclose(asyncio.run(model.run_async(x=X, outputs="shifted"))[0], wanted, rtol=1e-6)
+    requested = expected()["shifted"]
+    np.testing.assert_allclose(model.run(x=X, outputs=["shifted"])[0], requested, rtol=1e-6)
+    np.testing.assert_allclose(model.submit([X], ["shifted"]).result()[0], requested, rtol=1e-6)
+    np.testing.assert_allclose(asyncio.run(model.run_async(x=X, outputs="shifted"))[0], requested, rtol=1e-6)
     with model.import_inputs([X.copy()]) as taken:
-        np.testing.assert_allclose(model.run(taken, ["shifted"])[0], wanted, rtol=1e-6)
-    np.testing.assert_allclose(model.run([X], ["shifted"], deadline=60.0)[0], wanted, rtol=1e-6)
+        np.testing.assert_allclose(model.run(taken, ["shifted"])[0], requested, rtol=1e-6)
+    np.testing.assert_allclose(model.run([X], ["shifted"], deadline=60.0)[0], requested, rtol=1e-6)
 
 
 def test_threads_may_ask_for_different_values_at_the_same_time(backends: list[str]) -> None:
-    model, faults = ip.load(chain("n"), backends), list[str]()
+    model, errors = ip.load(chain("n"), backends), list[str]()
 
     def work(seed: int) -> None:
         random = np.random.default_rng(seed)
         for _ in range(30):
             x = random.normal(size=(int(random.integers(1, 4)), 4)).astype(np.float32)
             names = list(random.permutation(list(expected()))[: int(random.integers(1, 4))])
-            for name, found in zip(names, model.run([x], [*map(str, names)]), strict=True):
-                if not np.allclose(found, expected(x)[str(name)], rtol=1e-4, atol=1e-5):
-                    faults.append(str(name))
+            for name, result in zip(names, model.run([x], [*map(str, names)]), strict=True):
+                if not np.allclose(result, expected(x)[str(name)], rtol=1e-4, atol=1e-5):
+                    errors.append(str(name))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not faults
+    assert not errors
 
 
 def test_a_closed_model_gives_no_values() -> None:
@@ -268,8 +268,8 @@ def test_auto_measures_once_and_gives_values() -> None:
 
 def test_a_backend_that_fails_on_the_way_to_a_value_is_done_without() -> None:
     with Runtime() as runtime:
-        made = Failing(ReferenceBackend, "F", 2)
-        runtime.registry.register("F", lambda: made)
+        failing = Failing(ReferenceBackend, "F", 2)
+        runtime.registry.register("F", lambda: failing)
         model = ip.load(chain("n"), ["F", "CpuRef"], runtime=runtime)
         for _ in range(6):
             np.testing.assert_allclose(model.run([X], ["shifted"])[0], expected()["shifted"])
@@ -279,8 +279,8 @@ def test_a_backend_that_fails_on_the_way_to_a_value_is_done_without() -> None:
 
 def test_what_a_model_does_without_its_values_do_without_too() -> None:
     with Runtime() as runtime:
-        made = Failing(ReferenceBackend, "F", 1)
-        runtime.registry.register("F", lambda: made)
+        failing = Failing(ReferenceBackend, "F", 1)
+        runtime.registry.register("F", lambda: failing)
         model = ip.load(chain(), ["F", "CpuRef"], runtime=runtime)
         model.run([X])
         assert [event.backend for event in model.events] == ["F"]
@@ -290,8 +290,8 @@ def test_what_a_model_does_without_its_values_do_without_too() -> None:
 
 def test_without_fallback_a_failure_is_raised_for_values_too() -> None:
     with Runtime() as runtime:
-        made = Failing(ReferenceBackend, "F", 1)
-        runtime.registry.register("F", lambda: made)
+        failing = Failing(ReferenceBackend, "F", 1)
+        runtime.registry.register("F", lambda: failing)
         model = ip.load(chain(), ["F", "CpuRef"], runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError, match="out of sorts"):
             model.run([X], ["shifted"])
@@ -340,13 +340,13 @@ def test_values_of_onnx_models_have_the_names_of_the_file(backends: list[str]) -
     evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
     proto = onnx_chain()
     names = ["features", "active", "same", "low", "high", "size2", "flat", "y", "kernel", "image"]
-    wanted = evaluator(proto).run(names[:-2], {"image": IMAGE})
+    requested = evaluator(proto).run(names[:-2], {"image": IMAGE})
     model = ip.load(proto, backends)
     assert set(names) <= model.values.keys()
-    for name, found, value in zip(names, model.run([IMAGE], names), [*wanted, None, None], strict=True):
+    for name, result, value in zip(names, model.run([IMAGE], names), [*requested, None, None], strict=True):
         if value is not None:
-            np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5, err_msg=name)
-    np.testing.assert_allclose(model.run([IMAGE], ["conv"])[0], wanted[0], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(model.run([IMAGE], ["conv"])[0], requested[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("cpuacc")
@@ -355,8 +355,8 @@ def test_values_of_a_network_from_the_cache_have_the_names_of_the_file(tmp_path:
     path.write_bytes(onnx_chain().SerializeToString())
     first = ip.load(path).run([IMAGE], ["features", "y"])
     for _ in range(2):
-        for found, again in zip(first, ip.load(path).run([IMAGE], ["features", "y"]), strict=True):
-            np.testing.assert_array_equal(again, found)
+        for result, again in zip(first, ip.load(path).run([IMAGE], ["features", "y"]), strict=True):
+            np.testing.assert_array_equal(again, result)
 
 
 def test_a_model_that_depends_on_values_of_inputs_gives_inner_values() -> None:

@@ -15,9 +15,9 @@ pytest.importorskip("onnx", reason="the package onnx is not installed")
 
 
 def refusal(path: object, **how: object) -> str:
-    with pytest.raises(ParseError) as found:
+    with pytest.raises(ParseError) as result:
         read_network(path, **how)
-    return str(found.value)
+    return str(result.value)
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def test_a_truncated_tflite_file_is_told_before_the_detail(folder):
     pytest.importorskip("tflite")
     writers.tflite.save(read_network("doubler.onnx"), "whole.tflite")
     Path("cut.tflite").write_bytes(Path("whole.tflite").read_bytes()[:60])
-    with pytest.raises(DamagedFileError) as found:
+    with pytest.raises(DamagedFileError) as result:
         read_network("cut.tflite")
-    assert str(found.value).startswith("cut.tflite: the file is truncated or damaged: ")
-    assert found.value.path == "cut.tflite"
+    assert str(result.value).startswith("cut.tflite: the file is truncated or damaged: ")
+    assert result.value.path == "cut.tflite"
 
 
 def test_a_truncated_document_and_a_text_that_is_none_are_told(folder):

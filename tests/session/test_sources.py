@@ -37,9 +37,9 @@ class Folder:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "twice.txt"
-    made.write_text(TEXT)
-    return made
+    created = tmp_path / "twice.txt"
+    created.write_text(TEXT)
+    return created
 
 
 @pytest.mark.parametrize("of", [str, Path, Folder])

@@ -13,22 +13,22 @@ def test_turns_go_forwards_and_backwards(monkeypatch):
     order = []
     calls = {name: lambda name=name: order.append(name) for name in "ab"}
 
-    found = take_turns(calls, rounds=2, seconds=0)
+    result = take_turns(calls, rounds=2, seconds=0)
 
     assert "".join(order) == "aaaaaa" + "bbbbbb" * 2 + "aaaaaa"  # three to warm up and three that count
-    assert all(len(timing.turns) == 2 and 0 <= timing.least <= min(timing.turns) for timing in found.values())
+    assert all(len(timing.turns) == 2 and 0 <= timing.least <= min(timing.turns) for timing in result.values())
 
 
 def test_a_call_that_fails_is_left_out_and_told():
-    told = []
+    reported = []
 
     def broken():
         raise ValueError("broken")
 
-    found = take_turns({"a": broken, "b": int}, 3, 0, lambda name, error: told.append((name, str(error))))
+    result = take_turns({"a": broken, "b": int}, 3, 0, lambda name, error: reported.append((name, str(error))))
 
-    assert told == [("a", "broken")]
-    assert {*found} == {"b"}
+    assert reported == [("a", "broken")]
+    assert {*result} == {"b"}
     with pytest.raises(ValueError, match="broken"):
         take_turns({"a": broken}, 1, 0)
 

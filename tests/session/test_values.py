@@ -29,8 +29,8 @@ def node(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) ->
 
 def summed() -> bytes:
     """The sum along axes that are an input."""
-    given = model([node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)], {"x": X, "axes": NUMBERS})
-    return bytes(given.SerializeToString())
+    value = model([node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)], {"x": X, "axes": NUMBERS})
+    return bytes(value.SerializeToString())
 
 
 def loaded(content: bytes, **options: Any) -> ip.Model:
@@ -47,8 +47,8 @@ def test_an_operand_that_is_an_input_is_taken_from_every_call() -> None:
 
 
 def test_the_last_eight_values_are_kept() -> None:
-    given = model([node("TopK", ["x", "k"], ["y", "z"])], {"x": np.zeros(20, np.float32), "k": NUMBERS}, ["y"])
-    best = loaded(given.SerializeToString())
+    value = model([node("TopK", ["x", "k"], ["y", "z"])], {"x": np.zeros(20, np.float32), "k": NUMBERS}, ["y"])
+    best = loaded(value.SerializeToString())
     for k in (*range(1, 12), 1):
         np.testing.assert_array_equal(best.run([np.arange(20, dtype=np.float32), [k]])[0], np.arange(19, 19 - k, -1))
     assert len(best.runtime.loaded_networks) == 8
@@ -62,26 +62,26 @@ def test_what_is_computed_from_inputs_is_followed_back_to_them() -> None:
         node("Expand", ["column", "target"], ["y"]),
     ]
     inputs = {"x": ("rows", 1), "factor": NUMBERS, "column": np.zeros((1, 1, 1), np.float32)}
-    given = model(nodes, inputs, constants={"one": np.int64([1])})
+    value = model(nodes, inputs, constants={"one": np.int64([1])})
     with pytest.raises(UnboundInputError) as caught:
-        ip.frontends.onnx.load(given)
+        ip.frontends.onnx.load(value)
     assert (caught.value.inputs, caught.value.shapes) == (("factor",), True)
-    found = loaded(given.SerializeToString()).run([np.zeros((2, 1), np.float32), [3], np.ones((1, 1, 1))])
-    assert found[0].shape == (6, 3, 1)
+    result = loaded(value.SerializeToString()).run([np.zeros((2, 1), np.float32), [3], np.ones((1, 1, 1))])
+    assert result[0].shape == (6, 3, 1)
 
 
 def test_shapes_that_an_operator_must_know_are_taken_from_the_call_as_well() -> None:
     nodes = [node("Shape", ["x"], ["shape"]), node("Expand", ["one", "shape"], ["y"])]
-    given = model(nodes, {"x": ("rows", "columns")}, constants={"one": np.ones((1, 1), np.float32)})
-    filled = loaded(given.SerializeToString())
+    value = model(nodes, {"x": ("rows", "columns")}, constants={"one": np.ones((1, 1), np.float32)})
+    filled = loaded(value.SerializeToString())
     assert filled.run([X])[0].tolist() == np.ones((2, 3)).tolist()
     assert filled.run([X.T])[0].shape == (3, 2)
 
 
 def test_what_an_operator_behind_another_needs_is_learned_while_running() -> None:
     nodes = [node("ReduceSum", ["x", "a"], ["s"], keepdims=0), node("ReduceMax", ["s", "b"], ["y"], keepdims=0)]
-    given = model(nodes, {"x": X, "a": NUMBERS, "b": NUMBERS})
-    both = loaded(given.SerializeToString())
+    value = model(nodes, {"x": X, "a": NUMBERS, "b": NUMBERS})
+    both = loaded(value.SerializeToString())
     assert both.run([X, [0], [0]])[0] == 7
     assert both.run([X, [1], [0]])[0] == 12
 
@@ -122,26 +122,26 @@ def test_inputs_whose_values_are_needed_are_named() -> None:
 
 
 def test_a_sequence_is_given_no_value() -> None:
-    given = model([node("SequenceLength", ["s"], ["y"])], {})
-    given.graph.input.append(helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, [2]))
+    value = model([node("SequenceLength", ["s"], ["y"])], {})
+    value.graph.input.append(helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, [2]))
     with pytest.raises(InvalidArgumentError, match="values: 's' is sequence.*; only tensors can be given values"):
-        loaded(given.SerializeToString(), values={"s": [X]})
+        loaded(value.SerializeToString(), values={"s": [X]})
 
 
 def test_constants_are_read_once_for_all_variants() -> None:
     weights = np.ones((1000, 3), np.float32)
     nodes = [node("MatMul", ["w", "x"], ["m"]), node("ReduceSum", ["m", "axes"], ["y"])]
-    given = model(nodes, {"x": np.ones((3, 2), np.float32), "axes": NUMBERS}, constants={"w": weights})
-    made = ip.frontends.onnx.template(given.SerializeToString())
-    first, second = (made.network(values={"axes": [axis]}) for axis in (0, 1))
+    value = model(nodes, {"x": np.ones((3, 2), np.float32), "axes": NUMBERS}, constants={"w": weights})
+    created = ip.frontends.onnx.template(value.SerializeToString())
+    first, second = (created.network(values={"axes": [axis]}) for axis in (0, 1))
     assert np.shares_memory(*(network.graph.layer("w").op.value for network in (first, second)))  # type: ignore[attr-defined]
 
 
 def test_a_default_may_be_given_another_value() -> None:
-    given = model([node("Add", ["x", "b"], ["y"])], {"x": X}, constants={"b": np.float32([10])})
-    given.graph.input.append(info("b", (1,)))
-    assert loaded(given.SerializeToString())(X)[0, 0] == 10
-    assert loaded(given.SerializeToString(), values={"b": [20]})(X)[0, 0] == 20
+    value = model([node("Add", ["x", "b"], ["y"])], {"x": X}, constants={"b": np.float32([10])})
+    value.graph.input.append(info("b", (1,)))
+    assert loaded(value.SerializeToString())(X)[0, 0] == 10
+    assert loaded(value.SerializeToString(), values={"b": [20]})(X)[0, 0] == 20
 
 
 def added() -> Network:
@@ -182,9 +182,9 @@ def test_what_is_only_known_while_running_stays_refused() -> None:
         node("Squeeze", ["shape"], ["flat"]),
         node("Reshape", ["x", "flat"], ["y"]),
     ]
-    given = model(nodes, {"x": X, "image": np.zeros((1, 1, 2, 2), np.float32)})
+    value = model(nodes, {"x": X, "image": np.zeros((1, 1, 2, 2), np.float32)})
     with pytest.raises(UnsupportedOperatorError) as caught:
-        loaded(given.SerializeToString())
+        loaded(value.SerializeToString())
     assert caught.value.notes["Reshape"].endswith("its operand 'shape' is computed from data")
 
 

@@ -140,7 +140,7 @@ FAULTS: tuple[Planted, ...] = (
 
 def table() -> str:
     """The table of planted faults in Markdown."""
-    rows = [f"| {one.kind} | {one.what} | `{one.case}` | {'yes' if one.names_it else 'no'} |" for one in FAULTS]
+    rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in FAULTS]
     return "\n".join(["| group | fault | found by | named |", "|---|---|---|---|", *rows, ""])
 
 

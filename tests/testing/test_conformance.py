@@ -56,8 +56,8 @@ class Absent(Backend):
 def test_a_backend_is_named_by_its_id_in_a_runtime_or_given_as_a_class() -> None:
     with Runtime() as runtime:
         runtime.registry.register("Right", wrong.Right)
-        for given in ("Right", wrong.Right, wrong.Right(), "tests.testing.wrong:Right"):
-            report = check_backend(given, runtime=runtime, only="results/Addition-float32")
+        for value in ("Right", wrong.Right, wrong.Right(), "tests.testing.wrong:Right"):
+            report = check_backend(value, runtime=runtime, only="results/Addition-float32")
             assert (report.backend, report.ok, len(report.results)) == ("Right", True, 1)
 
 
@@ -80,7 +80,7 @@ def test_what_another_backend_of_the_runtime_does_wrong_is_not_held_against_a_ba
         runtime.registry.register("WrongSums", wrong.WrongSums)
         settings = Settings(folder=str(tmp_path))
         report = check_backend(wrong.Right, runtime=runtime, only="random/others", samples=SAMPLES, settings=settings)
-    assert [(one.status, one.text) for one in report.results] == [(Status.PASS, "")]
+    assert [(result.status, result.text) for result in report.results] == [(Status.PASS, "")]
 
 
 def test_a_backend_that_is_wrong_fails_beside_other_backends_of_the_runtime_too(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_backend_that_is_wrong_fails_beside_other_backends_of_the_runtime_too(
         settings = Settings(folder=str(tmp_path))
         case = "random/others"
         report = check_backend(wrong.WrongSums, runtime=runtime, only=case, samples=SAMPLES, settings=settings)
-    assert [one.status for one in report.results] == [Status.FAIL]
+    assert [result.status for result in report.results] == [Status.FAIL]
     assert "at fault: WrongSums" in report.results[0].text
 
 
@@ -112,17 +112,17 @@ def test_an_expected_failure_is_none_and_one_that_passes_is() -> None:
     report = check_backend(
         wrong.WrongSums, expected_failures=expected, only="*/Addition-float32", samples=SAMPLES, settings=QUICK
     )
-    found = {one.check: (one.status, one.text) for one in report.results}
-    assert found["results"] == (Status.XFAIL, "it adds one")
-    assert found["order"] == (Status.XPASS, "it was expected to fail (nobody knows), but it passes")
-    assert [one.id for one in report.failures] == ["order/Addition-float32"]
+    result = {item.check: (item.status, item.text) for item in report.results}
+    assert result["results"] == (Status.XFAIL, "it adds one")
+    assert result["order"] == (Status.XPASS, "it was expected to fail (nobody knows), but it passes")
+    assert [failure.id for failure in report.failures] == ["order/Addition-float32"]
 
 
 def test_an_expected_failure_that_is_refused_is_no_failure() -> None:
     report = check_backend(
         wrong.Right, expected_failures={"results/Addition-int8": "later"}, only="results/Addition-int8", samples=SAMPLES
     )
-    assert [one.status for one in report.results] == [Status.REFUSED]
+    assert [result.status for result in report.results] == [Status.REFUSED]
 
 
 def test_an_expectation_that_matches_no_case_is_an_error() -> None:
@@ -228,7 +228,7 @@ def test_what_a_backend_does_not_take_or_claim_is_refused_and_not_skipped() -> N
     samples = [*samples_of(Activation)[:9], *samples_of(NonZero)]
     report = check_backend(Dynamic, only=["*/NonZero-*", "context/*", "composition/*"], samples=samples)
     assert (report.counts["skip"], report.counts["fail"]) == (0, 0)
-    assert {one.text for one in report.results if one.operator == "NonZero"} == {
+    assert {result.text for result in report.results if result.operator == "NonZero"} == {
         "its shape depends on data, for which the backend lacks the capability DynamicShapes"
     }
 

@@ -36,9 +36,9 @@ def hint(
 
 def with_wrong(places: object, wanted: Array = NUMBERS) -> Array:
     """A result that is wrong at some places, by another number at each."""
-    found = wanted.copy()
-    found[places] += np.random.default_rng(7).uniform(1.0, 9.0, wanted.shape).astype(wanted.dtype)[places]
-    return found
+    result = wanted.copy()
+    result[places] += np.random.default_rng(7).uniform(1.0, 9.0, wanted.shape).astype(wanted.dtype)[places]
+    return result
 
 
 # --- offsets and factors ----------------------------------------------------------------------------------------------
@@ -50,8 +50,8 @@ def test_an_offset_of_every_element_is_named_with_its_size() -> None:
 
 
 def test_an_offset_of_one_step_is_named_where_no_step_is_allowed() -> None:
-    found = hint(STEPS + 1, STEPS, Q, tolerances=Tolerances(steps=0))
-    assert found == "every element is one step too high: rounding or bias?"
+    result = hint(STEPS + 1, STEPS, Q, tolerances=Tolerances(steps=0))
+    assert result == "every element is one step too high: rounding or bias?"
 
 
 def test_a_factor_of_every_element_is_named_with_its_size() -> None:
@@ -84,78 +84,78 @@ def test_an_offset_of_each_channel_is_named_with_the_axis_of_the_channels() -> N
 )
 def test_a_rounding_that_is_wrong_within_one_step_shows_in_the_mean(rounding: np.ufunc, expected: str) -> None:
     real = np.random.default_rng(8).uniform(-100.0, 100.0, 2000)
-    found, wanted = (each(real).astype(np.int8) for each in (rounding, np.rint))
-    fault = bias(found, wanted, TensorInfo((2000,), "int8", Q))
-    assert fault is not None
-    assert fault.endswith(expected)
+    result, requested = (each(real).astype(np.int8) for each in (rounding, np.rint))
+    error = bias(result, requested, TensorInfo((2000,), "int8", Q))
+    assert error is not None
+    assert error.endswith(expected)
 
 
 def test_an_offset_of_one_step_shows_in_the_mean() -> None:
-    wanted = np.tile(STEPS.reshape(-1), 4)
-    fault = bias(wanted + np.int8(1), wanted, TensorInfo(wanted.shape, "int8", Q))
-    assert fault == (
-        f"{wanted.size} elements are on average 1.00 steps too high, and may be 0.25; hint: an offset of one step, in "
-        "the rounding or the zero point?"
+    expected = np.tile(STEPS.reshape(-1), 4)
+    error = bias(expected + np.int8(1), expected, TensorInfo(expected.shape, "int8", Q))
+    assert error == (
+        f"{expected.size} elements are on average 1.00 steps too high, and may be 0.25; hint: an offset of one step, "
+        "in the rounding or the zero point?"
     )
 
 
 def test_a_rounding_to_the_nearest_is_no_bias() -> None:
     real = np.random.default_rng(9).uniform(-100.0, 100.0, 2000)
-    found = np.rint(real + np.random.default_rng(1).uniform(-0.3, 0.3, 2000)).astype(np.int8)
-    assert bias(found, np.rint(real).astype(np.int8), TensorInfo((2000,), "int8", Q)) is None
+    array = np.rint(real + np.random.default_rng(1).uniform(-0.3, 0.3, 2000)).astype(np.int8)
+    assert bias(array, np.rint(real).astype(np.int8), TensorInfo((2000,), "int8", Q)) is None
 
 
 def test_a_clamp_that_misses_the_end_of_the_range_is_named_with_both_ends() -> None:
-    wanted = np.full(100, -128, np.int8)
-    fault = bias(np.full(100, -127, np.int8), wanted, TensorInfo((100,), "int8", Q))
-    assert fault == (
+    expected = np.full(100, -128, np.int8)
+    error = bias(np.full(100, -127, np.int8), expected, TensorInfo((100,), "int8", Q))
+    assert error == (
         "100 of 100 elements that saturate at -128 are not -128 but mostly -127; hint: clamped to -127 instead of -128?"
     )
 
 
 def test_numbers_halfway_between_two_integers_are_named() -> None:
     x = np.float32([0.5, 1.5, 2.5, -0.5, 1.2, 2.9, -3.4])
-    found, wanted = np.trunc(x + np.copysign(0.5, x)), np.rint(x)
+    result, requested = np.trunc(x + np.copysign(0.5, x)), np.rint(x)
     expected = "only numbers halfway between two integers are wrong: half to even, or half away from zero?"
-    assert hint(found.astype(np.float32), wanted, inputs=(given(x),)) == expected
+    assert hint(result.astype(np.float32), requested, inputs=(given(x),)) == expected
 
 
 def test_a_type_that_is_too_coarse_is_named() -> None:
-    found = NUMBERS.astype(np.float16).astype(np.float32)
+    array = NUMBERS.astype(np.float16).astype(np.float32)
     expected = "every element is a float16 number: computed, summed or stored in float16?"
-    assert hint(found, NUMBERS) == expected
+    assert hint(array, NUMBERS) == expected
 
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_clamp_is_named_with_its_limits() -> None:
-    found = hint(np.clip(NUMBERS, -1, 1), NUMBERS)
-    assert found.startswith("clamped to -1 and 1, although results reach from -")
-    assert found.endswith(": saturation?")
+    result = hint(np.clip(NUMBERS, -1, 1), NUMBERS)
+    assert result.startswith("clamped to -1 and 1, although results reach from -")
+    assert result.endswith(": saturation?")
 
 
 def test_integers_that_wrap_around_instead_of_saturating_are_named() -> None:
     wide = STEPS.astype(np.int32) * 2
-    found, wanted = wide.astype(np.int8), np.clip(wide, -128, 127).astype(np.int8)
+    result, requested = wide.astype(np.int8), np.clip(wide, -128, 127).astype(np.int8)
     expected = "elements beyond the range wrap around instead of saturating at -128 and 127"
-    assert hint(found, wanted, Q) == expected
+    assert hint(result, requested, Q) == expected
 
 
 def test_an_accumulator_that_is_too_narrow_is_named_with_its_bits() -> None:
-    wanted = STEPS.astype(np.int32) * 1000
-    found = wanted.astype(np.int16).astype(np.int32)
+    requested = STEPS.astype(np.int32) * 1000
+    array = requested.astype(np.int16).astype(np.int32)
     expected = "elements are off by multiples of 2**16 in the sum: is the accumulator only 16 bits wide?"
-    assert hint(found, wanted) == expected
+    assert hint(array, requested) == expected
 
 
 # --- special values ---------------------------------------------------------------------------------------------------
 
 
 def test_special_values_are_named() -> None:
-    wanted, spread = NUMBERS.copy(), NUMBERS.copy()
-    wanted[1, 2, 3] = NAN
-    assert hint(NUMBERS, wanted) == "NaN is lost: does a comparison such as max, min or clamp drop it?"
+    requested, spread = NUMBERS.copy(), NUMBERS.copy()
+    requested[1, 2, 3] = NAN
+    assert hint(NUMBERS, requested) == "NaN is lost: does a comparison such as max, min or clamp drop it?"
     spread[1, 2, 3:5] = NAN
     expected = "NaN appears in elements that must not depend on it: do 0 * NaN or Inf - Inf spread?"
     assert hint(spread, NUMBERS) == expected
@@ -170,8 +170,8 @@ def test_denormal_numbers_that_are_flushed_to_zero_are_named() -> None:
 
 def test_the_sign_of_a_zero_is_named_where_bits_count() -> None:
     exact = Tolerances().exact(bits=True)
-    found = hint(np.float32([0.0, 1.0]), np.float32([-0.0, 1.0]), tolerances=exact)
-    assert found == "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
+    result = hint(np.float32([0.0, 1.0]), np.float32([-0.0, 1.0]), tolerances=exact)
+    assert result == "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
 
 
 # --- memory and place -------------------------------------------------------------------------------------------------
@@ -188,9 +188,9 @@ def test_a_result_of_the_run_before_is_named() -> None:
 
 
 def test_axes_in_another_order_are_named() -> None:
-    found = NUMBERS.transpose(0, 2, 1).reshape(NUMBERS.shape)
+    array = NUMBERS.transpose(0, 2, 1).reshape(NUMBERS.shape)
     expected = "equal to the right result with its axes in the order [0, 2, 1]: layout, or axes swapped?"
-    assert hint(found, NUMBERS) == expected
+    assert hint(array, NUMBERS) == expected
 
 
 def test_a_result_that_is_reversed_or_moved_is_named_with_the_axis() -> None:

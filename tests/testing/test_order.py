@@ -60,7 +60,7 @@ def test_the_right_order_has_no_faults() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_wrong_order_is_named(lines: list[str], fault: str) -> None:
-    assert any(found.startswith(fault) for found in order_faults(recorded(lines)))
+    assert any(order_fault.startswith(fault) for order_fault in order_faults(recorded(lines)))
 
 
 def test_a_context_is_told_of_everything_in_turn() -> None:

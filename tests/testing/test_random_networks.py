@@ -142,102 +142,104 @@ def is_quantized(layer: Layer) -> bool:
 
 
 LAYERS: dict[str, Callable[[Layer], bool]] = {
-    "padding at the end only": lambda one: (
-        is_image_layer(one)
-        and not any(places(one, "pad_left", "pad_top"))
-        and any(places(one, "pad_right", "pad_bottom"))
+    "padding at the end only": lambda item: (
+        is_image_layer(item)
+        and not any(places(item, "pad_left", "pad_top"))
+        and any(places(item, "pad_right", "pad_bottom"))
     ),
-    "padding at the start only": lambda one: (
-        is_image_layer(one)
-        and any(places(one, "pad_left", "pad_top"))
-        and not any(places(one, "pad_right", "pad_bottom"))
+    "padding at the start only": lambda item: (
+        is_image_layer(item)
+        and any(places(item, "pad_left", "pad_top"))
+        and not any(places(item, "pad_right", "pad_bottom"))
     ),
-    "strides that differ": lambda one: is_image_layer(one) and one.op.stride_x != one.op.stride_y,
-    "dilations that differ": lambda one: is_windowed(one) and one.op.dilation_x != one.op.dilation_y,
-    "channels first": lambda one: getattr(one.op, "data_layout", None) is DataLayout.NCHW,
-    "channels last": lambda one: getattr(one.op, "data_layout", None) is DataLayout.NHWC,
-    "groups": lambda one: one.kind == "Convolution2d" and one.op.groups > 1,
-    "one output channel before a sigmoid": lambda one: (
-        one.op == Activation(ActivationFunction.SIGMOID)
-        and one.values[0].producer.kind == "Convolution2d"
-        and one.values[0].producer.values[1].known.shape[0] == 1
+    "strides that differ": lambda item: is_image_layer(item) and item.op.stride_x != item.op.stride_y,
+    "dilations that differ": lambda item: is_windowed(item) and item.op.dilation_x != item.op.dilation_y,
+    "channels first": lambda item: getattr(item.op, "data_layout", None) is DataLayout.NCHW,
+    "channels last": lambda item: getattr(item.op, "data_layout", None) is DataLayout.NHWC,
+    "groups": lambda item: item.kind == "Convolution2d" and item.op.groups > 1,
+    "one output channel before a sigmoid": lambda item: (
+        item.op == Activation(ActivationFunction.SIGMOID)
+        and item.values[0].producer.kind == "Convolution2d"
+        and item.values[0].producer.values[1].known.shape[0] == 1
     ),
-    "a linear function with an offset": lambda one: (
-        one.kind == "Activation" and one.op.function is ActivationFunction.LINEAR and one.op.b != 0
+    "a linear function with an offset": lambda item: (
+        item.kind == "Activation" and item.op.function is ActivationFunction.LINEAR and item.op.b != 0
     ),
-    "a transposed convolution with a declared output": lambda one: (
-        one.kind == "TransposeConvolution2d" and one.op.output_shape is not None
+    "a transposed convolution with a declared output": lambda item: (
+        item.kind == "TransposeConvolution2d" and item.op.output_shape is not None
     ),
-    "an 8-bit convolution with one weight for each channel, padded at the end only": lambda one: (
-        one.kind == "Convolution2d"
-        and is_quantized(one)
-        and one.values[1].known.num_elements == one.values[1].known.shape[0] * max(one.values[1].known.shape[1:])
-        and places(one, "pad_left", "pad_top", "stride_x", "stride_y") == [0, 0, 1, 1]
-        and one.op.pad_right + one.op.pad_bottom > 0
+    "an 8-bit convolution with one weight for each channel, padded at the end only": lambda item: (
+        item.kind == "Convolution2d"
+        and is_quantized(item)
+        and item.values[1].known.num_elements == item.values[1].known.shape[0] * max(item.values[1].known.shape[1:])
+        and places(item, "pad_left", "pad_top", "stride_x", "stride_y") == [0, 0, 1, 1]
+        and item.op.pad_right + item.op.pad_bottom > 0
     ),
-    "a scalar that is broadcast": lambda one: is_broadcast(one) and () in map(shape, one.values),
-    "a broadcast of the first operand": lambda one: (
-        is_broadcast(one) and shape(one.values[0]) != shape(one.output) == shape(one.values[1])
+    "a scalar that is broadcast": lambda item: is_broadcast(item) and () in map(shape, item.values),
+    "a broadcast of the first operand": lambda item: (
+        is_broadcast(item) and shape(item.values[0]) != shape(item.output) == shape(item.values[1])
     ),
-    "a broadcast of both operands": lambda one: (
-        is_broadcast(one) and shape(one.values[0]) != shape(one.output) != shape(one.values[1])
+    "a broadcast of both operands": lambda item: (
+        is_broadcast(item) and shape(item.values[0]) != shape(item.output) != shape(item.values[1])
     ),
-    "a broadcast that adds axes": lambda one: is_broadcast(one) and one.values[0].known.rank < one.output.known.rank,
-    "a constant as the first operand": lambda one: (
-        is_broadcast(one) and isinstance(one.values[0].producer.op, Constant)
+    "a broadcast that adds axes": lambda item: (
+        is_broadcast(item) and item.values[0].known.rank < item.output.known.rank
     ),
-    "weights that are no constant": lambda one: (
-        one.kind == "Convolution2d" and not isinstance(one.values[1].producer.op, Constant)
+    "a constant as the first operand": lambda item: (
+        is_broadcast(item) and isinstance(item.values[0].producer.op, Constant)
     ),
-    "a layer of constants only": lambda one: (
-        bool(one.values) and all(isinstance(value.producer.op, Constant) for value in one.values)
+    "weights that are no constant": lambda item: (
+        item.kind == "Convolution2d" and not isinstance(item.values[1].producer.op, Constant)
     ),
-    "scales for each channel": lambda one: any(
-        value.known.quantization is not None and value.known.quantization.per_axis for value in one.values
+    "a layer of constants only": lambda item: (
+        bool(item.values) and all(isinstance(value.producer.op, Constant) for value in item.values)
     ),
-    "an addition of two quantized values": lambda one: (
-        one.kind == "Addition"
-        and is_quantized(one)
-        and not any(isinstance(value.producer.op, Constant | Input) for value in one.values)
+    "scales for each channel": lambda item: any(
+        value.known.quantization is not None and value.known.quantization.per_axis for value in item.values
     ),
-    "a concat of different quantizations": lambda one: (
-        one.kind == "Concat" and len({value.known.quantization for value in one.values}) > 1
+    "an addition of two quantized values": lambda item: (
+        item.kind == "Addition"
+        and is_quantized(item)
+        and not any(isinstance(value.producer.op, Constant | Input) for value in item.values)
     ),
-    "uint8": lambda one: is_quantized(one) and one.values[0].known.dtype is DataType.UINT8,
-    "int16": lambda one: is_quantized(one) and one.values[0].known.dtype is DataType.INT16,
-    "float16": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.FLOAT16,
-    "bfloat16": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.BFLOAT16,
-    "float64": lambda one: bool(one.values) and one.values[0].known.dtype is DataType.FLOAT64,
+    "a concat of different quantizations": lambda item: (
+        item.kind == "Concat" and len({value.known.quantization for value in item.values}) > 1
+    ),
+    "uint8": lambda item: is_quantized(item) and item.values[0].known.dtype is DataType.UINT8,
+    "int16": lambda item: is_quantized(item) and item.values[0].known.dtype is DataType.INT16,
+    "float16": lambda item: bool(item.values) and item.values[0].known.dtype is DataType.FLOAT16,
+    "bfloat16": lambda item: bool(item.values) and item.values[0].known.dtype is DataType.BFLOAT16,
+    "float64": lambda item: bool(item.values) and item.values[0].known.dtype is DataType.FLOAT64,
 }
 
 
 VALUES: dict[str, Callable[[Value], bool]] = {
-    "a zero point of -128": lambda one: zero_point(one) == ("int8", -128),
-    "a zero point of 127": lambda one: zero_point(one) == ("int8", 127),
-    "a zero point of 0": lambda one: zero_point(one) == ("uint8", 0),
-    "a zero point of 255": lambda one: zero_point(one) == ("uint8", 255),
-    "an odd scale": lambda one: (
-        one.known.quantization is not None and np.frexp(one.known.quantization.scale)[0] not in {0.5, 0.75}
+    "a zero point of -128": lambda item: zero_point(item) == ("int8", -128),
+    "a zero point of 127": lambda item: zero_point(item) == ("int8", 127),
+    "a zero point of 0": lambda item: zero_point(item) == ("uint8", 0),
+    "a zero point of 255": lambda item: zero_point(item) == ("uint8", 255),
+    "an odd scale": lambda item: (
+        item.known.quantization is not None and np.frexp(item.known.quantization.scale)[0] not in {0.5, 0.75}
     ),
-    "several readers": lambda one: len(one.uses) > 2,
-    "an output of an inner value": lambda one: (
-        any(isinstance(use.layer.op, Output) for use in one.uses)
-        and not all(isinstance(use.layer.op, Output) for use in one.uses)
+    "several readers": lambda item: len(item.uses) > 2,
+    "an output of an inner value": lambda item: (
+        any(isinstance(use.layer.op, Output) for use in item.uses)
+        and not all(isinstance(use.layer.op, Output) for use in item.uses)
     ),
-    "several tiles": lambda one: one.known.is_tensor and one.known.num_elements > MAX_ELEMENTS,
+    "several tiles": lambda item: item.known.is_tensor and item.known.num_elements > MAX_ELEMENTS,
 }
 
 NETWORKS: dict[str, Callable[[RandomNetwork], bool]] = {
-    "one output": lambda one: len(one.network.outputs) == 1,
-    "several outputs": lambda one: len(one.network.outputs) > 2,
-    "several inputs": lambda one: len(one.network.inputs) > 2,
-    "branches that join": lambda one: any(len(inner_operands(layer)) > 1 for layer in one.network),
-    "NaN": lambda one: any(np.isnan(array).any() for array in float32_feeds(one)),
-    "infinities": lambda one: any(np.isinf(array).any() for array in float32_feeds(one)),
-    "denormals": lambda one: any(is_denormal(array).any() for array in float32_feeds(one)),
-    "a negative zero": lambda one: any(is_negative_zero(array).any() for array in float32_feeds(one)),
-    "one operator": lambda one: sum(layer.op.executable for layer in one.network) == 1,
-    "twelve operators": lambda one: sum(layer.op.executable for layer in one.network) >= 12,
+    "one output": lambda item: len(item.network.outputs) == 1,
+    "several outputs": lambda item: len(item.network.outputs) > 2,
+    "several inputs": lambda item: len(item.network.inputs) > 2,
+    "branches that join": lambda item: any(len(inner_operands(layer)) > 1 for layer in item.network),
+    "NaN": lambda item: any(np.isnan(array).any() for array in float32_feeds(item)),
+    "infinities": lambda item: any(np.isinf(array).any() for array in float32_feeds(item)),
+    "denormals": lambda item: any(is_denormal(array).any() for array in float32_feeds(item)),
+    "a negative zero": lambda item: any(is_negative_zero(array).any() for array in float32_feeds(item)),
+    "one operator": lambda item: sum(layer.op.executable for layer in item.network) == 1,
+    "twelve operators": lambda item: sum(layer.op.executable for layer in item.network) >= 12,
 }  # fmt: skip
 
 
@@ -276,10 +278,10 @@ def features(network: RandomNetwork) -> Iterator[str]:
 
 
 def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
-    found = Counter[str]()
+    result = Counter[str]()
     for number in range(2000):
         network = random_network(1, number)
-        found.update(features(network))
+        result.update(features(network))
         assert operations(network) <= MAX_OPERATIONS_OF_LARGE
         assert all(
             layer.output.known.num_elements <= MAX_ELEMENTS_OF_LARGE for layer in network.network.inputs.values()
@@ -287,8 +289,8 @@ def test_two_thousand_networks_have_every_feature_and_keep_within_the_limits():
     families = {op.family for op in sampled_ops()} - {"randomness", "images"}
     expected = {*LAYERS, *VALUES, *NETWORKS, *COMMON, *(f"family {name}" for name in families)}
     expected |= {f"a size of {size}" for size in SIZES}
-    assert {name for name in expected if not found[name]} == set()
-    assert not found.keys() & AT_RANDOM
+    assert {name for name in expected if not result[name]} == set()
+    assert not result.keys() & AT_RANDOM
 
 
 def operations(network: RandomNetwork) -> int:
@@ -312,7 +314,7 @@ def test_most_results_are_informative(kind: str):
 
 def test_special_values_come_in_few_networks_only():
     networks = [random_network(1, number, kind="float") for number in range(200)]
-    special = [any(not np.isfinite(array).all() for array in float32_feeds(one)) for one in networks]
+    special = [any(not np.isfinite(array).all() for array in float32_feeds(network)) for network in networks]
     assert 1 <= sum(special) <= 30
 
 

@@ -80,11 +80,11 @@ def test_the_reference_gives_what_worked_examples_say(op: type[Op]) -> None:
         if sample.expected is None:
             continue
         network, feeds = sample.network()
-        found = reference_outputs(network.graph, feeds)
+        result = reference_outputs(network.graph, feeds)
         layer = network.graph.layer("layer")
-        for index, wanted in enumerate(sample.expected):
-            info = layer.outputs[index].known.with_shape(wanted.shape)
-            assert Tolerances().difference(found[index], wanted, info) is None, sample.id
+        for index, expected in enumerate(sample.expected):
+            info = layer.outputs[index].known.with_shape(expected.shape)
+            assert Tolerances().difference(result[index], expected, info) is None, sample.id
 
 
 # --- quantized tensors, by way of real numbers ------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def real(array: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 def quantized_samples(op: type[Op]) -> Iterator[Sample]:
     for sample in samples_of(op):
-        operands = [one.info for one in sample.inputs if one is not None]
+        operands = [item.info for item in sample.inputs if item is not None]
         if not sample.statistical and any(info.is_quantized for info in operands):
             yield sample
 
@@ -115,12 +115,12 @@ def test_quantized_results_are_those_of_real_numbers_but_for_rounding(op: type[O
         layer, arrays = layer_of(sample)
         if not all(info.is_quantized for info in layer.output_infos):
             continue
-        found = evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
+        result = evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
         reals = [None if array is None else real(array, info)
                  for array, info in zip(arrays, layer.input_infos, strict=True)]  # fmt: skip
         infos = [None if array is None else TensorInfo(array.shape, array.dtype) for array in reals]
-        wanted = evaluate(layer.op, reals, infos, layer.op.infer_infos(*infos))
-        for codes, numbers, info in zip(found, wanted, layer.output_infos, strict=True):
+        expected = evaluate(layer.op, reals, infos, layer.op.infer_infos(*infos))
+        for codes, numbers, info in zip(result, expected, layer.output_infos, strict=True):
             assert_near(codes, numbers, info, STEPS.get(op.op_name(), 1), sample.id)
 
 
@@ -130,7 +130,7 @@ def assert_near(codes: np.ndarray, numbers: np.ndarray, info: TensorInfo, steps:
     with np.errstate(all="ignore"):
         exact = np.nan_to_num(np.asarray(numbers, np.float64) / scale, nan=0.0, posinf=np.inf, neginf=-np.inf)
     low, high = integer_range(info.dtype)
-    wanted = np.clip(np.floor(np.abs(exact) + 0.5) * np.sign(exact) + zero_point, low, high)
-    off = float(np.abs(codes.astype(np.float64) - wanted).max(initial=0))
-    largest = float(np.abs(wanted - zero_point).max(initial=0))
+    expected = np.clip(np.floor(np.abs(exact) + 0.5) * np.sign(exact) + zero_point, low, high)
+    off = float(np.abs(codes.astype(np.float64) - expected).max(initial=0))
+    largest = float(np.abs(expected - zero_point).max(initial=0))
     assert off <= max(steps, 1e-4 * largest), title

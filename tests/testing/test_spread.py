@@ -16,7 +16,7 @@ def divided(operation, dividend, divisor, *, computed):
     network, info = ip.Network("division"), TensorInfo((len(dividend),), "float32")
     operands = [network.add_input_layer(n, info) for n in range(2)]
     if computed:
-        operands = [network.add_layer(ElementwiseUnary(UnaryOperation.SQRT), one) for one in operands]
+        operands = [network.add_layer(ElementwiseUnary(UnaryOperation.SQRT), operand) for operand in operands]
     layer = network.add_layer(ElementwiseBinary(operation), *operands)
     network.add_output_layer(0, layer)
     feeds = {n: (array**2 if computed else array).astype(np.float32) for n, array in enumerate((dividend, divisor))}

@@ -69,8 +69,8 @@ def test_texts_and_truth_values_are_exact():
 
 
 def test_another_shape_or_type_is_a_difference():
-    found = Tolerances().difference(np.zeros((2, 1), np.float32), np.zeros(2, np.float64), TensorInfo((2,), "float64"))
-    assert found == "float32[2, 1] instead of float64[2]"
+    result = Tolerances().difference(np.zeros((2, 1), np.float32), np.zeros(2, np.float64), TensorInfo((2,), "float64"))
+    assert result == "float32[2, 1] instead of float64[2]"
 
 
 def test_tolerances_can_be_given_and_multiplied():

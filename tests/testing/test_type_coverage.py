@@ -23,18 +23,18 @@ Kind = tuple[DataType, bool]
 
 def first_kind(sample: Sample) -> Kind:
     """The type of the first operand, and whether it is quantized."""
-    info = next(one.info for one in sample.inputs if one is not None)
+    info = next(item.info for item in sample.inputs if item is not None)
     return info.dtype, info.is_quantized
 
 
 def retyped(sample: Sample, dtype: DataType, q: Quantization | None) -> Iterator[TensorInfo | None]:
     """The operands' infos, those of the first one's type in another one."""
     old, _ = first_kind(sample)
-    for one in sample.inputs:
-        if one is None:
+    for item in sample.inputs:
+        if item is None:
             yield None
         else:
-            yield TensorInfo(one.info.shape, dtype, q) if one.info.dtype is old else one.info
+            yield TensorInfo(item.info.shape, dtype, q) if item.info.dtype is old else item.info
 
 
 def takes(sample: Sample, dtype: DataType, quantized: bool) -> bool:
@@ -57,6 +57,8 @@ def test_every_type_that_the_reference_takes_has_a_sample(op: type[Op]) -> None:
     some = {type(sample.op).__name__ + repr(sample.op): sample for sample in samples if first_kind(sample)[0].is_float}
     plain = list(some.values())[:40] or list(samples[:10])
     sizes = op.operands[0].dtypes == {DataType.INT32, DataType.INT64}  # these stand for no real numbers
-    wanted = {(dtype, quantized) for dtype in ANY_TYPE for quantized in ((False,) if sizes else (False, True))} - tried
-    missing = [kind for kind in wanted if any(takes(sample, *kind) for sample in plain)]
+    expected = {
+        (dtype, quantized) for dtype in ANY_TYPE for quantized in ((False,) if sizes else (False, True))
+    } - tried
+    missing = [kind for kind in expected if any(takes(sample, *kind) for sample in plain)]
     assert sorted(f"{'quantized ' if quantized else ''}{dtype}" for dtype, quantized in missing) == []

@@ -72,12 +72,12 @@ def report(backend: type[wrong.Right], only: str, patience: float) -> Report:
 
 @pytest.mark.parametrize("backend", [DeadlocksOnRows, HangsInNativeCode])
 def test_a_hang_ends_its_case_with_the_stack_of_the_thread_and_the_next_cases_go_on(backend: type[wrong.Right]) -> None:
-    found = report(backend, CASES, 1.5)
-    assert found.backend == backend.id
-    statuses = {one.id: one.status for one in found.results}
+    result = report(backend, CASES, 1.5)
+    assert result.backend == backend.id
+    statuses = {item.id: item.status for item in result.results}
     assert statuses["results/Addition-float32"] is Status.PASS
     assert statuses["results/Addition-scalars-float32"] is Status.PASS, "it comes after hangs"
-    [first, *_] = found.failures
+    [first, *_] = result.failures
     lines = first.text.splitlines()
     assert lines[:2] == [
         "the backend hangs: nothing happened for 1.5 seconds",
@@ -91,30 +91,30 @@ def test_after_three_hangs_the_other_cases_are_skipped_with_the_reason() -> None
     class Deaf(wrong.Right):
         kernels: ClassVar = wrong.with_addition(lambda a, b, out: time.sleep(3600))
 
-    found = report(Deaf, "results/Addition-*", 0.5)
-    assert len(found.failures) == 3
-    skipped = {one.text for one in found.results if one.status is Status.SKIP}
+    result = report(Deaf, "results/Addition-*", 0.5)
+    assert len(result.failures) == 3
+    skipped = {item.text for item in result.results if item.status is Status.SKIP}
     assert skipped == {"not tried: the backend has hung 3 times"}
 
 
 def test_other_checks_of_a_sample_that_hung_are_skipped() -> None:
-    found = report(DeadlocksOnRows, "*/Addition-row-float32", 1.0)
-    assert [one.status for one in found.results].count(Status.FAIL) == 1
-    reasons = {one.text for one in found.results if one.status is Status.SKIP}
+    result = report(DeadlocksOnRows, "*/Addition-row-float32", 1.0)
+    assert [item.status for item in result.results].count(Status.FAIL) == 1
+    reasons = {item.text for item in result.results if item.status is Status.SKIP}
     assert reasons == {"not tried: support/Addition-row-float32 has hung on the same sample"}
 
 
 def test_a_crash_of_a_python_backend_is_a_failed_case() -> None:
-    found = report(Aborts, CASES, 30.0)
-    assert any(one.status is Status.PASS for one in found.results)
-    assert found.failures[0].text == ("the backend crashed with SIGABRT\nit was running layer 'layer' (Addition)")
+    result = report(Aborts, CASES, 30.0)
+    assert any(item.status is Status.PASS for item in result.results)
+    assert result.failures[0].text == ("the backend crashed with SIGABRT\nit was running layer 'layer' (Addition)")
 
 
 def test_a_slow_backend_is_given_time_as_long_as_it_makes_progress() -> None:
     """One trial takes longer than the patience, but no layer does."""
-    found = report(Slow, "*/Addition-float32", 1.0)
-    assert found.failures == []
-    assert found.counts["pass"] == len(found.results)
+    result = report(Slow, "*/Addition-float32", 1.0)
+    assert result.failures == []
+    assert result.counts["pass"] == len(result.results)
 
 
 def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
@@ -137,8 +137,8 @@ def test_without_patience_the_cases_are_carried_out_in_this_process() -> None:
 
 def test_skips_show_in_the_line_that_says_whether_a_backend_conforms() -> None:
     with Runtime(CreationOptions(disabled_backends=["CpuAcc", "CpuRef"])) as runtime:
-        found = Conformance(wrong.Right, only="random/others", samples=SAMPLES, runtime=runtime).report()
-    assert found.summary() == (
+        result = Conformance(wrong.Right, only="random/others", samples=SAMPLES, runtime=runtime).report()
+    assert result.summary() == (
         "Right conforms, but 1 check was skipped (1 because there are no other backends here): 0 cases, none\n"
         "of which failed"
     )

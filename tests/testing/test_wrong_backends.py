@@ -25,19 +25,19 @@ def outcome(backend: type[Backend], case: str, settings: Settings = QUICK) -> tu
     return result.status, result.text
 
 
-@pytest.mark.parametrize("planted", FAULTS, ids=[f"{one.name}-{one.case.partition('/')[0]}" for one in FAULTS])
+@pytest.mark.parametrize("planted", FAULTS, ids=[f"{item.name}-{item.case.partition('/')[0]}" for item in FAULTS])
 def test_a_planted_fault_is_found_and_named(planted: Planted) -> None:
     failures = failures_of(planted)
-    assert any(map(planted.is_named_by, failures)), [one.text for one in failures]
+    assert any(map(planted.is_named_by, failures)), [failure.text for failure in failures]
 
 
 def test_at_least_sixty_faults_are_planted_and_nearly_all_are_named() -> None:
-    assert len({one.name for one in FAULTS}) == len(FAULTS) >= 60
-    assert sum(one.names_it for one in FAULTS) >= max(50, 0.85 * len(FAULTS))
+    assert len({item.name for item in FAULTS}) == len(FAULTS) >= 60
+    assert sum(item.names_it for item in FAULTS) >= max(50, 0.85 * len(FAULTS))
 
 
 def test_at_least_twenty_faults_are_planted_in_a_device_with_its_own_memory() -> None:
-    assert sum(one.kind == "a device with its own memory" for one in FAULTS) >= 20
+    assert sum(item.kind == "a device with its own memory" for item in FAULTS) >= 20
 
 
 def test_the_table_in_the_documentation_lists_every_planted_fault() -> None:

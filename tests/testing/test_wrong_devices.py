@@ -17,4 +17,4 @@ QUICK = Settings(examples=5, loads=20)
 )
 def test_a_device_that_is_right_passes_every_case(backend: type[Backend]) -> None:
     report = Conformance(backend, samples=SAMPLES, settings=QUICK).report()
-    assert [(one.id, one.text) for one in report.failures] == []
+    assert [(failure.id, failure.text) for failure in report.failures] == []

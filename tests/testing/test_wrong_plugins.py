@@ -46,4 +46,4 @@ def test_a_write_past_the_end_of_an_output_is_reported_with_the_layer_and_the_ou
 def test_a_write_to_an_input_is_reported_with_the_layer_and_the_input(plugin) -> None:
     path = plugin("sum[n] = a[n] + b[n]", "sum[n] = a[n] + b[n], ((float*)a)[n] = 0")
     results = check_backend(path, only=["results/Addition-float32", "inputs/Addition-float32"]).failures
-    assert any("layer 'layer' (Addition)" in one.text and "input 0" in one.text for one in results), results
+    assert any("layer 'layer' (Addition)" in result.text and "input 0" in result.text for result in results), results

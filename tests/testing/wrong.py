@@ -65,14 +65,14 @@ class Right(Backend):
 
 def with_addition(compute: Callable[..., None]) -> KernelTable:
     """A table of kernels in which `compute(a, b, out)` stands for Addition."""
-    made = KernelTable()
+    kernel_table = KernelTable()
 
-    @made(Addition, dtypes=FLOAT)
+    @kernel_table(Addition, dtypes=FLOAT)
     def kernel(op: Addition, a: Array, b: Array, *, out: Array) -> None:
         compute(a, b, out)
 
-    made(Multiplication, dtypes=FLOAT)(multiply)
-    return made
+    kernel_table(Multiplication, dtypes=FLOAT)(multiply)
+    return kernel_table
 
 
 # --- what it computes -------------------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ scratch: dict[str, Array] = {}
 def by_way_of_scratch(a: Array, b: Array, out: Array) -> None:
     scratch["sum"] = a + b
     time.sleep(0.0005)
-    found = scratch["sum"]
-    np.copyto(out, found if found.shape == out.shape else a + b)
+    result = scratch["sum"]
+    np.copyto(out, result if result.shape == out.shape else a + b)
 
 
 class SharesScratch(Right):
@@ -415,21 +415,21 @@ class Meddling(KernelWorkload):
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().execute(inputs, outputs)
-        kept = [handle.map().copy() for handle in outputs]
+        cached = [handle.map().copy() for handle in outputs]
         for handle in outputs:
             handle.unmap()
         self.manager.release()
         self.manager.acquire()
-        for handle, array in zip(outputs, kept, strict=True):
+        for handle, array in zip(outputs, cached, strict=True):
             handle.copy_in(array)
 
 
 class MeddlingFactory(KernelWorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        made = super().create_workload(layer, info)
-        made.__class__ = Meddling
-        made.manager = self.memory_manager  # type: ignore[attr-defined]
-        return made
+        workload = super().create_workload(layer, info)
+        workload.__class__ = Meddling
+        workload.manager = self.memory_manager  # type: ignore[attr-defined]
+        return workload
 
 
 class ReleasesInEveryRun(Right):
@@ -465,9 +465,9 @@ class Unmapping(KernelWorkload):
 
 class UnmappingFactory(KernelWorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        made = super().create_workload(layer, info)
-        made.__class__ = Unmapping
-        return made
+        workload = super().create_workload(layer, info)
+        workload.__class__ = Unmapping
+        return workload
 
 
 class NeverUnmaps(Right):
@@ -510,8 +510,8 @@ class Careless(ArenaMemoryManager):
 
     @property
     def plan(self) -> MemoryPlan:
-        found = super().plan
-        return replace(found, offsets=(0,) * len(found.offsets))
+        result = super().plan
+        return replace(result, offsets=(0,) * len(result.offsets))
 
 
 class OverlapsInMemory(Right):
@@ -573,9 +573,9 @@ class KeepsWorkloads(Right):
         self.kept: list[object] = []
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        made = KernelWorkloadFactory(self.kernels, memory_manager)
-        self.kept.append(made)
-        return made
+        kernel_workload_factory = KernelWorkloadFactory(self.kernels, memory_manager)
+        self.kept.append(kernel_workload_factory)
+        return kernel_workload_factory
 
 
 class KeepsMemory(Right):

@@ -68,9 +68,9 @@ class Heap(MemoryManager):
         self.lives[tensor.number] = replace(self.lives[tensor.number], ends=self.moment)
 
     def acquire(self) -> None:
-        made = plan(self.lives, ROW)
-        self.bytes = np.full(made.size + ROW, 0xA5, np.uint8)
-        for tensor, offset in zip(self.tensors, self.board.offsets(made.offsets), strict=True):
+        created = plan(self.lives, ROW)
+        self.bytes = np.full(created.size + ROW, 0xA5, np.uint8)
+        for tensor, offset in zip(self.tensors, self.board.offsets(created.offsets), strict=True):
             tensor.lie_in(self.bytes, offset)
 
     def release(self) -> None:
@@ -192,8 +192,8 @@ class Layers(KernelWorkload):
         self.board.run(self, inputs, outputs)
 
     def compute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        arrays = [None if one is None else seen(one) for one in inputs]
-        self.kernel.call(self.op, arrays, self.info, [seen(one) for one in outputs], self.prepared)
+        arrays = [None if item is None else seen(item) for item in inputs]
+        self.kernel.call(self.op, arrays, self.info, [seen(output) for output in outputs], self.prepared)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
         return lambda: self.execute(inputs, outputs)
@@ -210,9 +210,9 @@ class Workloads(KernelWorkloadFactory):
         self.board = board
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        made = super().create_workload(layer, info)
-        assert isinstance(made, KernelWorkload)
-        return self.board.workload(made)
+        workload = super().create_workload(layer, info)
+        assert isinstance(workload, KernelWorkload)
+        return self.board.workload(workload)
 
 
 class Board(Backend):
@@ -250,10 +250,10 @@ class Board(Backend):
         return self.kind(info, heap)
 
     def constant(self, info: TensorInfo, array: Array) -> Tensor:
-        made = self.tensor(info, None)
-        made.allocate()
-        made.on_board()[...] = array
-        return made
+        created = self.tensor(info, None)
+        created.allocate()
+        created.on_board()[...] = array
+        return created
 
     def workload(self, made: KernelWorkload) -> Layers:
         return Layers(self, made.op, made.kernel, made.info)
@@ -327,11 +327,11 @@ class WrongStrideOnUpload(Board):
          "the device copy of .* brought something else .* than it was given")  # fmt: skip
 class CopiesWithoutWaiting(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
-        kept, place = array.copy(), tensor.on_board()
+        cached, place = array.copy(), tensor.on_board()
 
         def later() -> None:
             time.sleep(0.002)
-            place[...] = kept
+            place[...] = cached
 
         threading.Thread(target=later).start()
 
@@ -412,11 +412,11 @@ class ConstantsInTheHeap(Board):
             def acquire(self) -> None:
                 super().acquire()
                 assert self.bytes is not None
-                for one in board.constants[-1:]:
-                    held = one.on_board().copy()
-                    if one.size <= len(self.bytes):
-                        one.lie_in(self.bytes, 0)
-                        one.on_board()[...] = held
+                for constant in board.constants[-1:]:
+                    held = constant.on_board().copy()
+                    if constant.size <= len(self.bytes):
+                        constant.lie_in(self.bytes, 0)
+                        constant.on_board()[...] = held
 
         return Sharing(self)
 
@@ -483,9 +483,9 @@ class NeverDestroys(Board):
          "failed on backend FreesWhileInUse: AssertionError: the tensor has no memory", names_it=False)  # fmt: skip
 class FreesWhileInUse(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        for one in inputs:
-            if isinstance(one, Tensor):
-                one.lie_in(None, 0)
+        for item in inputs:
+            if isinstance(item, Tensor):
+                item.lie_in(None, 0)
         super().run(layer, inputs, outputs)
 
 
@@ -537,8 +537,8 @@ def downloaded(handle: TensorHandle | None) -> Array | None:
          "was mapped but not unmapped; every map needs one unmap")  # fmt: skip
 class MapsWithoutUnmap(MappedBoard):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        for one in inputs[:1]:
-            downloaded(one)
+        for item in inputs[:1]:
+            downloaded(item)
         super().run(layer, inputs, outputs)
 
 
@@ -589,9 +589,9 @@ class WritesToDeviceInputs(Board):
 class WritesToDeviceConstants(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         super().run(layer, inputs, outputs)
-        for one in inputs[1:]:
-            if isinstance(one, Tensor) and one.heap is None:
-                one.on_board()[...] *= 2
+        for item in inputs[1:]:
+            if isinstance(item, Tensor) and item.heap is None:
+                item.on_board()[...] *= 2
 
 
 @planted("Layers write one row past their output", "composition/*", "was changed by the workload of layer")
@@ -711,9 +711,9 @@ class Striding(Sharing):
     kind: ClassVar = Whole
 
     def workload(self, made: KernelWorkload) -> Layers:
-        found = super().workload(made)
-        found.strided = True
-        return found
+        result = super().workload(made)
+        result.strided = True
+        return result
 
 
 @planted("Workloads say that they are strided, but take rows to lie without gaps", "claims/strided",
@@ -751,9 +751,9 @@ class _FixedFactory(KernelWorkloadFactory):
         self.rows: dict[object, int] = {}
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        made = super().create_workload(layer, info)
+        workload = super().create_workload(layer, info)
         rows = self.rows.setdefault(layer.guid, int(info.outputs[0].shape[0]) if info.outputs[0].rank else 1)
-        execute = made.execute
+        execute = workload.execute
 
         def first_rows(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
             execute(inputs, outputs)
@@ -761,8 +761,8 @@ class _FixedFactory(KernelWorkloadFactory):
                 if array.ndim:
                     array[rows:] = 0
 
-        made.execute = first_rows  # type: ignore[method-assign]
-        return made
+        workload.execute = first_rows  # type: ignore[method-assign]
+        return workload
 
 
 class Compiled:
@@ -775,12 +775,12 @@ class Compiled:
          "claims/keeps-constants", "it says that it keeps copies of its constants, but reads the ones")  # fmt: skip
 class ClaimsToKeepConstants(wrong.Right):
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        one = [layer for layer in view if isinstance(layer.op, Addition) and layer.values[1].is_constant]
-        if len(view) != 1 or not one or one[0].values[0].is_constant:
+        layers = [layer for layer in view if isinstance(layer.op, Addition) and layer.values[1].is_constant]
+        if len(view) != 1 or not layers or layers[0].values[0].is_constant:
             return OptimizationViews(view)
-        made = Compiled()
-        made.constant = one[0].values[1].constant  # type: ignore[attr-defined]
-        return OptimizationViews(view, substitutions=[Substitution(view, PreCompiled(1, made))])
+        compiled = Compiled()
+        compiled.constant = layers[0].values[1].constant  # type: ignore[attr-defined]
+        return OptimizationViews(view, substitutions=[Substitution(view, PreCompiled(1, compiled))])
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         class Parts(KernelWorkloadFactory):
@@ -873,8 +873,8 @@ class WrongAfterSecondLoad(Board):
         self.first: dict[TensorInfo, Array] = {}
 
     def constant(self, info: TensorInfo, array: Array) -> Tensor:
-        kept = self.first.setdefault(info.with_constant(None), array.copy() + 1)
-        return super().constant(info, kept if len(self.first) > 1 else array)
+        cached = self.first.setdefault(info.with_constant(None), array.copy() + 1)
+        return super().constant(info, cached if len(self.first) > 1 else array)
 
 
 @planted("What one run computed is added to the next one's results", "repetition/Addition-float32",
@@ -891,9 +891,9 @@ class KeepsStateBetweenRuns(Board):
          "(output 0 is not what it is when nothing else runs|a thread that ran beside others raised)")  # fmt: skip
 class SharesTensorsBetweenRuns(Board):
     def workload(self, made: KernelWorkload) -> Layers:
-        found = super().workload(made)
-        found.concurrent = True
-        return found
+        result = super().workload(made)
+        result.concurrent = True
+        return result
 
     def __init__(self) -> None:
         self.scratch: dict[tuple[int, ...], Array] = {}

@@ -34,8 +34,8 @@ class Call:
                  if array is not None]  # fmt: skip
         outputs = self.info.outputs
         if op is not self.op or arrays is not self.arrays:
-            outputs = [made and TensorInfo(made.shape, known.dtype, known.quantization)
-                       for made, known in zip(op.infer_infos(*infos), outputs, strict=True)]  # fmt: skip
+            outputs = [infer_info and TensorInfo(infer_info.shape, known.dtype, known.quantization)
+                       for infer_info, known in zip(op.infer_infos(*infos), outputs, strict=True)]  # fmt: skip
         return evaluate(op, arrays, infos, outputs)[0]
 
     @property
@@ -57,11 +57,11 @@ class Call:
     def exact(self) -> Array:
         """The exact result in steps of the output, before rounding, the zero point and clamping."""
         reals = [None if array is None else self.real(index) for index, array in enumerate(self.arrays)]
-        infos = [None if one is None else TensorInfo(one.shape, one.dtype) for one in reals]
+        infos = [None if real is None else TensorInfo(real.shape, real.dtype) for real in reals]
         op = ops.Activation(ActivationFunction.LINEAR, 1.0, 0.0) if isinstance(self.op, ops.Quantize) else self.op
-        [found] = evaluate(op, reals, infos, op.infer_infos(*infos))
+        [result] = evaluate(op, reals, infos, op.infer_infos(*infos))
         assert self.output.quantization is not None
-        return found / self.output.quantization.scale
+        return result / self.output.quantization.scale
 
     def stored(self, steps: Array, *, clamp: bool = True) -> Array:
         """Whole steps as stored integers, clamped or with the highest bits lost."""
@@ -111,8 +111,8 @@ def table_of(operator: type[Op], fault: Fault) -> KernelTable:
 
     @table(operator, dtypes=ALL)
     def kernel(op: Op, *arrays: Array, info: KernelInfo) -> Array:
-        given = [one for group in arrays for one in (group if isinstance(group, tuple) else (group,))]
-        return np.asarray(fault(Call(op, given, info)), info.output.dtype.numpy)
+        value = [item for group in arrays for item in (group if isinstance(group, tuple) else (group,))]
+        return np.asarray(fault(Call(op, value, info)), info.output.dtype.numpy)
 
     return table
 

@@ -51,9 +51,9 @@ class CustomBackend(Backend):
 
     def create_memory_manager(self) -> MemoryManager:
         """A manager for the tensors of one network."""
-        made = CustomMemoryManager()
-        self.memory_managers.add(made)
-        return made
+        custom_memory_manager = CustomMemoryManager()
+        self.memory_managers.add(custom_memory_manager)
+        return custom_memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """A factory for the workloads and the handles of one network, with the manager from above."""
@@ -61,6 +61,6 @@ class CustomBackend(Backend):
 
     def create_backend_context(self, options: Options) -> BackendContext:
         """What a runtime tells of the networks that it loads."""
-        made = CustomBackendContext(options)
-        self.contexts.add(made)
-        return made
+        custom_backend_context = CustomBackendContext(options)
+        self.contexts.add(custom_backend_context)
+        return custom_backend_context

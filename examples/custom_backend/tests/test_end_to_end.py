@@ -33,8 +33,8 @@ def test_a_network_of_one_addition_is_compiled_and_gives_the_sums() -> None:
         runtime.enqueue_workload(network_id, {0: A, 1: B}, {0: output})
 
         np.testing.assert_array_equal(output.ravel(), [n + 100 * n for n in range(1, 13)])
-        assert [type(one) for one in compiled] == [CustomPreCompiledObject]
-        assert [one.runs for one in compiled] == [1]
+        assert [type(item) for item in compiled] == [CustomPreCompiledObject]
+        assert [item.runs for item in compiled] == [1]
 
 
 def test_a_value_that_is_added_to_itself_goes_in_once() -> None:

@@ -83,14 +83,18 @@ class BenchReport:
     @property
     def quickest(self) -> Candidate | None:
         """The one with the least median; None if none ran."""
-        ran = [one for one in self.candidates if one.timing is not None and not one.same_as]
-        return min(ran, key=lambda one: one.timing.median if one.timing else 0.0, default=None)
+        ran = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
+        return min(ran, key=lambda item: item.timing.median if item.timing else 0.0, default=None)
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
         """The candidates that the noise of the measurement cannot tell from the quickest one, itself included."""
-        timed = {str(number): one for number, one in enumerate(self.candidates) if one.timing and not one.same_as}
-        close = undecided({name: one.timing for name, one in timed.items() if one.timing is not None})
+        timed = {
+            str(number): candidate
+            for number, candidate in enumerate(self.candidates)
+            if candidate.timing and not candidate.same_as
+        }
+        close = undecided({name: item.timing for name, item in timed.items() if item.timing is not None})
         return tuple(timed[name] for name in close)
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,8 +103,8 @@ class BenchReport:
         return {
             "network": self.network,
             "quickest": None if best is None else best.name,
-            "undecided": [one.name for one in self.undecided],
-            "candidates": [one.to_dict() for one in self.candidates],
+            "undecided": [item.name for item in self.undecided],
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
         }
 
 
@@ -110,9 +114,9 @@ def _silent(what: str, over: int, total: int) -> None:
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
     """Every backend that is available, each completed by CpuRef, which comes last by itself."""
-    ids = [one for one in runtime.registry.available() if one != REFERENCE]
+    ids = [item for item in runtime.registry.available() if item != REFERENCE]
     ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
-    return [*((one, *ends) for one in ids), *((end,) for end in ends)]
+    return [*((item, *ends) for item in ids), *((end,) for end in ends)]
 
 
 def bench(
@@ -151,15 +155,15 @@ def bench(
         InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
     """
     runtime = default_runtime() if runtime is None else runtime
-    chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(one) for one in choices))
+    chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(choice) for choice in choices))
     if not chosen or not all(chosen):
         raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
     if rounds < 1 or not seconds >= 0:
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
-    _check_ids([one for ids in (*chosen, () if plan is None else plan.backends) for one in ids], runtime)
+    _check_ids([element for ids in (*chosen, () if plan is None else plan.backends) for element in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
     ran: dict[str, _Ran] = {}
-    found: dict[int, Candidate] = {}
+    result: dict[int, Candidate] = {}
 
     def loaded(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
         options = OptimizerOptions(budget_seconds=budget_seconds)
@@ -167,25 +171,25 @@ def bench(
 
     try:
         for number, backends in reversed(list(enumerate(chosen))):
-            found[number] = Candidate(backends)
-            progress(f"loading on {found[number].name}", len(found) - 1, len(chosen))
-            _load(str(number), found[number], ran, loaded, feeds)
+            result[number] = Candidate(backends)
+            progress(f"loading on {result[number].name}", len(result) - 1, len(chosen))
+            _load(str(number), result[number], ran, loaded, feeds)
         if plan is not None:
-            found[len(chosen)] = Candidate(plan.backends, title="plan")
-            _load(str(len(chosen)), found[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
-        _time(found, ran, rounds, seconds, progress)
+            result[len(chosen)] = Candidate(plan.backends, title="plan")
+            _load(str(len(chosen)), result[len(chosen)], ran, lambda ids: loaded(None, plan), feeds)
+        _time(result, ran, rounds, seconds, progress)
     finally:
-        for one in ran.values():
-            one.model.close()
-    return BenchReport(network.name, tuple(found[number] for number in sorted(found)))
+        for item in ran.values():
+            item.model.close()
+    return BenchReport(network.name, tuple(result[number] for number in sorted(result)))
 
 
 def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:
     """Raise `UnknownBackendError` for an id that no backend has; "auto" is none."""
     known = runtime.registry
-    for one in ids:
-        if isinstance(one, str) and one.lower() != AUTO and one not in known:
-            raise UnknownBackendError(one, known.ids)
+    for item in ids:
+        if isinstance(item, str) and item.lower() != AUTO and item not in known:
+            raise UnknownBackendError(item, known.ids)
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class _Ran:
 
 def _load(
     key: str,
-    one: Candidate,
+    candidate: Candidate,
     ran: dict[str, _Ran],
     loaded: Callable[[Sequence[str]], Model],
     inputs: Mapping[str, Any],
@@ -206,49 +210,49 @@ def _load(
     model = None
     try:
         start = time.perf_counter()
-        model = loaded(one.backends)
+        model = loaded(candidate.backends)
         outputs = model.run(inputs)
-        one.load_ms = (time.perf_counter() - start) * 1e3
+        candidate.load_ms = (time.perf_counter() - start) * 1e3
     except InterposerError as error:
-        one.reason = str(error).partition("\n")[0]
+        candidate.reason = str(error).partition("\n")[0]
         if model is not None:
             model.close()
         return
-    one.layers = dict(Counter(each.backend for each in model.optimized.placements))
-    one.copies = len(model.optimized.copies)
-    one.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
+    candidate.layers = dict(Counter(each.backend for each in model.optimized.placements))
+    candidate.copies = len(model.optimized.copies)
+    candidate.deviation = _deviation(outputs, next(iter(ran.values())).outputs) if ran else None
     ran[key] = _Ran(model, [inputs[name] for name in model.inputs], outputs)
 
 
-def _time(found: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, seconds: float, progress: Progress) -> None:
+def _time(result: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, seconds: float, progress: Progress) -> None:
     def failed(key: str, error: Exception) -> None:
         if not isinstance(error, InterposerError):
             raise error
-        found[int(key)].reason = str(error).partition("\n")[0]
+        result[int(key)].reason = str(error).partition("\n")[0]
 
     def told(over: int) -> None:
         progress("taking turns", over, rounds * len(calls))
 
     first = {
-        _placement(one.model): key for key, one in sorted(ran.items(), key=lambda item: -int(item[0]))
+        _placement(item.model): key for key, item in sorted(ran.items(), key=lambda item: -int(item[0]))
     }  # of equal ones, the first that is shown
-    calls = {key: _call(one) for key, one in ran.items() if first[_placement(one.model)] == key}
+    calls = {key: _call(item) for key, item in ran.items() if first[_placement(item.model)] == key}
     for key, timing in take_turns(calls, rounds, seconds, failed, told).items():
-        found[int(key)].timing = timing
-    for key, one in ran.items():
-        measured = found[int(first[_placement(one.model)])]
-        if measured is not found[int(key)]:
-            found[int(key)].timing, found[int(key)].same_as = measured.timing, measured.name
-            found[int(key)].reason = measured.reason
+        result[int(key)].timing = timing
+    for key, element in ran.items():
+        measured = result[int(first[_placement(element.model)])]
+        if measured is not result[int(key)]:
+            result[int(key)].timing, result[int(key)].same_as = measured.timing, measured.name
+            result[int(key)].reason = measured.reason
 
 
 def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
     """Which backend runs each layer, and in what; equal for models that run in the same way."""
-    return tuple((one.layer, one.backend, one.runs_in) for one in model.optimized.placements)
+    return tuple((placement.layer, placement.backend, placement.runs_in) for placement in model.optimized.placements)
 
 
-def _call(one: _Ran) -> Callable[[], Any]:
-    return lambda: one.model.run(one.inputs)
+def _call(ran: _Ran) -> Callable[[], Any]:
+    return lambda: ran.model.run(ran.inputs)
 
 
 # --- inputs and results -----------------------------------------------------------------------------------------------
@@ -261,7 +265,7 @@ def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
         InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
     """
     generator = np.random.default_rng(seed)
-    return {one.name: random_array(generator, one.name, one.output.known) for one in network.graph.inputs}
+    return {item.name: random_array(generator, item.name, item.output.known) for item in network.graph.inputs}
 
 
 def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
@@ -277,15 +281,15 @@ def random_array(generator: np.random.Generator, name: str, info: TensorInfo) ->
     return np.zeros(shape, dtype)
 
 
-def _deviation(found: Sequence[Any], expected: Sequence[Any]) -> float | None:
+def _deviation(values: Sequence[Any], expected: Sequence[Any]) -> float | None:
     """The largest difference of tensors of numbers; None where there are none."""
-    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(found, expected, strict=True)]
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(values, expected, strict=True)]
     worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
     return max(worst, default=None)
 
 
-def _difference(found: Array, expected: Array) -> float:
+def _difference(array: Array, expected: Array) -> float:
     with np.errstate(all="ignore"):
-        worst = float(np.max(np.abs(found.astype(np.float64) - expected.astype(np.float64))))
+        worst = float(np.max(np.abs(array.astype(np.float64) - expected.astype(np.float64))))
         largest = float(np.max(np.abs(expected.astype(np.float64)))) if expected.dtype.kind == "f" else 1.0
     return worst / (largest or 1.0)

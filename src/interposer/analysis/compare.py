@@ -105,17 +105,17 @@ class Comparison:
     @property
     def first(self) -> LayerComparison | None:
         """The first layer that differs beyond the tolerance, on the same inputs; or else on its own."""
-        for one in self.layers:
-            if one.local is not None and self.tolerance.exceeded(one.local):
-                return one
-        found = (one for one in self.layers if one.accumulated is not None)
-        return next((one for one in found if self.tolerance.exceeded(one.accumulated, one.depth)), None)
+        for layer in self.layers:
+            if layer.local is not None and self.tolerance.exceeded(layer.local):
+                return layer
+        result = (item for item in self.layers if item.accumulated is not None)
+        return next((item for item in result if self.tolerance.exceeded(item.accumulated, item.depth)), None)
 
     @property
     def largest(self) -> LayerComparison | None:
         """The layer whose own difference, on the same inputs, is the largest; None where none differs."""
-        found = [one for one in self.layers if one.local is not None and one.local.differs]
-        return max(found, key=lambda one: self.tolerance.share(one.local), default=None)
+        result = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
+        return max(result, key=lambda item: self.tolerance.share(item.local), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-compatible data."""
@@ -128,8 +128,8 @@ class Comparison:
             "first": None if first is None else first.name,
             "largest": None if largest is None else largest.name,
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
-            "outputs": {name: asdict(one) for name, one in self.outputs.items()},
-            "layers": [one.to_dict() for one in self.layers],
+            "outputs": {name: asdict(item) for name, item in self.outputs.items()},
+            "layers": [layer.to_dict() for layer in self.layers],
         }
 
 
@@ -170,8 +170,8 @@ def compare(
     if len(ids) != 2 or ids[0] == ids[1]:
         raise InvalidArgumentError(f"compare takes two different backends, not {', '.join(ids) or 'none'}")
     runtime = default_runtime() if runtime is None else runtime
-    for one in ids:
-        runtime.registry.get(one)
+    for item in ids:
+        runtime.registry.get(item)
     (limits or Limits()).check(network.graph)
     feeds = random_inputs(network, seed) if inputs is None else inputs
     simple = simplified(network, ids, runtime.device_spec)
@@ -181,11 +181,11 @@ def compare(
 
 def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
     """Arrays of the types and shapes that the inputs have; `BindingError` where they do not fit."""
-    infos = {one.name: one.output.known for one in network.graph.inputs}
+    infos = {element.name: element.output.known for element in network.graph.inputs}
     passing = Network("inputs")
     inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
-    for number, one in enumerate(inputs):
-        passing.add_output_layer(number, one)
+    for number, item in enumerate(inputs):
+        passing.add_output_layer(number, item)
     with load(passing, [REFERENCE], runtime=runtime) as model:
         return dict(zip(infos, model.run(feeds), strict=True))
 
@@ -197,7 +197,7 @@ class _Comparer:
         self.network, self.backends, self.runtime = network, backends, runtime
         self.tolerance, self.progress = tolerance, progress
         self.graph = network.graph
-        self.running = [one for one in self.graph.topological() if not isinstance(one.op, Input | Output | Constant)]
+        self.running = [item for item in self.graph.topological() if not isinstance(item.op, Input | Output | Constant)]
         self.depths = _depths(self.running)
         self.refused: dict[tuple[str, str], str] = {}
         self.known: Arrays = {}
@@ -222,7 +222,7 @@ class _Comparer:
     def _layer(self, layer: Layer) -> LayerComparison:
         first, second = self.backends
         part = part_network(self.graph, [layer], layer.name)
-        made = LayerComparison(
+        layer_comparison = LayerComparison(
             layer.name, layer.kind, str(layer.outputs[0].known) if layer.outputs else "", self.depths[layer]
         )
         expected = self._run(first, part, layer, self.known) or self._reference(part, layer, self.known)
@@ -232,9 +232,13 @@ class _Comparer:
             self.own.update(self._reference(part, layer, self.own))
         else:
             self.own.update(local if self._same_inputs(layer) else self._run(second, part, layer, self.own) or local)
-        refused = {one: self.refused[one, layer.name] for one in self.backends if (one, layer.name) in self.refused}
+        refused = {
+            backend: self.refused[backend, layer.name]
+            for backend in self.backends
+            if (backend, layer.name) in self.refused
+        }
         return replace(
-            made,
+            layer_comparison,
             local=None if refused else self._difference(layer, local or {}),
             accumulated=self._difference(layer, self.own),
             refused=refused,
@@ -243,46 +247,48 @@ class _Comparer:
     def _same_inputs(self, layer: Layer) -> bool:
         return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
 
-    def _run(self, backend: str, part: Network, layer: Layer, given: Arrays) -> Arrays | None:
+    def _run(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays | None:
         """What a backend gives for one layer; None where it does not run it, with the reason in `refused`."""
         try:
             with self._loaded(part, backend) as model:
-                found = model.run(self._feeds([layer], given))
+                result = model.run(self._feeds([layer], arrays))
         except UnsupportedLayerError as error:
-            reasons = [reason for one in error.refusals for reason in one.reasons]
+            reasons = [reason for refusal in error.refusals for reason in refusal.reasons]
             self.refused[backend, layer.name] = "; ".join(reasons) or _first_line(error)
             return None
         except InterposerError as error:
             self.refused[backend, layer.name] = f"it failed: {_first_line(error)}"
             return None
-        return dict(zip(_leaving(self.graph, [layer]), found, strict=True))
+        return dict(zip(_leaving(self.graph, [layer]), result, strict=True))
 
-    def _reference(self, part: Network, layer: Layer, given: Arrays) -> Arrays:
+    def _reference(self, part: Network, layer: Layer, arrays: Arrays) -> Arrays:
         with self._loaded(part, REFERENCE) as model:
-            found = model.run(self._feeds([layer], given))
-        return dict(zip(_leaving(self.graph, [layer]), found, strict=True))
+            result = model.run(self._feeds([layer], arrays))
+        return dict(zip(_leaving(self.graph, [layer]), result, strict=True))
 
     def _loaded(self, part: Network, *backends: str) -> Model:
         options = OptimizerOptions(rewrite=False)
         return load(part, backends, runtime=self.runtime, options=options, fallback=False)
 
-    def _feeds(self, layers: Sequence[Layer], given: Arrays) -> list[Any]:
-        return [given[value] for value in _entering(self.graph, layers)]
+    def _feeds(self, layers: Sequence[Layer], arrays: Arrays) -> list[Any]:
+        return [arrays[value] for value in _entering(self.graph, layers)]
 
-    def _difference(self, layer: Layer, found: Arrays) -> Divergence | None:
-        pairs = [(found[one], self.known[one], one.known) for one in _leaving(self.graph, [layer]) if one in found]
+    def _difference(self, layer: Layer, arrays: Arrays) -> Divergence | None:
+        pairs = [
+            (arrays[item], self.known[item], item.known) for item in _leaving(self.graph, [layer]) if item in arrays
+        ]
         return self.tolerance.worst(Divergence.between(*pair) for pair in pairs)
 
     # --- as a whole ---------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> dict[str, Divergence]:
         """How the outputs of the whole network differ, as the second backend compiles it."""
-        found = self._together(self.backends[1], self.running) if self.running else {}
+        result = self._together(self.backends[1], self.running) if self.running else {}
         outputs = {}
         for layer in self.graph.outputs:
             [value] = layer.values
-            if value in found:
-                outputs[layer.name] = Divergence.between(found[value], self.known[value], value.known)
+            if value in result:
+                outputs[layer.name] = Divergence.between(result[value], self.known[value], value.known)
         return outputs
 
     def _together(self, backend: str, layers: Sequence[Layer]) -> Arrays:
@@ -291,31 +297,35 @@ class _Comparer:
         ids = [backend] if backend == REFERENCE else [backend, REFERENCE]
         try:
             with self._loaded(part, *ids) as model:
-                found = model.run(self._feeds(layers, self.known))
+                result = model.run(self._feeds(layers, self.known))
         except InterposerError as error:
             raise InterposerError(f"{backend} does not run the layers as a whole: {error}") from error
-        return dict(zip(_leaving(self.graph, layers), found, strict=True))
+        return dict(zip(_leaving(self.graph, layers), result, strict=True))
 
     def _whole_differs(self, backend: str, layers: Sequence[Layer]) -> Divergence | None:
         """The largest difference beyond the tolerance of layers that are compiled together, on the same inputs."""
-        found = self._together(backend, layers)
+        result = self._together(backend, layers)
         depths = _depths(layers)
-        pairs = [(Divergence.between(array, self.known[value], value.known), value) for value, array in found.items()]
-        return self.tolerance.worst(one for one, value in pairs if self.tolerance.exceeded(one, depths[value.producer]))
+        pairs = [(Divergence.between(array, self.known[value], value.known), value) for value, array in result.items()]
+        return self.tolerance.worst(
+            item for item, value in pairs if self.tolerance.exceeded(item, depths[value.producer])
+        )
 
     # --- whose fault it is --------------------------------------------------------------------------------------------
 
     def _culprit(self, layers: Sequence[LayerComparison], outputs: Mapping[str, Divergence]) -> Culprit | None:
         second = self.backends[1]
-        for one in layers:
-            if one.local is not None and self.tolerance.exceeded(one.local):
-                return Culprit("layer", second, (one.name,), one.local)
+        for item in layers:
+            if item.local is not None and self.tolerance.exceeded(item.local):
+                return Culprit("layer", second, (item.name,), item.local)
         for backend in reversed(self.backends):
-            found = self._fusion(backend)
-            if found is not None:
-                return found
+            result = self._fusion(backend)
+            if result is not None:
+                return result
         names = tuple(layer.name for layer in self.running)
-        late = [one for one in layers if one.accumulated and self.tolerance.exceeded(one.accumulated, one.depth)]
+        late = [
+            layer for layer in layers if layer.accumulated and self.tolerance.exceeded(layer.accumulated, layer.depth)
+        ]
         if late and late[0].accumulated is not None:
             return Culprit("accumulation", second, names[: names.index(late[0].name) + 1], late[0].accumulated)
         return None
@@ -329,11 +339,11 @@ class _Comparer:
         end = _least(1, count, lambda stop: self._whole_differs(backend, self.running[:stop]) is not None)
         length = _least(1, end, lambda size: self._whole_differs(backend, self.running[end - size : end]) is not None)
         layers = self.running[end - length : end]
-        found = self._whole_differs(backend, layers)
-        if found is None:  # it comes and goes with what is around it
+        result = self._whole_differs(backend, layers)
+        if result is None:  # it comes and goes with what is around it
             layers = self.running[:end]
-            found = self._whole_differs(backend, layers)
-        return None if found is None else Culprit("fusion", backend, tuple(layer.name for layer in layers), found)
+            result = self._whole_differs(backend, layers)
+        return None if result is None else Culprit("fusion", backend, tuple(layer.name for layer in layers), result)
 
     def _cut(self, culprit: Culprit) -> Cut:
         names = set(culprit.layers)
@@ -364,10 +374,10 @@ def _leaving(graph: Any, layers: Sequence[Layer]) -> Sequence[Value]:
 
 def _depths(layers: Sequence[Layer]) -> dict[Layer, int]:
     """For each layer, how many of these are on the longest way to it."""
-    found: dict[Layer, int] = {}
+    result: dict[Layer, int] = {}
     for layer in layers:
-        found[layer] = 1 + max((found.get(value.producer, 0) for value in layer.values), default=0)
-    return found
+        result[layer] = 1 + max((result.get(value.producer, 0) for value in layer.values), default=0)
+    return result
 
 
 def _first_line(error: BaseException) -> str:

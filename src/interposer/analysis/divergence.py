@@ -54,11 +54,11 @@ class Divergence:
         return f"{self.absolute:g} {'step' if self.absolute == 1 else 'steps'}, {share}"
 
     @classmethod
-    def between(cls, found: Any, wanted: Any, info: TensorInfo) -> Divergence:
+    def between(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
         """Compare what was found with what is right; of a sequence, the elements one by one."""
-        if isinstance(found, list) or isinstance(wanted, list) or found is None or wanted is None:
-            return cls._of_elements(found, wanted, info)
-        a, b, dtype = np.asarray(found), np.asarray(wanted), str(info.dtype)
+        if isinstance(value, list) or isinstance(requested, list) or value is None or requested is None:
+            return cls._of_elements(value, requested, info)
+        a, b, dtype = np.asarray(value), np.asarray(requested), str(info.dtype)
         if a.shape != b.shape or a.dtype != b.dtype:
             return cls._faulty(dtype, f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}")
         if not b.size:
@@ -69,18 +69,18 @@ class Divergence:
         return cls._of_numbers(a, b, dtype)
 
     @classmethod
-    def _of_elements(cls, found: Any, wanted: Any, info: TensorInfo) -> Divergence:
-        both = isinstance(found, list) and isinstance(wanted, list)
-        if not both or len(found) != len(wanted):
-            same = found is None and wanted is None
+    def _of_elements(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
+        both = isinstance(value, list) and isinstance(requested, list)
+        if not both or len(value) != len(requested):
+            same = value is None and requested is None
             return cls(str(info.dtype)) if same else cls._faulty(str(info.dtype), "other elements than there should be")
         inner = info.element or TensorInfo(..., info.dtype)
-        parts = [cls.between(*pair, inner) for pair in zip(found, wanted, strict=True)]
-        return max(parts, key=lambda one: one.relative, default=cls(str(info.dtype)))
+        parts = [cls.between(*pair, inner) for pair in zip(value, requested, strict=True)]
+        return max(parts, key=lambda item: item.relative, default=cls(str(info.dtype)))
 
     @classmethod
-    def _faulty(cls, dtype: str, fault: str) -> Divergence:
-        return cls(dtype, math.inf, math.inf, math.inf, fault=fault)
+    def _faulty(cls, dtype: str, error: str) -> Divergence:
+        return cls(dtype, math.inf, math.inf, math.inf, fault=error)
 
     @classmethod
     def _of_numbers(cls, a: Array, b: Array, dtype: str) -> Divergence:
@@ -106,8 +106,8 @@ def _steps(a: Array, b: Array, apart: Array) -> float:
         return float(apart.max())
     size = f"i{a.dtype.itemsize}"
     least = np.iinfo(size).min
-    codes = [np.ascontiguousarray(one).view(size).astype(np.float64) for one in (a, b)]
-    ordered = [np.where(one < 0, least - one, one) for one in codes]
+    codes = [np.ascontiguousarray(item).view(size).astype(np.float64) for item in (a, b)]
+    ordered = [np.where(code < 0, least - code, code) for code in codes]
     return float(np.abs(ordered[0] - ordered[1])[apart > 0].max())
 
 
@@ -125,28 +125,28 @@ class Tolerance:
     steps: float = 1
 
     def __post_init__(self) -> None:
-        for name, one in (("relative", self.relative), ("steps", self.steps)):
-            if one is not None and not 0 <= one < math.inf:
-                raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {one!r}")
+        for name, item in (("relative", self.relative), ("steps", self.steps)):
+            if item is not None and not 0 <= item < math.inf:
+                raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
 
-    def share(self, one: Divergence | None) -> float:
+    def share(self, divergence: Divergence | None) -> float:
         """A difference as a part of what is allowed: more than 1 where it is too large."""
-        if one is None or not one.differs:
+        if divergence is None or not divergence.differs:
             return 0.0
-        if "float" in one.dtype:
-            allowed = RELATIVE.get(one.dtype, SMALLEST) if self.relative is None else self.relative
-            return _ratio(one.relative, allowed)
-        eight = one.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
-        return _ratio(one.steps, self.steps if eight else 0.0)
+        if "float" in divergence.dtype:
+            allowed = RELATIVE.get(divergence.dtype, SMALLEST) if self.relative is None else self.relative
+            return _ratio(divergence.relative, allowed)
+        eight = divergence.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+        return _ratio(divergence.steps, self.steps if eight else 0.0)
 
-    def exceeded(self, one: Divergence | None, layers: int = 1) -> bool:
+    def exceeded(self, divergence: Divergence | None, layers: int = 1) -> bool:
         """True where a difference is too large behind so many layers, each of which may add to it."""
-        return self.share(one) > layers
+        return self.share(divergence) > layers
 
-    def worst(self, found: Iterable[Divergence]) -> Divergence | None:
+    def worst(self, divergences: Iterable[Divergence]) -> Divergence | None:
         """The one that is most beyond what is allowed."""
-        return max(found, key=self.share, default=None)
+        return max(divergences, key=self.share, default=None)
 
 
-def _ratio(found: float, allowed: float) -> float:
-    return found / allowed if allowed else math.inf
+def _ratio(number: float, allowed: float) -> float:
+    return number / allowed if allowed else math.inf

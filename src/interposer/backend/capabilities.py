@@ -36,7 +36,7 @@ class Capabilities:
 
     def __init__(self, *described: Capability, **values: OptionValue) -> None:
         plain = [Capability(name, value) for name, value in values.items()]
-        self._by_name = {one.name: one for one in (*described, *plain)}
+        self._by_name = {item.name: item for item in (*described, *plain)}
         if len(self._by_name) < len(described) + len(plain):
             raise InvalidArgumentError("a capability is given twice")
 
@@ -48,13 +48,13 @@ class Capabilities:
 
     def get(self, name: str) -> OptionValue | None:
         """The value of a capability, or None where the backend does not name it."""
-        found = self._by_name.get(name)
-        return None if found is None else found.value
+        result = self._by_name.get(name)
+        return None if result is None else result.value
 
     def has(self, name: str, value: OptionValue = True) -> bool:
         """True where the capability is named and has this value."""
-        found = self.get(name)
-        return found is not None and type(found) is type(value) and found == value
+        result = self.get(name)
+        return result is not None and type(result) is type(value) and result == value
 
     def describe(self, name: str) -> Capability:
         """One capability with its line; `InvalidArgumentError` with the nearest name where there is none."""
@@ -64,4 +64,4 @@ class Capabilities:
 
     def to_dict(self) -> dict[str, OptionValue]:
         """Names and values as plain data."""
-        return {one.name: one.value for one in self}
+        return {item.name: item.value for item in self}

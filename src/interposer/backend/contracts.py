@@ -27,9 +27,9 @@ def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) ->
         BackendContractError: it is no instance of `kind`.
     """
     if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
-        wanted = getattr(kind, "__name__", kind)
+        requested = getattr(kind, "__name__", kind)
         raise BackendContractError(
-            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {wanted}", backend=backend
+            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {requested}", backend=backend
         )
     return cast("_T", answer)
 

@@ -22,7 +22,7 @@ __all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_faul
 
 _SHRINK: Final = getattr(fcntl, "F_SEAL_SHRINK", 2)
 _GET_SEALS: Final = getattr(fcntl, "F_GET_SEALS", 1034)
-_SINGLE: Final = tuple(one for one in MemorySource if one)
+_SINGLE: Final = tuple(item for item in MemorySource if item)
 _LACKING: Final = {
     MemorySource.DMA_BUF: "needs memory that can be mapped by a file descriptor",
     MemorySource.DMA_BUF_PROTECTED: "must not be read by the processor, and this machine has no device for it",
@@ -68,7 +68,7 @@ class MemoryDescriptor:
     def __post_init__(self) -> None:
         expect(self.source, MemorySource, "the source must be a MemorySource")
         if self.source not in _SINGLE:
-            known = ", ".join(one.name or "" for one in _SINGLE)
+            known = ", ".join(item.name or "" for item in _SINGLE)
             raise InvalidArgumentError(f"a descriptor has one memory source of {known}, not {self.source!r}")
         if self.source is MemorySource.MALLOC:
             raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; give the array itself")
@@ -80,11 +80,11 @@ class MemoryDescriptor:
             object.__setattr__(self, "protected", True)
 
 
-def _check_number(name: str, given: Any, least: int, *, optional: bool) -> None:
-    if given is None and optional:
+def _check_number(name: str, value: Any, least: int, *, optional: bool) -> None:
+    if value is None and optional:
         return
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {given!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgumentError(f"{name} must be a whole number from {least} on, not {value!r}")
 
 
 def machine_sources() -> MemorySource:
@@ -98,7 +98,7 @@ def source_fault(source: MemorySource) -> str | None:
     had = machine_sources()
     if source in had:
         return None
-    names = " and ".join(one.name or "" for one in _SINGLE if one in had)
+    names = " and ".join(item.name or "" for item in _SINGLE if item in had)
     return f"memory of the source {source.name} {_LACKING[source]}; this machine has {names}"
 
 
@@ -115,9 +115,9 @@ class ExternalMemory:
 
     def __init__(self, descriptor: MemoryDescriptor, info: TensorInfo, *, writable: bool) -> None:
         self.descriptor = descriptor
-        fault = source_fault(descriptor.source)
-        if fault is not None:
-            raise ValueError(fault)
+        error = source_fault(descriptor.source)
+        if error is not None:
+            raise ValueError(error)
         self._needed = _needed_bytes(descriptor, info)
         _check_room(descriptor, descriptor.fd, self._needed)
         _check_fence(descriptor.fence)
@@ -125,10 +125,10 @@ class ExternalMemory:
         status = os.fstat(descriptor.fd)
         self._file = status.st_dev, status.st_ino
         self.array: Array | None = _mapped(descriptor, info, self._needed, writable)
-        kept = _kept(descriptor, may_shrink)
-        self._watched = kept[0] if may_shrink else None
-        self._fence = None if descriptor.fence is None else kept[-1]
-        self._close = weakref.finalize(self, _close_all, tuple(kept))
+        cached = _kept(descriptor, may_shrink)
+        self._watched = cached[0] if may_shrink else None
+        self._fence = None if descriptor.fence is None else cached[-1]
+        self._close = weakref.finalize(self, _close_all, tuple(cached))
         self._close.atexit = False
 
     def overlaps(self, other: ExternalMemory) -> bool:
@@ -175,27 +175,27 @@ _owned: set[int] = set()
 
 def _kept(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
     """The descriptor's memory, if it is owned or has to be looked at, and its fence, if it has one; to be closed."""
-    given = [descriptor.fd] if may_shrink or descriptor.owned else []
-    given += [] if descriptor.fence is None else [descriptor.fence]
+    value = [descriptor.fd] if may_shrink or descriptor.owned else []
+    value += [] if descriptor.fence is None else [descriptor.fence]
     if not descriptor.owned:
-        return _copies(given)
-    taken = _owned.intersection(given)
+        return _copies(value)
+    taken = _owned.intersection(value)
     if taken:
         raise ValueError(f"the descriptor {min(taken)} is owned by another import already")
-    _owned.update(given)
-    return given
+    _owned.update(value)
+    return value
 
 
 def _copies(numbers: list[int]) -> list[int]:
     """Descriptors of our own for the same, as the caller may close theirs."""
-    made: list[int] = []
+    created: list[int] = []
     try:
         for number in numbers:
-            made.append(os.dup(number))
+            created.append(os.dup(number))
     except OSError as error:
-        _close_all(tuple(made))
+        _close_all(tuple(created))
         raise ValueError(f"the descriptor {number} cannot be used: {error.strerror}") from error
-    return made
+    return created
 
 
 def _close_all(numbers: tuple[int, ...]) -> None:
@@ -260,10 +260,10 @@ def _map(fd: int, size: int, offset: int, writable: bool) -> mmap.mmap:
                 raise
             return mmap.mmap(fd, size, mmap.MAP_PRIVATE, protection, offset=offset)  # sealed against writing
     except (OSError, ValueError) as error:
-        wanted = "read and written" if writable else "read"
+        requested = "read and written" if writable else "read"
         how = {os.O_RDONLY: "opened for reading only", os.O_WRONLY: "opened for writing only"}.get(_access(fd))
         why = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"the descriptor {fd} cannot be mapped to be {wanted}: {how or why}") from error
+        raise ValueError(f"the descriptor {fd} cannot be mapped to be {requested}: {how or why}") from error
 
 
 def _access(fd: int) -> int:
@@ -291,7 +291,7 @@ def _wait(fence: int, check: Callable[[], None]) -> None:
     poll.register(fence, select.POLLIN)
     while True:
         check()
-        for _, found in poll.poll(_SLICE):
-            if found & select.POLLIN:
+        for _, result in poll.poll(_SLICE):
+            if result & select.POLLIN:
                 return
-            raise ValueError(f"the fence {fence} {'is closed' if found & select.POLLNVAL else 'failed'}")
+            raise ValueError(f"the fence {fence} {'is closed' if result & select.POLLNVAL else 'failed'}")

@@ -130,8 +130,10 @@ class TensorHandleFactoryRegistry:
             raise BackendContractError(f"{factory!r} is no TensorHandleFactory")
         parts = factory.id.split("/") if isinstance(getattr(factory, "id", None), str) else []
         if len(parts) != _PARTS or not all(parts):
-            told = getattr(factory, "id", None)
-            raise BackendContractError(f"a tensor handle factory has the id {told!r}; expected 'Vendor/Backend/Name'")
+            reported = getattr(factory, "id", None)
+            raise BackendContractError(
+                f"a tensor handle factory has the id {reported!r}; expected 'Vendor/Backend/Name'"
+            )
         self._factories.setdefault(factory.id, factory)
 
     def register_memory_manager(self, manager: MemoryManager) -> None:
@@ -154,8 +156,8 @@ class TensorHandleFactoryRegistry:
 
     def matching_import_factory(self, copy_id: str) -> str | None:
         """The id of the factory that may stand in for this one at the network's border, if it is registered."""
-        found = self._pairs.get(copy_id)
-        return found if found in self._factories else None
+        result = self._pairs.get(copy_id)
+        return result if result in self._factories else None
 
     def factory(self, factory_id: str) -> TensorHandleFactory:
         """The factory of this id; `InvalidArgumentError` with the nearest one where there is none."""

@@ -10,7 +10,7 @@ from interposer.core.errors import InvalidArgumentError
 __all__ = ["listed_ids"]
 
 
-def listed_ids(given: object, title: str = "backends", *, ordered: bool = True) -> tuple[str, ...]:
+def listed_ids(value: object, title: str = "backends", *, ordered: bool = True) -> tuple[str, ...]:
     """Return ids in their order without repetitions; one text stands for a list with one id.
 
     Args:
@@ -21,24 +21,24 @@ def listed_ids(given: object, title: str = "backends", *, ordered: bool = True) 
     Raises:
         InvalidArgumentError: something else, a text with commas, or a set where the order matters.
     """
-    if isinstance(given, str):
-        return (_checked(given, title),)
-    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable):
-        raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {given!r}")
-    ids = tuple(dict.fromkeys(_checked(one, title) for one in _unnested(given, title)))
-    if ordered and len(ids) > 1 and isinstance(given, Set):
+    if isinstance(value, str):
+        return (_checked(value, title),)
+    if isinstance(value, Mapping | bytes) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {value!r}")
+    ids = tuple(dict.fromkeys(_checked(item, title) for item in _unnested(value, title)))
+    if ordered and len(ids) > 1 and isinstance(value, Set):
         raise InvalidArgumentError(
             f"{title} are tried in their order, and a set has none; give a list, such as {sorted(ids)}"
         )
-    return ids if ordered else tuple(sorted(ids) if isinstance(given, Set) else ids)
+    return ids if ordered else tuple(sorted(ids) if isinstance(value, Set) else ids)
 
 
-def _unnested(given: Iterable[Any], title: str) -> list[Any]:
-    found = list(given)
-    for one in found:
-        if not isinstance(one, str):
-            raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {one!r}")
-    return found
+def _unnested(values: Iterable[Any], title: str) -> list[Any]:
+    result = list(values)
+    for item in result:
+        if not isinstance(item, str):
+            raise InvalidArgumentError(f"{title} are named by their ids, such as 'CpuRef', not by {item!r}")
+    return result
 
 
 def _checked(name: str, title: str) -> str:

@@ -87,8 +87,8 @@ class TensorHandle(ABC):
             self.unmap()
 
     def _fits(self, array: object) -> bool:
-        wanted = self.info
-        return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (wanted.shape, wanted.dtype.numpy)
+        requested = self.info
+        return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (requested.shape, requested.dtype.numpy)
 
     def import_memory(self, array: Array) -> bool:
         """Let the tensor lie in memory of the caller until `forget_memory`; False where it cannot lie in this array.
@@ -237,10 +237,10 @@ class ArrayHandle(TensorHandle):
 
     def resize(self, shape: Sequence[int]) -> None:
         """Make an array of the shape, where that was open; the handle must not lie in an arena."""
-        found = TensorShape(shape)
-        if self.info.is_concrete or not self.info.shape.accepts(found):
+        tensor_shape = TensorShape(shape)
+        if self.info.is_concrete or not self.info.shape.accepts(tensor_shape):
             super().resize(shape)
-        self.info = self.info.with_shape(found)
+        self.info = self.info.with_shape(tensor_shape)
         self.allocate()
 
     def bind(self, memory: Array | None) -> None:

@@ -52,7 +52,7 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
 
     The same lifetimes give the same plan. The lower bound is the largest sum of what lives at one moment.
     """
-    rooms = [-(-one.size // alignment) * alignment for one in lifetimes]
+    rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
     live = _live_bytes(lifetimes, rooms)
     bound = max(live, default=0)
     neighbours = _neighbours(lifetimes, rooms)
@@ -76,8 +76,8 @@ def _orders(
 ) -> Iterator[tuple[str, list[int]]]:
     first = _first(lifetimes)
 
-    def peak(one: Lifetime) -> int:
-        return max(live[one.begins - first : one.ends - first + 1])
+    def peak(lifetime: Lifetime) -> int:
+        return max(live[lifetime.begins - first : lifetime.ends - first + 1])
 
     keys: dict[str, Callable[[int], object]] = {
         "largest first": lambda i: (-rooms[i], lifetimes[i].begins),
@@ -91,32 +91,32 @@ def _orders(
 
 
 def _first(lifetimes: Sequence[Lifetime]) -> int:
-    return min((one.begins for one in lifetimes), default=0)
+    return min((lifetime.begins for lifetime in lifetimes), default=0)
 
 
 def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
     """The bytes that live at each moment from the first to the last one."""
     first = _first(lifetimes)
-    change = [0] * (max((one.ends for one in lifetimes), default=-1) - first + 2)
-    for one, room in zip(lifetimes, rooms, strict=True):
-        change[one.begins - first] += room
-        change[one.ends - first + 1] -= room
+    change = [0] * (max((item.ends for item in lifetimes), default=-1) - first + 2)
+    for lifetime, room in zip(lifetimes, rooms, strict=True):
+        change[lifetime.begins - first] += room
+        change[lifetime.ends - first + 1] -= room
     return list(accumulate(change))
 
 
 def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
     """For each tensor those that live at the same time as it, as far as they need any room."""
-    found: list[list[int]] = [[] for _ in lifetimes]
+    numberses: list[list[int]] = [[] for _ in lifetimes]
     live: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].begins):
         if not rooms[i]:
             continue
         live = [j for j in live if lifetimes[j].ends >= lifetimes[i].begins]
         for j in live:
-            found[i].append(j)
-            found[j].append(i)
+            numberses[i].append(j)
+            numberses[j].append(i)
         live.append(i)
-    return found
+    return numberses
 
 
 Fit = Callable[[Iterable[tuple[int, int]], int], int]
@@ -191,14 +191,15 @@ def _varied(
     return best
 
 
-def faults(lifetimes: Sequence[Lifetime], made: MemoryPlan) -> Iterator[str]:
+def faults(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:
     """What is wrong with a plan, a sentence each: tensors that live at the same time and overlap, or lie outside."""
-    ends = [offset + one.size for offset, one in zip(made.offsets, lifetimes, strict=True)]
-    for i, one in enumerate(lifetimes):
-        if made.offsets[i] < 0 or ends[i] > made.size:
-            yield f"tensor {i} lies at {made.offsets[i]} to {ends[i]}, outside of the arena of {made.size} bytes"
+    ends = [offset + item.size for offset, item in zip(memory_plan.offsets, lifetimes, strict=True)]
+    for i, lifetime in enumerate(lifetimes):
+        if memory_plan.offsets[i] < 0 or ends[i] > memory_plan.size:
+            place = f"tensor {i} lies at {memory_plan.offsets[i]} to {ends[i]}"
+            yield f"{place}, outside of the arena of {memory_plan.size} bytes"
         for j in range(i):
             other = lifetimes[j]
-            at_once = one.begins <= other.ends and other.begins <= one.ends
-            if at_once and made.offsets[i] < ends[j] and made.offsets[j] < ends[i]:
+            at_once = lifetime.begins <= other.ends and other.begins <= lifetime.ends
+            if at_once and memory_plan.offsets[i] < ends[j] and memory_plan.offsets[j] < ends[i]:
                 yield f"tensors {j} and {i} live at the same time and overlap"

@@ -19,8 +19,8 @@ class Support:
     reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        given: Iterable[object] = self.reasons
-        object.__setattr__(self, "reasons", (given,) if isinstance(given, str) else tuple(map(str, given)))
+        values: Iterable[object] = self.reasons
+        object.__setattr__(self, "reasons", (values,) if isinstance(values, str) else tuple(map(str, values)))
 
     @classmethod
     def yes(cls) -> Support:

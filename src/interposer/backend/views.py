@@ -76,21 +76,25 @@ class OptimizationViews:
             BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
                 border differs from the part's.
         """
-        faults = list(self._kind_faults())
-        faults += () if faults else self._part_faults()
-        faults += () if faults else [text for one in self.substitutions for text in _border_faults(one)]
-        if not faults and not quotient_is_acyclic(self.view, [one.part.layers for one in self.substitutions]):
-            faults.append("the substituted parts would depend on each other in a cycle")
-        if faults:
-            raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(faults)}")
+        errors = list(self._kind_faults())
+        errors += () if errors else self._part_faults()
+        errors += (
+            () if errors else [text for substitution in self.substitutions for text in _border_faults(substitution)]
+        )
+        if not errors and not quotient_is_acyclic(
+            self.view, [substitution.part.layers for substitution in self.substitutions]
+        ):
+            errors.append("the substituted parts would depend on each other in a cycle")
+        if errors:
+            raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(errors)}")
 
     def _kind_faults(self) -> Iterator[str]:
-        for one in self.substitutions:
-            yield from _wrong(one, Substitution, "a substitution")
-            if isinstance(one, Substitution):
-                yield from _wrong(one.part, SubgraphView, "a substituted part")
-                yield from _wrong(one.replacement, Op | Graph, "a replacement")
-                yield from (fault for value in one.inputs or () for fault in _wrong(value, Value, "an input"))
+        for substitution in self.substitutions:
+            yield from _wrong(substitution, Substitution, "a substitution")
+            if isinstance(substitution, Substitution):
+                yield from _wrong(substitution.part, SubgraphView, "a substituted part")
+                yield from _wrong(substitution.replacement, Op | Graph, "a replacement")
+                yield from (error for value in substitution.inputs or () for error in _wrong(value, Value, "an input"))
         for failure in self.failed:
             yield from _wrong(failure, Failure, "a failure")
             if isinstance(failure, Failure):
@@ -110,23 +114,23 @@ class OptimizationViews:
                 seen.add(layer.guid)
 
 
-def _wrong(given: object, kind: Any, what: str) -> Iterator[str]:
-    if not isinstance(given, kind):
-        wanted = " or ".join(one.__name__ for one in getattr(kind, "__args__", (kind,)))
-        yield f"{what} is {given!r}; expected {wanted}"
+def _wrong(value: object, kind: Any, what: str) -> Iterator[str]:
+    if not isinstance(value, kind):
+        requested = " or ".join(item.__name__ for item in getattr(kind, "__args__", (kind,)))
+        yield f"{what} is {value!r}; expected {requested}"
 
 
 def _border_faults(substitution: Substitution) -> Iterator[str]:
-    wanted = len(substitution.part.outputs)
+    requested = len(substitution.part.outputs)
     allowed = set(substitution.part.operands)
     for value in dict.fromkeys(substitution.entering):
         if value not in allowed:
             yield f"the value {value.name!r} does not come into the part"
     if isinstance(substitution.replacement, Graph):
         yield from _count_faults(substitution, substitution.replacement)
-    elif substitution.replacement.num_results() != wanted:
-        given = substitution.replacement.num_results()
-        yield f"{substitution.replacement.op_name()} gives {given} outputs, but the part has {wanted}"
+    elif substitution.replacement.num_results() != requested:
+        arguments = substitution.replacement.num_results()
+        yield f"{substitution.replacement.op_name()} gives {arguments} outputs, but the part has {requested}"
 
 
 def _count_faults(substitution: Substitution, graph: Graph) -> Iterable[str]:

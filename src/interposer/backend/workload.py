@@ -144,15 +144,15 @@ class KernelWorkload(Workload):
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
         """Map what is ordinary memory once."""
-        if self._open or any(type(one) is not ArrayHandle for one in (*inputs, *outputs) if one is not None):
+        if self._open or any(type(item) is not ArrayHandle for item in (*inputs, *outputs) if item is not None):
             return super().prepare(inputs, outputs)
         arrays = [None if handle is None else _seen(handle) for handle in inputs]
         out = [_seen(handle) for handle in outputs]
         return partial(self.kernel.call, self.op, arrays, self.info, out, self.prepared)
 
     def _find(self, arrays: Sequence[Array | None], outputs: Sequence[TensorHandle]) -> None:
-        found = self.kernel.values(self.op, arrays, self.info, self.prepared)
-        for handle, array in zip(outputs, found, strict=True):
+        result = self.kernel.values(self.op, arrays, self.info, self.prepared)
+        for handle, array in zip(outputs, result, strict=True):
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)
@@ -188,8 +188,8 @@ class KernelWorkloadFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """The kernel that takes the layer, made ready."""
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
-        found = self.kernels.find(layer.op, kernel_info)
-        if found is None:
+        result = self.kernels.find(layer.op, kernel_info)
+        if result is None:
             why = "; ".join(self.kernels.reasons(layer.op, kernel_info))
             raise BackendContractError(f"no kernel takes layer {layer}: {why}")
-        return KernelWorkload(layer.op, found, kernel_info)
+        return KernelWorkload(layer.op, result, kernel_info)

@@ -58,10 +58,10 @@ def _to_dict(record: BackendRecord, file: DynamicBackendRecord | None, runtime: 
     if file is None:
         return record.to_dict()
     facts = file.to_dict()
-    kept = ("file", "path", "library", "state", "step", "sha256")
+    cached = ("file", "path", "library", "state", "step", "sha256")
     declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
-    options = [{"name": one.name, "default": one.default, "doc": one.doc, "for": one.scopes} for one in declared]
-    return record.to_dict() | {key: facts[key] for key in kept} | {"interface": file.version, "options": options}
+    options = [{"name": item.name, "default": item.default, "doc": item.doc, "for": item.scopes} for item in declared]
+    return record.to_dict() | {key: facts[key] for key in cached} | {"interface": file.version, "options": options}
 
 
 def _row(record: BackendRecord) -> tuple[str, ...]:

@@ -99,25 +99,25 @@ def execute(args: argparse.Namespace) -> int:
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
     """The backends that were named, else all and the fastest mix of them; then the mixes."""
-    alone = [tuple(one) for one in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
+    alone = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
-        alone = [_completed([one], runtime) for one in args.backends]
-    return [*alone, *(_completed(one, runtime) for one in args.mix)]
+        alone = [_completed([backend], runtime) for backend in args.backends]
+    return [*alone, *(_completed(item, runtime) for item in args.mix)]
 
 
 def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
     """Say which backends of the choices are not available; `UnknownBackendError` for an id that no backend has."""
-    for one in dict.fromkeys(one for ids in choices for one in ids if one != AUTO):
-        reason = runtime.registry.reason_absent(one)
+    for fromkey in dict.fromkeys(item for ids in choices for item in ids if item != AUTO):
+        reason = runtime.registry.reason_absent(fromkey)
         if reason is not None:
-            report_skipped(one, reason)
+            report_skipped(fromkey, reason)
 
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
     """With CpuRef at the end, where that is to be had."""
     if ids == [AUTO]:
         return (AUTO,)
-    reference = [one for one in ("CpuRef",) if one not in ids and one in runtime.registry.available()]
+    reference = [item for item in ("CpuRef",) if item not in ids and item in runtime.registry.available()]
     return (*ids, *reference)
 
 
@@ -127,38 +127,42 @@ def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
 def _print(report: BenchReport) -> None:
     titles = ["backends", "layers", "copies", "load ms", "median ms", "spread", "least ms", "times the quickest"]
     titles += ["differs", "note"]
-    rows = [_row(one, report) for one in report.candidates]
+    rows = [_row(item, report) for item in report.candidates]
     show(without_empty_columns(Table(titles, rows, titles[2:-1])))
     if len(report.undecided) > 1:
-        say(f"too noisy to tell which is quickest: {', '.join(one.name for one in report.undecided)}")
-    for one in report.candidates:
-        if one.reason:
-            say(f"{one.name}: {one.reason}")
+        say(f"too noisy to tell which is quickest: {', '.join(item.name for item in report.undecided)}")
+    for candidate in report.candidates:
+        if candidate.reason:
+            say(f"{candidate.name}: {candidate.reason}")
 
 
-def _row(one: Candidate, report: BenchReport) -> list[str]:
+def _row(candidate: Candidate, report: BenchReport) -> list[str]:
     best = report.quickest
-    layers = ", ".join(f"{count} on {backend}" for backend, count in one.layers.items())
-    ratio = "" if one.timing is None or best is None or best.timing is None else best.timing.faster_than(one.timing)
+    layers = ", ".join(f"{count} on {backend}" for backend, count in candidate.layers.items())
+    ratio = (
+        ""
+        if candidate.timing is None or best is None or best.timing is None
+        else best.timing.faster_than(candidate.timing)
+    )
     return [
-        one.name,
+        candidate.name,
         layers,
-        str(one.copies) if one.copies else "",
-        _number(one.load_ms),
-        _number(None if one.timing is None else one.timing.median),
-        "" if one.timing is None else f"\u00b1{one.timing.spread:.0%}",
-        _number(None if one.timing is None else one.timing.least),
+        str(candidate.copies) if candidate.copies else "",
+        _number(candidate.load_ms),
+        _number(None if candidate.timing is None else candidate.timing.median),
+        "" if candidate.timing is None else f"\u00b1{candidate.timing.spread:.0%}",
+        _number(None if candidate.timing is None else candidate.timing.least),
         f"{ratio:.2f}" if ratio else "",
-        "" if one.deviation is None else f"{one.deviation:.2g}",
-        _note(one, report),
+        "" if candidate.deviation is None else f"{candidate.deviation:.2g}",
+        _note(candidate, report),
     ]
 
 
-def _note(one: Candidate, report: BenchReport) -> str:
-    if one.same_as:
-        return f"same placement as {one.same_as}"
+def _note(candidate: Candidate, report: BenchReport) -> str:
+    if candidate.same_as:
+        return f"same placement as {candidate.same_as}"
     close = report.undecided
-    return "too noisy to tell" if len(close) > 1 and one in close and one is not report.quickest else ""
+    return "too noisy to tell" if len(close) > 1 and candidate in close and candidate is not report.quickest else ""
 
 
 def _number(value: float | None) -> str:
@@ -166,6 +170,10 @@ def _number(value: float | None) -> str:
 
 
 def _plot(report: BenchReport) -> str:
-    timed = [(one.name, one.timing.median, one.timing.least) for one in report.candidates if one.timing is not None]
+    timed = [
+        (candidate.name, candidate.timing.median, candidate.timing.least)
+        for candidate in report.candidates
+        if candidate.timing is not None
+    ]
     title = f"{report.network}: {counted(len(timed), 'choice')} of backends, one run"
     return bars(title, "ms", timed, ("backends", "median time of a run; white line: least time"))

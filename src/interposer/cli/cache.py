@@ -71,26 +71,26 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"'cache {args.action}' takes no --stale; only 'cache clear' does")
     if args.dir and not os.path.isdir(os.path.expanduser(args.dir)):
         raise InvalidArgumentError(f"--dir: there is no folder {args.dir!r}")
-    kept = list(_all_kept(args.dir))
+    cached = list(_all_kept(args.dir))
     if args.action == "clear":
-        _clear([one for one in kept if one.reason or not args.stale], args.dir)
+        _clear([item for item in cached if item.reason or not args.stale], args.dir)
         return
     if args.action == "why":
-        kept = _asked(args.model, kept) if args.model is not None else [one for one in kept if one.reason]
+        cached = _asked(args.model, cached) if args.model is not None else [item for item in cached if item.reason]
     if args.json:
-        write_json([asdict(one) for one in kept])
+        write_json([asdict(item) for item in cached])
     elif args.action == "why":
-        _explain(args.model, kept, args.dir)
+        _explain(args.model, cached, args.dir)
     else:
-        _list(kept, args.dir)
+        _list(cached, args.dir)
 
 
-def _list(kept: list[_Kept], folder: str) -> None:
-    if kept:
-        rows = [(one.kind, one.what, f"{one.bytes:,}", one.written, one.reason or "of use") for one in kept]
+def _list(cached: list[_Kept], folder: str) -> None:
+    if cached:
+        rows = [(item.kind, item.what, f"{item.bytes:,}", item.written, item.reason or "of use") for item in cached]
         show(Table(("kind", "of", "bytes", "written", "state"), rows))
     where = cache_folder(folder) or "no folder: there is to be none"
-    say(f"{len(kept)} files, {sum(one.bytes for one in kept):,} bytes in {where}")
+    say(f"{len(cached)} files, {sum(item.bytes for item in cached):,} bytes in {where}")
 
 
 def _reason(model: str, folder: str) -> str:
@@ -118,30 +118,30 @@ def _without_cache() -> Iterator[None]:
             os.environ[CACHE_DIR] = before
 
 
-def _explain(model: str | None, kept: list[_Kept], folder: str) -> None:
-    if model is None and not kept:
+def _explain(model: str | None, cached: list[_Kept], folder: str) -> None:
+    if model is None and not cached:
         say("nothing is stale")
-    elif model is not None and not kept:
+    elif model is not None and not cached:
         say(f"{model} is not kept: {_reason(model, folder)}")
-    for one in kept:
-        say(f"{one.what} ({one.kind}): {one.reason or 'it is of use'}")
+    for item in cached:
+        say(f"{item.what} ({item.kind}): {item.reason or 'it is of use'}")
 
 
-def _clear(kept: list[_Kept], where: str) -> None:
-    gone = [one for one in kept if forget_cached(one.name, where)]
-    say(f"{len(gone)} files with {sum(one.bytes for one in gone):,} bytes are deleted")
+def _clear(cached: list[_Kept], where: str) -> None:
+    gone = [item for item in cached if forget_cached(item.name, where)]
+    say(f"{len(gone)} files with {sum(item.bytes for item in gone):,} bytes are deleted")
 
 
-def _asked(model: str, kept: list[_Kept]) -> list[_Kept]:
+def _asked(model: str, cached: list[_Kept]) -> list[_Kept]:
     try:
         check_regular(model)
         with open(model, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgumentError(f"{model or 'the file'} cannot be read: {error.strerror}") from error
-    networks = [one for one in kept if one.sha256 == digest]
-    parts = {part for one in networks for part in one.parts}
-    return networks + [one for one in kept if one.sha256 in parts]
+    networks = [item for item in cached if item.sha256 == digest]
+    parts = {part for network in networks for part in network.parts}
+    return networks + [item for item in cached if item.sha256 in parts]
 
 
 def _all_kept(where: str) -> Iterator[_Kept]:
@@ -188,8 +188,8 @@ def _part(file: CachedFile, written: str, where: str) -> _Kept:
         part = read_part(read_cached(file.name, where) or b"")
         what = f"{part.made['source'] or part.made['part'][:16]} on {part.made['backend']}"
         reason = part.fault(default_runtime().registry) or ""
-        made = part.made["part"], (), part.made["fingerprint"]
-        return _Kept(kind, what, file.size, written, file.name, reason, *made)
+        created = part.made["part"], (), part.made["fingerprint"]
+        return _Kept(kind, what, file.size, written, file.name, reason, *created)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
 
@@ -207,7 +207,7 @@ def _plan(file: CachedFile, written: str, where: str) -> _Kept:
 def _outdated(plan: Plan) -> str:
     """Why a plan is not looked for any more; with another number of threads it may be."""
     here = made_with(default_runtime(), plan.backends)
-    changed = [name for name, one in here.items() if name != "threads" and one != plan.made_with.get(name)]
+    changed = [name for name, item in here.items() if name != "threads" and item != plan.made_with.get(name)]
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""
 
 

@@ -115,12 +115,12 @@ def _expected(path: Path | None) -> Mapping[str, str]:
         return {}
     check_regular(path)
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        value: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InvalidArgumentError(f"{path} is no JSON: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(reason, str) for reason in found.values()):
+    if not isinstance(value, dict) or not all(isinstance(reason, str) for reason in value.values()):
         raise InvalidArgumentError(f"{path} must hold an object that gives a reason for every pattern of cases")
-    return found
+    return value
 
 
 class _Progress:
@@ -151,8 +151,8 @@ def _print(report: Report, *, refusals: bool) -> None:
     show(Table(titles, rows, right=titles[1:]))
     if refusals:
         print()
-        found = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
-        show(Table(("refused", "samples", "because"), found, right=["samples"]))
+        result = [(operator, f"{count:,}", text) for operator, text, count in report.refusals()]
+        show(Table(("refused", "samples", "because"), result, right=["samples"]))
     elif report.refused_operators():
         print()
         say(report.refusal_line())
@@ -182,8 +182,8 @@ def _print_list(args: argparse.Namespace) -> None:
 def _print_checks(as_json: bool) -> None:
     checks = [*SAMPLE_CHECKS, *BACKEND_CHECKS]
     if as_json:
-        write_json([{"check": one.name, "about": one.doc, "variants": list(one.variants)} for one in checks])
+        write_json([{"check": check.name, "about": check.doc, "variants": list(check.variants)} for check in checks])
     else:
-        made = [f"{len(one.variants)} variants" if one.variants else "every sample" for one in checks]
-        rows = [(one.name, on, one.doc) for one, on in zip(checks, made, strict=True)]
+        created = [f"{len(check.variants)} variants" if check.variants else "every sample" for check in checks]
+        rows = [(check.name, on, check.doc) for check, on in zip(checks, created, strict=True)]
         show(Table(("check", "made of", "about"), rows))

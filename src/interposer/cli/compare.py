@@ -72,7 +72,7 @@ def execute(args: argparse.Namespace) -> int:
         _check_cut(args)
     network = read_network(args.network, args.format, shapes_of(args), values_of(args))
     tolerance = Tolerance(args.tolerance, args.steps)
-    found = compare(
+    result = compare(
         network,
         backends,
         named_inputs(args, network),
@@ -81,20 +81,20 @@ def execute(args: argparse.Namespace) -> int:
         progress=progress_line("as a whole"),
     )
     if not args.json:
-        _print(found, args.all)  # before anything is written, which may fail
+        _print(result, args.all)  # before anything is written, which may fail
     written = None
-    if args.cut is not None and found.cut is not None:
-        written = _write_cut(args, backends, found.cut, tolerance, found)
+    if args.cut is not None and result.cut is not None:
+        written = _write_cut(args, backends, result.cut, tolerance, result)
     if args.json:
-        write_json(found.to_dict() | {"cut": written, "inputs": inputs_text(args)})
+        write_json(result.to_dict() | {"cut": written, "inputs": inputs_text(args)})
     else:
         say(f"inputs: {inputs_text(args)}")
         _print_cut(args, written)
-    return 0 if found.agrees else 1
+    return 0 if result.agrees else 1
 
 
-def _backends(given: list[str] | None) -> list[str]:
-    chosen = ["CpuRef", *given] if given is not None and len(given) == 1 else given or []
+def _backends(names: list[str] | None) -> list[str]:
+    chosen = ["CpuRef", *names] if names is not None and len(names) == 1 else names or []
     if len(chosen) != 2 or chosen[0] == chosen[1]:
         raise InvalidArgumentError("give the two backends that are to be compared: --backends A,B")
     return chosen
@@ -107,8 +107,8 @@ def _check_cut(args: argparse.Namespace) -> None:
     path: Path = args.cut
     if path.suffix.lower() not in _WRITERS:
         raise InvalidArgumentError(f"the part is to be written to {str(path)!r}; expected {', '.join(_WRITERS)}")
-    for one in (path, path.with_suffix(".npz")):
-        check_writable("--cut", one, sources_of(args))
+    for item in (path, path.with_suffix(".npz")):
+        check_writable("--cut", item, sources_of(args))
 
 
 def _write_onnx(network: Network, path: Path) -> None:
@@ -131,7 +131,7 @@ _WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _writ
 
 
 def _write_cut(
-    args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, found: Comparison
+    args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, comparison: Comparison
 ) -> dict[str, Any]:
     """Write the part and its inputs, and compare what was written."""
     path: Path = args.cut
@@ -154,7 +154,7 @@ def _write_cut(
     return {
         "file": str(path),
         "inputs": str(inputs),
-        "layers": list(found.culprit.layers) if found.culprit is not None else [],
+        "layers": list(comparison.culprit.layers) if comparison.culprit is not None else [],
         "command": shlex.join(words),
         "reproduces": not again.agrees,
         "found": None if shown is None else str(shown),
@@ -175,37 +175,53 @@ def _print_cut(args: argparse.Namespace, written: dict[str, Any] | None) -> None
 # --- the result -------------------------------------------------------------------------------------------------------
 
 
-def _print(found: Comparison, everything: bool) -> None:
-    first, second = found.backends
-    shown = [one for one in found.layers if everything or _is_wrong(found, one)]
+def _print(comparison: Comparison, everything: bool) -> None:
+    first, second = comparison.backends
+    shown = [item for item in comparison.layers if everything or _is_wrong(comparison, item)]
     if shown:
         titles = ["layer", "operator", "info", f"{second} on the same inputs", "on its own", ""]
-        show(without_empty_columns(Table(titles, [_row(found, one) for one in shown])))
+        show(without_empty_columns(Table(titles, [_row(comparison, item) for item in shown])))
         print()
-    for one in found.layers:
-        for backend, reason in one.refused.items():
-            say(f"{backend} does not run {one.name!r} ({one.kind}): {reason}; it is taken from CpuRef")
-    for name, divergence in found.outputs.items():
+    for layer in comparison.layers:
+        for backend, reason in layer.refused.items():
+            say(f"{backend} does not run {layer.name!r} ({layer.kind}): {reason}; it is taken from CpuRef")
+    for name, divergence in comparison.outputs.items():
         say(f"output {name!r} of the whole network: {divergence}")
-    if found.largest is not None:
-        say(f"largest difference in one layer: {found.largest.name!r} ({found.largest.kind}): {found.largest.local}")
-    if found.culprit is None:
-        say(f"{second} agrees with {first} on {counted(len(found.layers), 'layer')}")
+    if comparison.largest is not None:
+        largest = comparison.largest
+        say(f"largest difference in one layer: {largest.name!r} ({largest.kind}): {largest.local}")
+    if comparison.culprit is None:
+        say(f"{second} agrees with {first} on {counted(len(comparison.layers), 'layer')}")
         return
-    if found.first is not None:
-        say(f"first layer that differs too much: {found.first.name!r} ({found.first.kind})")
-    say(f"{found.culprit.backend} differs, {found.culprit}")
+    if comparison.first is not None:
+        say(f"first layer that differs too much: {comparison.first.name!r} ({comparison.first.kind})")
+    say(f"{comparison.culprit.backend} differs, {comparison.culprit}")
 
 
-def _is_wrong(found: Comparison, one: LayerComparison) -> bool:
-    return found.tolerance.exceeded(one.local) or found.tolerance.exceeded(one.accumulated, one.depth)
+def _is_wrong(comparison: Comparison, layer_comparison: LayerComparison) -> bool:
+    return comparison.tolerance.exceeded(layer_comparison.local) or comparison.tolerance.exceeded(
+        layer_comparison.accumulated, layer_comparison.depth
+    )
 
 
-def _row(found: Comparison, one: LayerComparison) -> list[str]:
-    mark = "differs" if found.tolerance.exceeded(one.local) else "adds up" if _is_wrong(found, one) else ""
-    refused = f"refused by {', '.join(one.refused)}" if one.refused else ""
-    return [one.name, one.kind, one.info, _cell(one.local), _cell(one.accumulated), refused or mark]
+def _row(comparison: Comparison, layer_comparison: LayerComparison) -> list[str]:
+    mark = (
+        "differs"
+        if comparison.tolerance.exceeded(layer_comparison.local)
+        else "adds up"
+        if _is_wrong(comparison, layer_comparison)
+        else ""
+    )
+    refused = f"refused by {', '.join(layer_comparison.refused)}" if layer_comparison.refused else ""
+    return [
+        layer_comparison.name,
+        layer_comparison.kind,
+        layer_comparison.info,
+        _cell(layer_comparison.local),
+        _cell(layer_comparison.accumulated),
+        refused or mark,
+    ]
 
 
-def _cell(one: Divergence | None) -> str:
-    return "" if one is None else str(one)
+def _cell(divergence: Divergence | None) -> str:
+    return "" if divergence is None else str(divergence)

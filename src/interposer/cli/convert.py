@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> None:
         network, written = fixed, _WRITERS[suffix](fixed, args)
     say(f"{args.output}: {len(network)} layers as {written}")
     if fixed is not None:
-        shapes = ", ".join(f"{one.name} {one.output.known.shape}" for one in fixed.graph.inputs)
+        shapes = ", ".join(f"{item.name} {item.output.known.shape}" for item in fixed.graph.inputs)
         say(f"open dimensions cannot be written; they have the sizes in {args.network}: {shapes}")
 
 
@@ -72,13 +72,13 @@ def _with_fixed_dimensions(source: Network | Template, network: Network) -> Netw
     """The network with the sizes in its file; None if the file has no sizes for open dimensions."""
     if not isinstance(source, Template) or not source.usual:
         return None
-    is_open = any(not one.output.known.is_concrete for one in network.graph.inputs)
+    is_open = any(not item.output.known.is_concrete for item in network.graph.inputs)
     return source.network(source.usual) if is_open else None
 
 
 def _refuse_options_of_onnx(args: argparse.Namespace) -> None:
-    given = {"--opset": args.opset is not None, "--inexact": args.inexact, "--external-data": args.external_data}
-    for name in (name for name, is_given in given.items() if is_given):
+    value = {"--opset": args.opset is not None, "--inexact": args.inexact, "--external-data": args.external_data}
+    for name in (name for name, is_given in value.items() if is_given):
         raise InvalidArgumentError(f"{name} is for ONNX, but the output is {args.output!r}")
 
 

@@ -58,10 +58,10 @@ def execute(args: argparse.Namespace) -> None:
             require_shapes(model.inputs)
             _require_values(model)
         plain = Preprocessing(None, (), ())
-        given = None
+        inputs = None
         if args.measure:
-            given = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
-        explanation = model.explain(args.measure, inputs=given, budget_seconds=args.budget)
+            inputs = read_inputs(args.input, model.inputs, plain, seed_of(args), sized_inputs(model))
+        explanation = model.explain(args.measure, inputs=inputs, budget_seconds=args.budget)
     if args.html is not None:
         write_file(args.html, explanation.to_html())
     if args.json:

@@ -31,14 +31,14 @@ class ForeignName(NamedTuple):
 @cache
 def foreign_names() -> tuple[ForeignName, ...]:
     """All names, in the order of the operators."""
-    return tuple(one for op in registered_ops().values() for one in _names_of(op))
+    return tuple(name for op in registered_ops().values() for name in _names_of(op))
 
 
 def _names_of(op: type[Op]) -> Iterator[ForeignName]:
     section = (inspect.getdoc(op) or "").partition("Source:")[2]
     format = ""
     for phrase in re.split(r"[;.]\s", " ".join(section.split())):
-        begun = next((one for one in _FORMATS if phrase.startswith(f"{one} ")), None)
+        begun = next((item for item in _FORMATS if phrase.startswith(f"{item} ")), None)
         format, rest = (begun, phrase.removeprefix(begun)) if begun is not None else (format, phrase)
         for name in dict.fromkeys(re.findall(_FORMATS[format], rest) if format else ()):
             yield ForeignName(format, name, op)
@@ -46,7 +46,7 @@ def _names_of(op: type[Op]) -> Iterator[ForeignName]:
 
 def ops_named(name: str) -> list[ForeignName]:
     """The operators that any format calls so, whatever the case of the letters."""
-    return [one for one in foreign_names() if one.name.lower() == name.lower()]
+    return [foreign_name for foreign_name in foreign_names() if foreign_name.name.lower() == name.lower()]
 
 
 def format_that_reads(name: str) -> str:
@@ -56,5 +56,5 @@ def format_that_reads(name: str) -> str:
     from interposer.frontends.tflite import tflite_converters as tflite  # noqa: PLC0415
     from interposer.frontends.tflite import tflite_families as _tflite_families  # noqa: F401, PLC0415
 
-    tables = {"ONNX": (one.rpartition(":")[2] for one in onnx.operators()), "TFLite": tflite.operators()}
+    tables = {"ONNX": (operator.rpartition(":")[2] for operator in onnx.operators()), "TFLite": tflite.operators()}
     return next((format for format, names in tables.items() if name.lower() in map(str.lower, names)), "")

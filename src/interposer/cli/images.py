@@ -64,9 +64,9 @@ def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
         raise InvalidArgumentError(f"{label} is no image (rank 3 or 4); give its values in a .npy file")
     if info.rank == 4 and info.shape[0] not in (1, UNKNOWN) and not isinstance(info.shape[0], Dim):
         raise InvalidArgumentError(f"{label} takes {info.shape[0]} images at once; give them in a .npy file")
-    extents = info.shape[-3:]
-    last = layout.channels_last if layout is not None else _is_channels_last(label, extents)
-    height, width, channels = extents if last else (*extents[1:], extents[0])
+    sizes = info.shape[-3:]
+    last = layout.channels_last if layout is not None else _is_channels_last(label, sizes)
+    height, width, channels = sizes if last else (*sizes[1:], sizes[0])
     if channels not in MODES:
         raise InvalidArgumentError(
             f"{label} has {channels} channels as {'NHWC' if last else 'NCHW'}; an image has 1, 3 or 4"
@@ -74,8 +74,8 @@ def _place(label: str, info: TensorInfo, layout: DataLayout | None) -> _Place:
     return _Place(height, width, channels, last)
 
 
-def _is_channels_last(label: str, extents: Sequence[int]) -> bool:
-    first, last = extents[0] in MODES, extents[-1] in MODES
+def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
+    first, last = sizes[0] in MODES, sizes[-1] in MODES
     if first and last:
         raise InvalidArgumentError(f"{label} can be NHWC or NCHW; say which with --layout")
     if not first and not last:
@@ -157,16 +157,16 @@ def _real(label: str, codes: Array, preprocessing: Preprocessing, std: float) ->
     return ((codes - mean) / spread).astype(np.float32)
 
 
-def _each_channel(label: str, codes: Array, option: str, given: tuple[float, ...]) -> Array:
+def _each_channel(label: str, codes: Array, option: str, numbers: tuple[float, ...]) -> Array:
     channels = codes.shape[-1]
-    if len(given) not in (1, channels):
-        wanted = "1" if channels == 1 else f"1 or {channels}"
-        raise InvalidArgumentError(f"{option} has {len(given)} numbers; {label} takes {wanted}")
-    return np.array(given, np.float64)
+    if len(numbers) not in (1, channels):
+        requested = "1" if channels == 1 else f"1 or {channels}"
+        raise InvalidArgumentError(f"{option} has {len(numbers)} numbers; {label} takes {requested}")
+    return np.array(numbers, np.float64)
 
 
 def _quantized(real: Array, info: TensorInfo) -> Array:
     limits = np.iinfo(info.dtype.numpy)
     stored = np.rint(real / info.scale) + info.zero_point
-    found: Array = np.clip(stored, limits.min, limits.max).astype(info.dtype.numpy)
-    return found
+    array: Array = np.clip(stored, limits.min, limits.max).astype(info.dtype.numpy)
+    return array

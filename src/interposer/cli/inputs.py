@@ -75,14 +75,14 @@ def shape_hint(infos: Infos) -> str:
 
 def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> list[str]:
     if named and len(named) == sum(isinstance(size, Dim) for size in sizes):
-        return [f"--shape {shlex.quote(f'{one}=1')}" for one in named]
+        return [f"--shape {shlex.quote(f'{item}=1')}" for item in named]
     shape = "x".join("1" if isinstance(size, Dim) else str(size) for size in sizes)
     return [f"--shape {shlex.quote(f'{name}={shape or 1}')}"]
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
     """The inputs of a model, with the sizes in its file where a dimension is open and the file has one."""
-    sized = {one.name: one.output.known for one in model.optimized.inputs} if model.is_prepared else {}
+    sized = {item.name: item.output.known for item in model.optimized.inputs} if model.is_prepared else {}
     return {name: sized.get(name, info) for name, info in model.inputs.items()}
 
 
@@ -104,7 +104,7 @@ def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
 
 
 def read_inputs(
-    given: Sequence[str],
+    names: Sequence[str],
     infos: Infos,
     preprocessing: Preprocessing,
     seed: int | None = None,
@@ -119,24 +119,24 @@ def read_inputs(
         InvalidArgumentError: too much is given, too little, or what does not fit.
         OSError: a file cannot be opened.
     """
-    named = [_split(text, infos) for text in given]
+    named = [_split(text, infos) for text in names]
     taken = {name for name, _ in named}
     free = [name for name in infos if name not in taken]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, path in named:
         for key, array in _read(name, path, infos, free, preprocessing).items():
-            if key in found:
+            if key in result:
                 raise InvalidArgumentError(f"{path}: input {key!r} is given already")
-            found[key] = array
-    absent = [name for name in infos if name not in found]
+            result[key] = array
+    absent = [name for name in infos if name not in result]
     if seed is not None:
-        found |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
-    found |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
-    missing = [f"{name!r} {infos[name]}" for name in absent if name not in found]
+        result |= {name: random_input(name, (sized or infos)[name], seed) for name in absent}
+    result |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
+    missing = [f"{name!r} {infos[name]}" for name in absent if name not in result]
     if missing:
         listed = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
         raise InvalidArgumentError(f"{listed}\ngive a file for each with --input NAME=FILE, or use --random")
-    return found
+    return result
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
         BindingError: arrays that do not fit; and what `read_inputs` raises.
     """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    found = read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
-    input_arrays(infos, found)  # or else each backend would be said to refuse them
-    return found
+    inputs = read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
+    input_arrays(infos, inputs)  # or else each backend would be said to refuse them
+    return inputs
 
 
 def require_shapes(infos: Infos) -> None:
@@ -181,7 +181,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
         head = file.read(8)
     if not head and Path(path).suffix.lower() not in _RAW:  # bare numbers may be none
         raise InvalidArgumentError(f"{path}: the file is empty")
-    infos = {one: _held(info) for one, info in infos.items()}
+    infos = {item: _held(info) for item, info in infos.items()}
     if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
         return _from_archive(name, path, infos, free)
     name = name or _next(free, path, infos)
@@ -279,10 +279,10 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
 
 def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
     """The info with its only open dimension as large as a file of `size` bytes says, at least 1; None if it cannot."""
-    if not info.is_ranked or sum(isinstance(extent, Dim) for extent in info.shape) > 1:
+    if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None
-    single = info.with_shape(1 if isinstance(extent, Dim) else extent for extent in info.shape)
+    single = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)
     count, rest = divmod(size, single.num_bytes or size + 1)
     if info.is_concrete or rest or not count:
         return single
-    return info.with_shape(count if isinstance(extent, Dim) else extent for extent in info.shape)
+    return info.with_shape(count if isinstance(size, Dim) else size for size in info.shape)

@@ -31,7 +31,7 @@ def read_labels(path: str) -> Labels:
     if lines == [""]:
         raise InvalidArgumentError(f"{path}: there are no labels in this file")
     numbered = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
-    pairs = [(int(found[1]), found[2].strip()) for found in numbered if found]
+    pairs = [(int(result[1]), result[2].strip()) for result in numbered if result]
     if len(pairs) < len(numbered):
         return {index: line.strip() for index, line in enumerate(lines)}
     [(number, times)] = Counter(number for number, _ in pairs).most_common(1)

@@ -124,8 +124,8 @@ def _message(error: Exception) -> str:
         return ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
-    found = f"{type(error).__name__}: {error}".partition("\n")[0]
-    return f"unexpected {found}; this is a defect of Interposer, and --debug shows the traceback"
+    result = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return f"unexpected {result}; this is a defect of Interposer, and --debug shows the traceback"
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------
@@ -139,21 +139,23 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
     _add_debug(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    made = {name: commands.add_parser(name, help=line, description=_sentence(line)) for name, line in COMMANDS.items()}
-    given = next((word for word in words if not word.startswith("-")), None)
-    if given is None:
+    created = {
+        name: commands.add_parser(name, help=line, description=_sentence(line)) for name, line in COMMANDS.items()
+    }
+    value = next((word for word in words if not word.startswith("-")), None)
+    if value is None:
         return parser.parse_args(words)
-    if given not in COMMANDS:
-        parser.error(f"unknown command {given!r}{did_you_mean(given, COMMANDS)} (known: {', '.join(COMMANDS)})")
-    _module(given).configure(made[given])
-    _add_debug(made[given])
-    _add_statuses(made[given], NO_MEANS.get(given, ""))
-    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", made[given].format_help())
-    _refuse_files_like_options(words, options, made[given])
+    if value not in COMMANDS:
+        parser.error(f"unknown command {value!r}{did_you_mean(value, COMMANDS)} (known: {', '.join(COMMANDS)})")
+    _module(value).configure(created[value])
+    _add_debug(created[value])
+    _add_statuses(created[value], NO_MEANS.get(value, ""))
+    options = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", created[value].format_help())
+    _refuse_files_like_options(words, options, created[value])
     args, unknown = parser.parse_known_args(words)
     if unknown:
         hint = did_you_mean(unknown[0].partition("=")[0], options)
-        made[given].error(f"unknown argument {unknown[0]!r}{hint}")
+        created[value].error(f"unknown argument {unknown[0]!r}{hint}")
     return args
 
 

@@ -88,9 +88,9 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
     for name in ("network", "plan", "labels"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
-    for one in getattr(args, "input", []):
-        yield one
-        yield one.partition("=")[2]
+    for item in getattr(args, "input", []):
+        yield item
+        yield item.partition("=")[2]
     with suppress(InterposerError):
         yield from map(str, files_of_weights(args.network))
 
@@ -105,22 +105,22 @@ def backend_ids(text: str) -> list[str]:
 
 def shape_argument(text: str) -> tuple[str, int | list[int]]:
     """``NAME=1x3x8``: a name with a shape, or with one number."""
-    name, _, extents = text.rpartition("=")
-    if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", extents):
+    name, _, sizes = text.rpartition("=")
+    if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", sizes):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x8 or NAME=1, not {text!r}")
-    numbers = [int(part) for part in re.split("[x,]", extents) if part]
-    return name, numbers[0] if extents.isdigit() else numbers
+    numbers = [int(part) for part in re.split("[x,]", sizes) if part]
+    return name, numbers[0] if sizes.isdigit() else numbers
 
 
 def _value(text: str) -> tuple[str, Number | list[Number]]:
-    name, _, given = text.rpartition("=")
+    name, _, value = text.rpartition("=")
     try:
-        numbers = [_number(part) for part in given.split(",") if part.strip()]
+        numbers = [_number(part) for part in value.split(",") if part.strip()]
     except ValueError:
         numbers = []
     if not name or not numbers:
         raise argparse.ArgumentTypeError(f"expected NAME=3 or NAME=0,1, not {text!r}")
-    return name, numbers if "," in given else numbers[0]
+    return name, numbers if "," in value else numbers[0]
 
 
 def _number(text: str) -> Number:
@@ -133,10 +133,10 @@ def _number(text: str) -> Number:
 def _limit(text: str) -> int | None:
     if text.lower() == "none":
         return None
-    found = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
-    if not found:
+    result = re.fullmatch(r"(\d+)([KMGT]?)", text, re.IGNORECASE)
+    if not result:
         raise argparse.ArgumentTypeError(f"expected a number, a number with K, M, G or T, or 'none', not {text!r}")
-    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+    return int(result[1]) << 10 * " KMGT".index(result[2].upper() or " ")
 
 
 def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
@@ -174,8 +174,8 @@ def open_model(args: argparse.Namespace) -> Model:
 
 def report_absent(model: Model) -> None:
     """Say on standard error which of the backends that were asked for are not available."""
-    for one in model.optimized.absent:
-        report_skipped(one.id, one.reason)
+    for item in model.optimized.absent:
+        report_skipped(item.id, item.reason)
 
 
 def report_skipped(backend: str, reason: str) -> None:

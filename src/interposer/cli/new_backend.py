@@ -139,4 +139,4 @@ def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: words[found[1]], text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda result: words[result[1]], text)

@@ -42,11 +42,11 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            found = float(text)
+            result = float(text)
         except ValueError:
-            found = math.nan
-        if not (0 < found < math.inf or (zero and found == 0)):
+            result = math.nan
+        if not (0 < result < math.inf or (zero and result == 0)):
             raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
-        return found
+        return result
 
     return read

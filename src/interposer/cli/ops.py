@@ -65,7 +65,7 @@ def _print_catalogue(as_json: bool) -> None:
 
 def _row(op: type[Op]) -> tuple[str, ...]:
     attributes = [_defaulted(op, name) for name in op.attributes if not _is_pinned(op, name)]
-    return op.op_name(), op.family, _listed([_marked(one) for one in op.operands]), _listed(attributes)
+    return op.op_name(), op.family, _listed([_marked(operand) for operand in op.operands]), _listed(attributes)
 
 
 def _listed(names: list[str]) -> str:
@@ -101,18 +101,18 @@ def _print_named(name: str, as_json: bool) -> None:
     if name in registered_ops():
         _print_operator(op_class(name), as_json)
         return
-    found = ops_named(name)
-    ops = list({one.op.op_name(): one.op for one in found}.values())
+    result = ops_named(name)
+    ops = list({item.op.op_name(): item.op for item in result}.values())
     if not ops and (format := format_that_reads(name)):
         raise InvalidArgumentError(
             f"{name!r} of {format} is read, but has no operator of its own here: others replace it"
         )
     if not ops:
-        known = [*registered_ops(), *(one.name for one in foreign_names())]
+        known = [*registered_ops(), *(foreign_name.name for foreign_name in foreign_names())]
         raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, known)}")
     if not as_json:
-        formats = ", ".join(dict.fromkeys(one.format for one in found))
-        say(f"{found[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
+        formats = ", ".join(dict.fromkeys(item.format for item in result))
+        say(f"{result[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
         print()
     if len(ops) == 1:
         _print_operator(ops[0], as_json)
@@ -256,4 +256,4 @@ _GROUPS: Final[dict[str, frozenset[DataType]]] = {
 
 def _sorted(types: Iterable[DataType]) -> list[str]:
     order = list(DataType)
-    return [str(one) for one in sorted(types, key=order.index)]
+    return [str(item) for item in sorted(types, key=order.index)]

@@ -69,24 +69,24 @@ def _ranked(index: int, scores: Array, info: TensorInfo, labels: Labels | None) 
 
 def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
     """Name, type, shape and, where there are numbers, the least, the greatest and the mean, as they are stored."""
-    found: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
+    result: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
     if array.size == 0 or array.dtype.kind == "O":
-        return found
+        return result
     numbers = _numbers(array)
     with np.errstate(all="ignore"):
         mean = float(numbers.mean(dtype=np.float64))
-    return found | {"min": numbers.min().item(), "max": numbers.max().item(), "mean": mean}
+    return result | {"min": numbers.min().item(), "max": numbers.max().item(), "mean": mean}
 
 
 def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
     """The arrays in outputs; those of a sequence have a number behind its name, and an empty optional gives none."""
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for name, value in outputs.items():
         if isinstance(value, list):
-            found |= {f"{name}.{number}": element for number, element in enumerate(value)}
+            result |= {f"{name}.{number}": element for number, element in enumerate(value)}
         elif value is not None:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None:
@@ -135,7 +135,7 @@ def _values(array: Array) -> list[Any]:
     """The elements in order; numbers that JSON lacks are the texts nan, inf and -inf."""
     finite = array.dtype.kind != "f" or np.isfinite(array).all()
     elements: list[Any] = array.reshape(-1).tolist()
-    return elements if finite else [one if math.isfinite(one) else str(one) for one in elements]
+    return elements if finite else [element if math.isfinite(element) else str(element) for element in elements]
 
 
 def _plain(array: Array) -> Array:

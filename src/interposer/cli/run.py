@@ -77,19 +77,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
-        found = tuple(float(part) for part in text.split(","))
+        result = tuple(float(part) for part in text.split(","))
     except ValueError:
-        found = ()
-    if not found or not all(map(math.isfinite, found)):
+        result = ()
+    if not result or not all(map(math.isfinite, result)):
         raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
-    return found
+    return result
 
 
 def _spreads(text: str) -> tuple[float, ...]:
-    found = _numbers(text)
-    if not all(number > 0 for number in found):
+    result = _numbers(text)
+    if not all(number > 0 for number in result):
         raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
-    return found
+    return result
 
 
 def execute(args: argparse.Namespace) -> None:
@@ -170,9 +170,9 @@ def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) 
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
-        found = model.run(inputs, requested)
+        result = model.run(inputs, requested)
         times.append((time.perf_counter() - start) * 1e3)
-    return dict(zip(names, found, strict=True)), times
+    return dict(zip(names, result, strict=True)), times
 
 
 # --- the result -------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class _Result:
     @property
     def placement(self) -> dict[str, int]:
         """How many layers each backend has that has any, in order of preference."""
-        counts = Counter(one.backend for one in self.optimized.placements)
+        counts = Counter(placement.backend for placement in self.optimized.placements)
         return {backend: counts[backend] for backend in self.optimized.preferences if counts[backend]}
 
     @property
@@ -197,11 +197,11 @@ class _Result:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "top": [one.to_dict() for one in self.top],
+            "top": [item.to_dict() for item in self.top],
             "outputs": self.outputs,
             "placement": self.placement,
             "copies": len(self.optimized.copies),
-            "absent": [{"id": one.id, "reason": one.reason} for one in self.optimized.absent],
+            "absent": [{"id": item.id, "reason": item.reason} for item in self.optimized.absent],
             "ms": round(self.median, 3),
             "runs": len(self.milliseconds),
         }
@@ -262,14 +262,16 @@ def _time(result: _Result) -> str:
 
 
 def _classes(ranked: list[Ranked]) -> Table:
-    numbers = (_figures([one.score for one in ranked]), _figures([one.value for one in ranked]))
-    rows = [(str(one.index), score, value, one.label or "") for one, score, value in zip(ranked, *numbers, strict=True)]
+    numbers = (_figures([item.score for item in ranked]), _figures([item.value for item in ranked]))
+    rows = [
+        (str(item.index), score, value, item.label or "") for item, score, value in zip(ranked, *numbers, strict=True)
+    ]
     return without_empty_columns(Table(("class", "score", "value", "label"), rows, ("class", "score", "value")))
 
 
 def _outputs(described: list[dict[str, Any]]) -> Table:
     keys = ("min", "max", "mean")
-    rows = [(one["name"], one["info"], *(_figure(one.get(key)) for key in keys)) for one in described]
+    rows = [(item["name"], item["info"], *(_figure(item.get(key)) for key in keys)) for item in described]
     return Table(("output", "info", *keys), rows, keys)
 
 

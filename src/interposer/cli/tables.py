@@ -27,9 +27,9 @@ class Table:
 
 def without_empty_columns(table: Table) -> Table:
     """The table without the columns in which there is nothing."""
-    kept = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
-    rows = [[row[column] for column in kept] for row in table.rows]
-    return Table([table.titles[column] for column in kept], rows, table.right)
+    cached = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
+    rows = [[row[column] for column in cached] for row in table.rows]
+    return Table([table.titles[column] for column in cached], rows, table.right)
 
 
 def show(table: Table) -> None:
@@ -83,9 +83,9 @@ def say(line: str) -> None:
     print(printable(line))
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def counted(count: int, text: str, many: str = "") -> str:
     """A number with its noun."""
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
+    return f"{count} {text if count == 1 else many or f'{text}s'}"
 
 
 def write_json(data: Any) -> None:

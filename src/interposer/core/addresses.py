@@ -38,9 +38,9 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) 
 
 def suitable(array: Array, alignment: int) -> Array:
     """The array, or a copy where it is not compact or not aligned to its elements and to `alignment`."""
-    wanted = max(alignment, array.dtype.alignment)
-    if array.flags.c_contiguous and address_of(array) % wanted == 0:
+    requested = max(alignment, array.dtype.alignment)
+    if array.flags.c_contiguous and address_of(array) % requested == 0:
         return array
-    copy = aligned_empty(array.shape, array.dtype, wanted)
+    copy = aligned_empty(array.shape, array.dtype, requested)
     np.copyto(copy, array)
     return copy

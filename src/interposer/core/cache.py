@@ -136,10 +136,10 @@ class Record(NamedTuple):
         sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
-        found: list[bytes | memoryview] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
+        datas: list[bytes | memoryview] = [*start, bytes(-sum(map(len, start)) % _ALIGNMENT)]
         for piece in self.pieces:
-            found += [piece, bytes(-len(piece) % _ALIGNMENT)]
-        return found
+            datas += [piece, bytes(-len(piece) % _ALIGNMENT)]
+        return datas
 
 
 def read_record(content: bytes | memoryview, magic: bytes) -> Record:
@@ -345,7 +345,7 @@ class _Thread:
             self._changed.wait_for(lambda: not self._is_open(name), seconds)
 
     def _is_open(self, name: str | None) -> bool:
-        return self._worker is not None and (name in (None, self._doing) or any(name == one for one, _ in self._jobs))
+        return self._worker is not None and (name in (None, self._doing) or any(name == item for item, _ in self._jobs))
 
     def _work(self) -> None:
         self._worker = threading.get_ident()

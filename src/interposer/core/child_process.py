@@ -73,7 +73,7 @@ class Child:
 
     def __init__(self, module: str, arguments: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
         self._reports, theirs = os.pipe()
-        told = {
+        reported = {
             "path": [*map(str, sys.path)],
             "module": module,
             "report": theirs,
@@ -82,7 +82,7 @@ class Child:
         }
         try:
             self._process: subprocess.Popen[bytes] | _Fork = subprocess.Popen(
-                [sys.executable or "python3", "-I", "-c", _START, json.dumps(told)],
+                [sys.executable or "python3", "-I", "-c", _START, json.dumps(reported)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 pass_fds=(theirs, *descriptors), start_new_session=True,
             )  # fmt: skip
@@ -171,14 +171,14 @@ class Child:
             raise TimeoutError
         ready = self._watched.poll(1000 * min(left, _TICK))
         for descriptor, _ in ready:
-            found = os.read(descriptor, 1 << 16)
-            if not found:
+            result = os.read(descriptor, 1 << 16)
+            if not result:
                 self._watched.unregister(descriptor)
                 self._open.remove(descriptor)
             elif descriptor == self._reports:
-                self._waiting += found
+                self._waiting += result
             else:
-                self._written = (self._written + found)[-_KEPT:]
+                self._written = (self._written + result)[-_KEPT:]
         return bool(ready)
 
     @property

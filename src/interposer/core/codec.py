@@ -153,10 +153,10 @@ class _TupleCodec(Codec):
     def coerce(self, value: Any) -> Any:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError(value)
-        made = tuple(self.inner.coerce(item) for item in value)
-        if self.count is not None and len(made) != self.count:
+        created = tuple(self.inner.coerce(item) for item in value)
+        if self.count is not None and len(created) != self.count:
             raise ValueError(value)
-        return made
+        return created
 
     def to_plain(self, value: Any) -> Any:
         return [self.inner.to_plain(item) for item in value]
@@ -180,11 +180,11 @@ class _ArrayCodec(Codec):
     title = "an array"
 
     def coerce(self, value: Any) -> Any:
-        made = np.asarray(value)
-        made = _texts(made) if DataType.of(made.dtype) is DataType.STRING else made
-        made = made.astype(made.dtype.newbyteorder("="), copy=False).view()
-        made.flags.writeable = False
-        return made
+        array = np.asarray(value)
+        array = _texts(array) if DataType.of(array.dtype) is DataType.STRING else array
+        array = array.astype(array.dtype.newbyteorder("="), copy=False).view()
+        array.flags.writeable = False
+        return array
 
     def to_plain(self, value: Any) -> Any:
         return array_to_plain(value)
@@ -247,12 +247,12 @@ def array_from_plain(plain: Mapping[str, Any]) -> Array:
     """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
     dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(TensorShape(plain["shape"]))
     if dtype.kind == "O":
-        made = np.array(plain["data"], dtype=dtype)
+        array = np.array(plain["data"], dtype=dtype)
     else:
-        made = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little(dtype))
-    if made.size != math.prod(shape):
-        raise ValueError(f"{made.size} elements were given for the shape {list(shape)}")
-    return cast("Array", _ArrayCodec().coerce(made.reshape(shape)))
+        array = np.frombuffer(base64.b64decode(plain["base64"], validate=True), dtype=_little(dtype))
+    if array.size != math.prod(shape):
+        raise ValueError(f"{array.size} elements were given for the shape {list(shape)}")
+    return cast("Array", _ArrayCodec().coerce(array.reshape(shape)))
 
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -310,7 +310,7 @@ def codec_of(hint: Any) -> Codec:
 
 
 def _only(hints: Iterable[Any]) -> Any:
-    found = list(hints)
-    if len(found) != 1:
-        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {found or 'nothing'}")
-    return found[0]
+    result = list(hints)
+    if len(result) != 1:
+        raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {result or 'nothing'}")
+    return result[0]

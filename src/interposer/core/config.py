@@ -101,14 +101,14 @@ class Setting(Generic[T]):
     kind: Kind[T]
     for_user: bool = False
 
-    def read(self, given: T | None = None) -> T | None:
+    def read(self, value: T | None = None) -> T | None:
         """`given`, unless it is None; else what environment or file say; None where nobody says anything.
 
         Raises:
             ConfigError: what is said cannot be meant, or a file cannot be read.
         """
-        if given is not None:
-            return given
+        if value is not None:
+            return value
         said = self._from_environment()
         return said if said is not None else self._from_files()
 
@@ -175,10 +175,10 @@ def _bool(value: Any) -> bool:
 
 
 def _path(value: Any) -> Path:
-    found = Path(value).expanduser()
-    if not found.is_absolute():
+    result = Path(value).expanduser()
+    if not result.is_absolute():
         raise ValueError
-    return found
+    return result
 
 
 NAMES: Final = Kind[tuple[str, ...]]("names, in a variable separated by commas", _split, _listed, empty=())
@@ -205,7 +205,7 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
 
 def settings() -> Mapping[str, Setting[Any]]:
     """The settings that the file may hold, by their keys."""
-    return {one.key: one for one in _SETTINGS}
+    return {setting.key: setting for setting in _SETTINGS}
 
 
 def check_settings() -> None:
@@ -226,7 +226,8 @@ def unknown_variables() -> dict[str, str]:
     known = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
     strange = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
     hints = {
-        name: did_you_mean(name.removeprefix(_PREFIX), (one.removeprefix(_PREFIX) for one in known)) for name in strange
+        name: did_you_mean(name.removeprefix(_PREFIX), (item.removeprefix(_PREFIX) for item in known))
+        for name in strange
     }
     return {name: hint.replace("mean '", f"mean '{_PREFIX}") for name, hint in hints.items() if hint}
 
@@ -239,12 +240,12 @@ def disabled_backends() -> frozenset[str]:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-def thread_budget(given: int | None = None) -> int:
+def thread_budget(number: int | None = None) -> int:
     """How many threads runs and backends may use together: what is given, or the setting ``num_threads``.
 
     Where nobody says anything, the processors that the process may run on, as far as its control group's quota allows.
     """
-    said = settings()["num_threads"].read(given)
+    said = settings()["num_threads"].read(number)
     return int(said) if said else min(_processors(), _quota())
 
 
@@ -295,12 +296,12 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - only where there is a file
 
     try:
-        found = tomllib.loads(text.decode())
+        result = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no TOML: {error}", source=str(path)) from error
-    for key in found:
+    for key in result:
         _check_key(path, key, for_user=for_user)
-    return found
+    return result
 
 
 def _check_key(path: Path, key: str, *, for_user: bool) -> None:

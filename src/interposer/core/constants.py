@@ -66,11 +66,11 @@ def mapped(path: str | os.PathLike[str]) -> Array:
         state = _state(fd)
         with _lock:
             known = _maps.get(state)
-            found = known() if known is not None else None
-            if found is None:
-                found = _new_map(fd, os.fsdecode(path), state)
+            result = known() if known is not None else None
+            if result is None:
+                result = _new_map(fd, os.fsdecode(path), state)
                 fd = -1
-            return np.frombuffer(found, np.uint8)
+            return np.frombuffer(result, np.uint8)
     finally:
         if fd >= 0:
             os.close(fd)
@@ -83,12 +83,12 @@ def _state(fd: int) -> tuple[int, ...]:
 
 
 def _new_map(fd: int, path: str, state: tuple[int, ...]) -> _Map:
-    made = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
-    made.fd, made.path, made.state = fd, path, state
-    made.address = _address_of(np.frombuffer(made, np.uint8))
-    weakref.finalize(made, _forget, fd, state).atexit = False
-    _maps[state] = weakref.ref(made)
-    return made
+    created = _Map(fd, state[2], mmap.MAP_SHARED, mmap.PROT_READ)
+    created.fd, created.path, created.state = fd, path, state
+    created.address = _address_of(np.frombuffer(created, np.uint8))
+    weakref.finalize(created, _forget, fd, state).atexit = False
+    _maps[state] = weakref.ref(created)
+    return created
 
 
 def _forget(fd: int, state: tuple[int, ...]) -> None:
@@ -103,22 +103,22 @@ def _map_of(array: Array) -> _Map | None:
         return None
     begin = _address_of(array)
     for reference in list(_maps.values()):
-        found = reference()
-        if found is not None and found.address <= begin and begin + array.nbytes <= found.address + found.state[2]:
-            return found
+        result = reference()
+        if result is not None and result.address <= begin and begin + array.nbytes <= result.address + result.state[2]:
+            return result
     return None
 
 
 def place_of(array: Array) -> Place | None:
     """Where an array without gaps lies in a file that is mapped by `mapped`; None for ordinary memory."""
-    found = _map_of(array) if array.nbytes else None
-    return None if found is None else Place(found.fd, _address_of(array) - found.address)
+    result = _map_of(array) if array.nbytes else None
+    return None if result is None else Place(result.fd, _address_of(array) - result.address)
 
 
 def changed_file(arrays: Iterable[Array]) -> str | None:
     """The path of a mapped file that one of the arrays lies in and that was written to since; None where none was."""
-    maps = {id(found): found for found in map(_map_of, arrays) if found is not None}
-    return next((found.path for found in maps.values() if _state(found.fd) != found.state), None)
+    maps = {id(array): array for array in map(_map_of, arrays) if array is not None}
+    return next((result.path for result in maps.values() if _state(result.fd) != result.state), None)
 
 
 # --- equal data -------------------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def share(array: Array, alignment: int = 1) -> Array:
     raw = array.reshape(-1).view(np.uint8)
     key = array.nbytes, _sample(raw)
     with _lock:
-        for one in _known.get(key, ()):
-            found = _seen(one, array.nbytes) if one.address % alignment == 0 else None
-            if found is not None and (one.address == _address_of(array) or np.array_equal(found, raw)):
-                return found.view(array.dtype).reshape(array.shape)
+        for item in _known.get(key, ()):
+            result = _seen(item, array.nbytes) if item.address % alignment == 0 else None
+            if result is not None and (item.address == _address_of(array) or np.array_equal(result, raw)):
+                return result.view(array.dtype).reshape(array.shape)
         _sweep()
         _known.setdefault(key, []).append(_Known(weakref.ref(_owner(array)), _address_of(array)))
     return array
@@ -168,12 +168,12 @@ def _owner(array: Array) -> Array:
     return array
 
 
-def _seen(one: _Known, size: int) -> Array | None:
+def _seen(known: _Known, size: int) -> Array | None:
     """The bytes again, while they are there and what they were."""
-    owner = one.owner()
+    owner = known.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
-    start = one.address - _address_of(owner)
+    start = known.address - _address_of(owner)
     view = owner.reshape(-1).view(np.uint8)[start : start + size]
     view.flags.writeable = False
     return view if changed_file([view]) is None else None
@@ -185,7 +185,7 @@ def _sweep() -> None:
     if len(_known) < _swept:
         return
     for key, entries in list(_known.items()):
-        left = [one for one in entries if one.owner() is not None]
+        left = [entry for entry in entries if entry.owner() is not None]
         if left:
             _known[key] = left
         else:
@@ -202,7 +202,7 @@ class Users:
     """Says that somebody uses arrays, until it is gone."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._arrays = {(_address_of(one), one.nbytes): one for one in arrays if one.dtype.kind != "O"}
+        self._arrays = {(_address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}
         with _lock:
             _users.update(self._arrays.keys())
         weakref.finalize(self, _gone, tuple(self._arrays)).atexit = False
@@ -215,12 +215,12 @@ class Users:
     @property
     def mapped(self) -> int:
         """The bytes of those that lie in mapped files."""
-        return sum(one.nbytes for one in self._arrays.values() if place_of(one) is not None)
+        return sum(array.nbytes for array in self._arrays.values() if place_of(array) is not None)
 
     @property
     def shared(self) -> int:
         """The bytes of those that others use too, and that lie in no file."""
-        return sum(one.nbytes for key, one in self._arrays.items() if _users[key] > 1 and place_of(one) is None)
+        return sum(item.nbytes for key, item in self._arrays.items() if _users[key] > 1 and place_of(item) is None)
 
 
 def _gone(keys: tuple[Any, ...]) -> None:

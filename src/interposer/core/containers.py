@@ -19,42 +19,42 @@ ToTensor = Callable[[str, TensorInfo, Any], Array]
 
 def collected(elements: Iterable[Array]) -> Array:
     """Arrays as a sequence or optional holds them."""
-    given = list(elements)
-    stored = np.empty(len(given), object)
-    for index, element in enumerate(given):
+    value = list(elements)
+    stored = np.empty(len(value), object)
+    for index, element in enumerate(value):
         stored[index] = element
     return stored
 
 
-def as_stored(title: str, info: TensorInfo, given: Any, to_tensor: ToTensor) -> Array:
+def as_stored(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
     """What a user gave, as it is stored: a list of arrays for a sequence; an element or None for an optional.
 
     Raises:
         BindingError: something else, or elements that do not fit; says which.
     """
     if info.element is None:
-        return to_tensor(title, info, given)
+        return to_tensor(title, info, value)
     if info.dtype is DataType.OPTIONAL:
-        elements = [] if given is None else [np.array(as_stored(title, info.element, given, to_tensor))]
+        elements = [] if value is None else [np.array(as_stored(title, info.element, value, to_tensor))]
     else:
-        elements = [_element(f"{title}[{i}]", info.element, one, to_tensor) for i, one in _items(title, given)]
+        elements = [_element(f"{title}[{i}]", info.element, item, to_tensor) for i, item in _items(title, value)]
     if not info.shape.accepts(info.with_shape((len(elements),)).shape):
         raise BindingError(f"{title} has {_counted(len(elements))}; expected {info}")
     return collected(elements)
 
 
-def _items(title: str, given: Any) -> Iterable[tuple[int, Any]]:
-    plain = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
-    if not plain and not isinstance(given, list | tuple):
-        raise BindingError(f"{title} is a sequence; give a list of arrays, not {type(given).__name__}")
-    return enumerate(given)
+def _items(title: str, value: Any) -> Iterable[tuple[int, Any]]:
+    plain = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+    if not plain and not isinstance(value, list | tuple):
+        raise BindingError(f"{title} is a sequence; give a list of arrays, not {type(value).__name__}")
+    return enumerate(value)
 
 
-def _element(title: str, info: TensorInfo, given: Any, to_tensor: ToTensor) -> Array:
+def _element(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
     """A tensor in memory of its own, as it may be handed on."""
-    if given is None:
+    if value is None:
         raise BindingError(f"{title} is None; expected {info}")
-    return np.array(to_tensor(title, info, given))
+    return np.array(to_tensor(title, info, value))
 
 
 def _counted(count: int) -> str:
@@ -65,7 +65,7 @@ def as_given(info: TensorInfo, stored: Array) -> Any:
     """What is stored, as a user has it: the array of a tensor, a list of arrays; an element or None."""
     if info.element is None:
         return stored
-    elements = [as_given(info.element, one) for one in stored]
+    elements = [as_given(info.element, item) for item in stored]
     if info.dtype is DataType.SEQUENCE:
         return elements
     return elements[0] if elements else None
@@ -77,4 +77,4 @@ def refined(info: TensorInfo, stored: Array) -> TensorInfo:
     if info.element is None or not len(stored):
         return known
     element = info.element
-    return known.with_element(reduce(TensorInfo.joined, (refined(element, one) for one in stored)))
+    return known.with_element(reduce(TensorInfo.joined, (refined(element, item) for item in stored)))

@@ -18,7 +18,7 @@ _WITHOUT_SPECIAL_VALUES: Final = (DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN
 """Float types with neither infinities nor NaN: NumPy gives their largest numbers for infinities, and -0 for NaN."""
 
 
-def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
+def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Array:
     """Return the array with the elements of a type, or the array itself if it has this type.
 
     Booleans become 0 and 1. Integers become integers of another type or floats; floats become floats of another type.
@@ -36,38 +36,38 @@ def converted(array: Array, wanted: DataType, *, numbers: Any = None) -> Array:
         ValueError: the array cannot be converted. The text begins with "is" or "holds", and names the first value that
             does not fit, its position and the range of the type.
     """
-    if wanted is DataType.STRING:
+    if requested is DataType.STRING:
         return _texts(array)
-    if array.dtype == wanted.numpy:
+    if array.dtype == requested.numpy:
         return array
-    if numbers is not None and array.dtype.kind in "Oif" and (wanted.is_integer or wanted is DataType.BOOL):
+    if numbers is not None and array.dtype.kind in "Oif" and (requested.is_integer or requested is DataType.BOOL):
         array = _exact(array, numbers)
-        _check_whole(array, wanted)
-    elif _rank(array.dtype) > _rank(wanted.numpy):
-        raise ValueError(f"is {array.dtype}; expected {wanted}; convert it as you mean it")
-    elif wanted.is_integer:
-        _check_range(array, wanted)
-    made = _rounded(array, wanted)
-    if wanted.is_float and array.dtype.kind not in "b":
-        _check_kept(array, made, wanted)
-    return made
+        _check_whole(array, requested)
+    elif _rank(array.dtype) > _rank(requested.numpy):
+        raise ValueError(f"is {array.dtype}; expected {requested}; convert it as you mean it")
+    elif requested.is_integer:
+        _check_range(array, requested)
+    created = _rounded(array, requested)
+    if requested.is_float and array.dtype.kind not in "b":
+        _check_kept(array, created, requested)
+    return created
 
 
-def _rounded(array: Array, wanted: DataType) -> Array:
+def _rounded(array: Array, requested: DataType) -> Array:
     """The elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
     with np.errstate(all="ignore"):
         try:
-            made: Array = array.astype(wanted.numpy)
+            created: Array = array.astype(requested.numpy)
         except TypeError:
-            made = array.astype(np.float32).astype(wanted.numpy)
-    return made
+            created = array.astype(np.float32).astype(requested.numpy)
+    return created
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
     """The kind of numbers of a dtype; that of no numbers comes after all others."""
-    found = _RANKS.get(dtype.kind)
-    if found is not None:
-        return found
+    result = _RANKS.get(dtype.kind)
+    if result is not None:
+        return result
     try:
         known = DataType.of(dtype)  # one of those that NumPy lacks
     except InvalidArgumentError:
@@ -75,13 +75,13 @@ def _rank(dtype: np.dtype[Any]) -> int:
     return 1 if known.is_integer else 2 if known.is_float else len(_RANKS)
 
 
-def _check_range(array: Array, wanted: DataType) -> None:
+def _check_range(array: Array, requested: DataType) -> None:
     if not array.size or array.dtype.kind == "b":
         return
-    low, high = integer_range(wanted)
+    low, high = integer_range(requested)
     if int(array.min()) < low or int(array.max()) > high:
         wide = array.astype(object)
-        _refuse(array, (wide < low) | (wide > high), _whole(wanted))
+        _refuse(array, (wide < low) | (wide > high), _whole(requested))
 
 
 def _exact(array: Array, numbers: Any) -> Array:
@@ -89,41 +89,41 @@ def _exact(array: Array, numbers: Any) -> Array:
     if array.dtype.kind != "f":
         return array
     exact = np.array(numbers, object)
-    return exact if all(isinstance(one, int) for one in exact.flat) else array
+    return exact if all(isinstance(item, int) for item in exact.flat) else array
 
 
-def _check_whole(array: Array, wanted: DataType) -> None:
+def _check_whole(array: Array, requested: DataType) -> None:
     """Check numbers without a type of their own, which must be whole and in range."""
-    low, high = (0, 1) if wanted is DataType.BOOL else integer_range(wanted)
+    low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
     if array.dtype.kind in "f":
         fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
-        _refuse(array, ~fits, _whole(wanted))
+        _refuse(array, ~fits, _whole(requested))
         return
-    if array.dtype.kind == "O" and not all(isinstance(one, int) for one in array.flat):
-        raise ValueError(f"is {array.dtype}; expected {wanted}; convert it as you mean it")
+    if array.dtype.kind == "O" and not all(isinstance(item, int) for item in array.flat):
+        raise ValueError(f"is {array.dtype}; expected {requested}; convert it as you mean it")
     if array.size and (array.min() < low or array.max() > high):
         wide = array.astype(object)
-        _refuse(array, (wide < low) | (wide > high), _whole(wanted))
+        _refuse(array, (wide < low) | (wide > high), _whole(requested))
 
 
-def _whole(wanted: DataType) -> str:
-    low, high = (0, 1) if wanted is DataType.BOOL else integer_range(wanted)
-    return f"{wanted}, whole numbers from {low} to {high}"
+def _whole(requested: DataType) -> str:
+    low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
+    return f"{requested}, whole numbers from {low} to {high}"
 
 
-def _check_kept(array: Array, made: Array, wanted: DataType) -> None:
+def _check_kept(array: Array, created: Array, requested: DataType) -> None:
     """Check that finite numbers are still finite and in range, infinities still infinite, and NaN still NaN."""
-    if wanted not in _WITHOUT_SPECIAL_VALUES and np.isfinite(made).all():
+    if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(created).all():
         return
-    given = array if array.dtype.kind in "iuf" else array.astype(np.float32)
-    finite = np.isfinite(given)
-    largest, low = largest_float(wanted), -largest_float(wanted)
-    if wanted in _WITHOUT_SPECIAL_VALUES:
-        kept = finite & (given >= low) & (given <= largest)
-        _refuse(array, ~kept, f"{wanted}, finite numbers up to {largest:.8g}")
+    value = array if array.dtype.kind in "iuf" else array.astype(np.float32)
+    finite = np.isfinite(value)
+    largest, low = largest_float(requested), -largest_float(requested)
+    if requested in _WITHOUT_SPECIAL_VALUES:
+        cached = finite & (value >= low) & (value <= largest)
+        _refuse(array, ~cached, f"{requested}, finite numbers up to {largest:.8g}")
         return
-    _refuse(array, finite & ~np.isfinite(made), f"{wanted}, finite numbers up to {largest:.8g}")
-    _refuse(array, np.isinf(given) & ~np.isinf(made), f"{wanted}, which has no infinities")
+    _refuse(array, finite & ~np.isfinite(created), f"{requested}, finite numbers up to {largest:.8g}")
+    _refuse(array, np.isinf(value) & ~np.isinf(created), f"{requested}, which has no infinities")
 
 
 def _refuse(array: Array, bad: Array, expected: str) -> None:
@@ -140,22 +140,22 @@ def _texts(array: Array) -> Array:
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it as you mean it")
     flat = array.astype(object).ravel()
-    bad = [index for index, one in enumerate(flat) if not isinstance(one, str)]
+    bad = [index for index, item in enumerate(flat) if not isinstance(item, str)]
     if not bad:
         return array if array.dtype.kind == "O" else array.astype(object)
-    made = np.empty(array.shape, object)
-    made.ravel()[:] = [_decoded(one, np.unravel_index(index, array.shape)) for index, one in enumerate(flat)]
-    return made
+    created = np.empty(array.shape, object)
+    created.ravel()[:] = [_decoded(item, np.unravel_index(index, array.shape)) for index, item in enumerate(flat)]
+    return created
 
 
-def _decoded(one: object, index: tuple[Any, ...]) -> str:
+def _decoded(value: object, index: tuple[Any, ...]) -> str:
     """A text, or UTF-8 bytes as a text."""
-    if isinstance(one, str):
-        return one
+    if isinstance(value, str):
+        return value
     where = f" at {[int(axis) for axis in index]}" if index else ""
-    if not isinstance(one, bytes):
-        raise ValueError(f"holds {one!r}{where}; expected {DataType.STRING}, texts")
+    if not isinstance(value, bytes):
+        raise ValueError(f"holds {value!r}{where}; expected {DataType.STRING}, texts")
     try:
-        return one.decode()
+        return value.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"holds {one!r}{where}, which is not UTF-8; expected {DataType.STRING}, texts") from error
+        raise ValueError(f"holds {value!r}{where}, which is not UTF-8; expected {DataType.STRING}, texts") from error

@@ -86,7 +86,7 @@ def _plain_types() -> Iterator[tuple[tuple[int, int], DataType]]:
 _TYPES: Final = dict(_plain_types()) | _RARE
 
 
-def as_array(given: Any, title: str = "it") -> Array:
+def as_array(value: Any, title: str = "it") -> Array:
     """The array that something is or can be seen as: without a copy where it lies in memory of the host.
 
     Lists and numbers become arrays. Of other libraries, everything that NumPy takes, that has the buffer protocol, or
@@ -95,17 +95,17 @@ def as_array(given: Any, title: str = "it") -> Array:
     Raises:
         BindingError: it is none, or lies on a device; names `title`.
     """
-    if isinstance(given, np.ndarray):
-        return given
+    if isinstance(value, np.ndarray):
+        return value
     try:
-        if hasattr(given, "__dlpack__"):
-            return _of_library(given)
-        return np.asarray(given)
+        if hasattr(value, "__dlpack__"):
+            return _of_library(value)
+        return np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
         raise BindingError(f"{title} cannot be made into an array: {error}") from error
 
 
-def shared_array(given: Any, title: str = "it") -> Array:
+def shared_array(value: Any, title: str = "it") -> Array:
     """An array over the very memory of something: NumPy's, or what has ``__dlpack__`` or the buffer protocol.
 
     It is read-only where the other side says that nobody may write there.
@@ -113,13 +113,13 @@ def shared_array(given: Any, title: str = "it") -> Array:
     Raises:
         BindingError: it cannot be had without a copy, or lies on a device; names `title`.
     """
-    if isinstance(given, np.ndarray):
-        return given
+    if isinstance(value, np.ndarray):
+        return value
     try:
-        if hasattr(given, "__dlpack__"):
-            _check_device(given)
-            return _read_shared(given)
-        return np.asarray(_buffer(given))
+        if hasattr(value, "__dlpack__"):
+            _check_device(value)
+            return _read_shared(value)
+        return np.asarray(_buffer(value))
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
         raise BindingError(f"{title} cannot be used where it lies: {error}") from error
 
@@ -165,46 +165,46 @@ class Exported:
 _NUMPY_KNOWS_VERSIONS: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
-def _check_device(given: Any) -> None:
-    device, number = given.__dlpack_device__()
+def _check_device(value: Any) -> None:
+    device, number = value.__dlpack_device__()
     if int(device) not in _CPU:
         name = _DEVICES.get(int(device), f"type {int(device)}")
         raise ValueError(f"it lies on device {number} ({name}); bring it to the host first")
 
 
-def _of_library(given: Any) -> Array:
-    _check_device(given)
+def _of_library(value: Any) -> Array:
+    _check_device(value)
     try:
-        return np.asarray(given) if hasattr(given, "__array__") else np.from_dlpack(given)
+        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except (TypeError, RuntimeError, BufferError) as error:
         try:
-            return _read(given.__dlpack__())
+            return _read(value.__dlpack__())
         except (TypeError, ValueError, RuntimeError, BufferError):
             raise error from None
 
 
-def _buffer(given: Any) -> memoryview:
+def _buffer(value: Any) -> memoryview:
     try:
-        return memoryview(given)
+        return memoryview(value)
     except TypeError as error:
-        raise TypeError(f"a {type(given).__name__} has neither __dlpack__ nor the buffer protocol") from error
+        raise TypeError(f"a {type(value).__name__} has neither __dlpack__ nor the buffer protocol") from error
 
 
-def _read_shared(given: Any) -> Array:
+def _read_shared(value: Any) -> Array:
     try:
-        capsule = given.__dlpack__(max_version=(1, 0))
+        capsule = value.__dlpack__(max_version=(1, 0))
     except TypeError:  # it knows of no versions
-        capsule = given.__dlpack__()
+        capsule = value.__dlpack__()
     array = _read(capsule)
-    if array.flags.writeable and _is_known_read_only(given, array):
+    if array.flags.writeable and _is_known_read_only(value, array):
         array.flags.writeable = False
     return array
 
 
-def _is_known_read_only(given: Any, array: Array) -> bool:
+def _is_known_read_only(value: Any, array: Array) -> bool:
     """True for what NumPy sees in the same memory, and must not write to: not every library says so by DLPack."""
     try:
-        seen = np.asarray(given)
+        seen = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError):
         return False
     return not seen.flags.writeable and np.may_share_memory(seen, array)

@@ -83,18 +83,18 @@ __all__ = [
 ]
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the nearest of the known names, or nothing where none is near."""
     folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(given.lower(), folded, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
-def expect(given: object, kind: type | UnionType, wanted: str) -> None:
+def expect(value: object, kind: type | UnionType, requested: str) -> None:
     """Raise `InvalidArgumentError` where an argument is of another kind; `wanted` says what it must be."""
-    if not isinstance(given, kind):
-        plain = type(given).__module__ == "builtins"
-        raise InvalidArgumentError(f"{wanted}, not {reprlib.repr(given) if plain else type(given).__name__}")
+    if not isinstance(value, kind):
+        plain = type(value).__module__ == "builtins"
+        raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if plain else type(value).__name__}")
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator
 
 def culprit(error: BaseException) -> str:
     """The id of the backend whose fault an error is, as far as it tells; of several, the one that failed first."""
-    named = [str(getattr(one, "backend", "")) for one in _causes(error)]
-    return next((one for one in reversed(named) if one not in ("", "None")), "")
+    named = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
+    return next((item for item in reversed(named) if item not in ("", "None")), "")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -172,8 +172,8 @@ class ConfigError(InterposerError, ValueError):
 class InvalidNetworkError(InterposerError):
     """A network with faults, all of which are in `faults` (one sentence each)."""
 
-    def __init__(self, faults: Sequence[str], name: str = "") -> None:
-        self.faults = tuple(faults)
+    def __init__(self, errors: Sequence[str], name: str = "") -> None:
+        self.faults = tuple(errors)
         title = f"network {name!r}" if name else "the network"
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__("\n  - ".join([f"{title} has {count}:", *self.faults]))
@@ -182,8 +182,8 @@ class InvalidNetworkError(InterposerError):
 class VerificationError(InterposerError):
     """A graph that breaks an invariant of the IR; `faults` lists every one, `after` says what had run before."""
 
-    def __init__(self, faults: Sequence[str], after: str = "") -> None:
-        self.faults = tuple(faults)
+    def __init__(self, errors: Sequence[str], after: str = "") -> None:
+        self.faults = tuple(errors)
         self.after = after
         super().__init__("\n  - ".join([f"the graph is not valid{f' after {after}' if after else ''}:", *self.faults]))
 
@@ -420,9 +420,9 @@ class DeadlineExceededError(ExecutionError):
 def _name_publicly() -> None:
     """Let tracebacks name the exceptions by the public module `interposer.errors`."""
     for name in __all__:
-        found = globals()[name]
-        if isinstance(found, type):
-            found.__module__ = "interposer.errors"
+        result = globals()[name]
+        if isinstance(result, type):
+            result.__module__ = "interposer.errors"
 
 
 _name_publicly()

@@ -24,8 +24,8 @@ def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:
     ranks = range(MAX_RANK + 1)
     choices = itertools.product(ranks, ranks) if len(places) == 2 else ((rank,) * len(places) for rank in ranks)
     for choice in choices:
-        given = dict(zip(places, choice, strict=True))
-        yield [_of_rank(info, given.get(place)) for place, info in enumerate(infos)]
+        value = dict(zip(places, choice, strict=True))
+        yield [_of_rank(info, value.get(place)) for place, info in enumerate(infos)]
 
 
 def _of_rank(info: TensorInfo | None, rank: int | None) -> TensorInfo | None:

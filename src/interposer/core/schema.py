@@ -67,8 +67,8 @@ class _Slot:
             return
         low, high = self.rank if isinstance(self.rank, tuple) else (self.rank, self.rank)
         if low is not None and high is not None and not low <= info.rank <= high:
-            wanted = f"{low}" if low == high else f"{low} to {high}"
-            yield f"{label} has rank {info.rank}, shape {info.shape}; expected rank {wanted}"
+            requested = f"{low}" if low == high else f"{low} to {high}"
+            yield f"{label} has rank {info.rank}, shape {info.shape}; expected rank {requested}"
         if self.dtypes is not None and info.dtype not in self.dtypes:
             yield f"{label} is {info.dtype}; expected one of {', '.join(sorted(map(str, self.dtypes)))}"
 
@@ -110,7 +110,7 @@ class Attribute:
 
     def _bound_faults(self, item: Any) -> Iterator[str]:
         if isinstance(item, tuple):
-            yield from (fault for part in item for fault in self._bound_faults(part))
+            yield from (error for part in item for error in self._bound_faults(part))
         for name, bound in self.bounds.items() if isinstance(item, (int, float)) else ():
             if not _COMPARE[name](item, bound):
                 yield f"{self.name} is {item}; expected {_SIGNS[name]} {bound:g}"
@@ -214,26 +214,26 @@ class Op:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         for name, value in self._bound(args, kwargs).items():
             object.__setattr__(self, name, value)
-        for fault in self._attribute_faults():
-            raise InvalidArgumentError(f"{type(self).__name__}: {fault}")
+        for error in self._attribute_faults():
+            raise InvalidArgumentError(f"{type(self).__name__}: {error}")
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         title, names = type(self).__name__, tuple(self.attributes)
         if len(args) > len(names):
             raise InvalidArgumentError(f"{title} has {len(names)} attributes, but {len(args)} were given")
-        given = dict(zip(names, args, strict=False))
+        value = dict(zip(names, args, strict=False))
         for name in kwargs:
-            if name in given:
+            if name in value:
                 raise InvalidArgumentError(f"{title}: {name} is given twice")
             if name not in names:
                 raise InvalidArgumentError(f"{title} has no attribute {name!r}{did_you_mean(name, names)}")
-        given |= kwargs
+        value |= kwargs
         codecs = self.codecs()
-        return {name: self._coerced(name, given, codecs[name]) for name in names}
+        return {name: self._coerced(name, value, codecs[name]) for name in names}
 
-    def _coerced(self, name: str, given: dict[str, Any], codec: Codec) -> Any:
+    def _coerced(self, name: str, arguments: dict[str, Any], codec: Codec) -> Any:
         declared = self.attributes[name]
-        value = given.get(name, declared.default)
+        value = arguments.get(name, declared.default)
         if value is _MISSING:
             raise InvalidArgumentError(f"{type(self).__name__} needs the attribute {name!r}")
         try:
@@ -314,12 +314,12 @@ class Op:
         """
         return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
 
-    def arguments(self, given: Sequence[_T | None]) -> list[Any]:
+    def arguments(self, ts: Sequence[_T | None]) -> list[Any]:
         """`given`, one item per operand: None where an optional one is absent, a tuple for a variadic one."""
         fixed = [o for o in self.operands if not o.variadic]
-        padded = [*given, *[None] * (len(fixed) - len(given))]
+        padded = [*ts, *[None] * (len(fixed) - len(ts))]
         if len(fixed) < len(self.operands):
-            return [*padded[: len(fixed)], tuple(given[len(fixed) :])]
+            return [*padded[: len(fixed)], tuple(ts[len(fixed) :])]
         return padded
 
     def operand_name(self, index: int) -> str:
@@ -339,15 +339,15 @@ class Op:
 
         Where a rank is not known, the operator is valid if it is so for some rank.
         """
-        fault = self.arity_fault(len(infos))
-        if fault:
-            return [fault]
+        error = self.arity_fault(len(infos))
+        if error:
+            return [error]
         if not all(map(is_ranked, infos)):
             return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
-        found = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_faults(o, info)]
-        found += () if found else self._dtype_faults(arguments)
-        return found or list(self.check(*arguments))
+        texts = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_faults(o, info)]
+        texts += () if texts else self._dtype_faults(arguments)
+        return texts or list(self.check(*arguments))
 
     def _dtype_faults(self, arguments: list[Any]) -> Iterator[str]:
         by_name = dict(zip((o.name for o in self.operands), arguments, strict=True))
@@ -355,8 +355,8 @@ class Op:
             for first in _flat(by_name.get(declared.same_dtype_as or ""))[:1]:
                 for info in _flat(by_name[declared.name]):
                     if info.dtype is not first.dtype:
-                        wanted = f"{first.dtype}, the type of {declared.same_dtype_as}"
-                        yield f"{declared.name} is {info.dtype}; expected {wanted}"
+                        requested = f"{first.dtype}, the type of {declared.same_dtype_as}"
+                        yield f"{declared.name} is {info.dtype}; expected {requested}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
         """The infos of all results, for operands without violations; None for those that must be declared.
@@ -365,11 +365,11 @@ class Op:
         """
         if not all(map(is_ranked, infos)):
             return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
-        found = self.infer(*self.arguments(infos))
-        found = found if isinstance(found, tuple) else (found,)
-        if len(found) != self.num_results():
-            raise InvalidArgumentError(f"{self.op_name()} infers {len(found)} infos for {self.num_results()} results")
-        return found
+        match = self.infer(*self.arguments(infos))
+        match = match if isinstance(match, tuple) else (match,)
+        if len(match) != self.num_results():
+            raise InvalidArgumentError(f"{self.op_name()} infers {len(match)} infos for {self.num_results()} results")
+        return match
 
     def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
         """The infos of all results, None where the operator is not valid."""
@@ -395,11 +395,11 @@ class Op:
         if "op" not in plain:
             raise InvalidArgumentError("the description of an operator has no name ('op')")
         cls = op_class(str(plain["op"]))
-        codecs, given = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
-        for name in given.keys() - codecs.keys():
+        codecs, arguments = cls.codecs(), {name: value for name, value in plain.items() if name != "op"}
+        for name in arguments.keys() - codecs.keys():
             raise InvalidArgumentError(f"{cls.__name__} has no attribute {name!r}{did_you_mean(name, codecs)}")
         try:
-            return cls(**{name: codecs[name].from_plain(value) for name, value in given.items()})
+            return cls(**{name: codecs[name].from_plain(value) for name, value in arguments.items()})
         except InvalidArgumentError:
             raise
         except (TypeError, ValueError, KeyError, OverflowError) as error:
@@ -448,16 +448,16 @@ def _rebuilt(cls: type[Op], values: dict[str, Any]) -> Op:
 
 
 def _flat(info: Any) -> tuple[TensorInfo, ...]:
-    return tuple(one for one in (info if isinstance(info, tuple) else (info,)) if one is not None)
+    return tuple(item for item in (info if isinstance(info, tuple) else (info,)) if item is not None)
 
 
 def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
     if declared.variadic:
         if not info and not declared.optional:
             yield f"{declared.name} needs at least one value"
-        for index, one in enumerate(info):
-            if one is not None:
-                yield from declared.faults(one, f"{declared.name}[{index}]")
+        for index, item in enumerate(info):
+            if item is not None:
+                yield from declared.faults(item, f"{declared.name}[{index}]")
             elif not declared.optional:
                 yield f"{declared.name}[{index}] is not connected"
     elif info is not None:
@@ -503,8 +503,8 @@ def _declare(cls: Any, executable: bool | None, pure: bool | None, register: boo
     cls.executable = cls.executable if executable is None else executable
     cls.pure = cls.pure if pure is None else pure
     cls.family = cls.__module__.rpartition(".")[2]
-    for fault in _declaration_faults(cls):
-        raise InvalidArgumentError(f"{cls.__name__}: {fault}")
+    for error in _declaration_faults(cls):
+        raise InvalidArgumentError(f"{cls.__name__}: {error}")
     for name in cls.attributes:
         if name in cls.__dict__:
             delattr(cls, name)
@@ -527,7 +527,7 @@ def _declaration_faults(cls: type[Op]) -> Iterator[str]:
     for other in (slot.like for slot in cls.results):
         if other is not None and (other not in operands or operands[other].optional):
             yield f"there is no required operand {other!r}, which a result should be like"
-    yield from (fault for name in ("check", "infer") for fault in _arguments_faults(cls, name))
+    yield from (error for name in ("check", "infer") for error in _arguments_faults(cls, name))
 
 
 def _own_names(cls: type[Op]) -> set[str]:
@@ -551,25 +551,25 @@ def _register(cls: type[Op]) -> None:
 
 
 def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
-    found: dict[str, Any] = {}
+    match: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        found.update({name: item for name, item in vars(base).items() if isinstance(item, kind)})
-    return tuple(found.values())
+        match.update({name: item for name, item in vars(base).items() if isinstance(item, kind)})
+    return tuple(match.values())
 
 
 def _declared_attributes(cls: type[Op]) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
+    match: dict[str, Attribute] = {}
     for base in cls.__mro__[1:]:
-        found = dict(getattr(base, "attributes", {})) | found
+        match = dict(getattr(base, "attributes", {})) | match
     for name, hint in cls.__dict__.get("__annotations__", {}).items():
         if not str(hint).startswith(("ClassVar", "typing.ClassVar")):
-            found[name] = _attribute_from(cls.__dict__.get(name, _MISSING))
-            found[name].name = name
-    return found
+            match[name] = _attribute_from(cls.__dict__.get(name, _MISSING))
+            match[name].name = name
+    return match
 
 
-def _attribute_from(given: Any) -> Attribute:
-    return given if isinstance(given, Attribute) else Attribute(given, {}, None, "")
+def _attribute_from(value: Any) -> Attribute:
+    return value if isinstance(value, Attribute) else Attribute(value, {}, None, "")
 
 
 def registered_ops() -> dict[str, type[Op]]:
@@ -579,7 +579,7 @@ def registered_ops() -> dict[str, type[Op]]:
 
 def op_class(name: str) -> type[Op]:
     """The operator of this name; `InvalidArgumentError` with the nearest name where there is none."""
-    found = _REGISTRY.get(name)
-    if found is None:
+    match = _REGISTRY.get(name)
+    if match is None:
         raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, _REGISTRY)}")
-    return found
+    return match

@@ -26,12 +26,12 @@ class Dim(int):
     _named: dict[str | None, Dim] = {}
 
     def __new__(cls, name: str | None = None) -> Dim:
-        found = cls._named.get(name)
-        if found is None:
-            made = super().__new__(cls, -1)
-            made.name = name
-            found = cls._named.setdefault(name, made)
-        return found
+        result = cls._named.get(name)
+        if result is None:
+            created = super().__new__(cls, -1)
+            created.name = name
+            result = cls._named.setdefault(name, created)
+        return result
 
     def _same(self, *_: object) -> Dim:
         return UNKNOWN
@@ -94,10 +94,10 @@ class TensorShape(tuple[int, ...]):
             return UNRANKED
         if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
             raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
-        made = tuple(map(_dim, dims))
-        if len(made) > MAX_RANK:
-            raise InvalidArgumentError(f"a tensor has rank {len(made)}; ranks 0 to {MAX_RANK} are supported")
-        return super().__new__(cls, made)
+        created = tuple(map(_dim, dims))
+        if len(created) > MAX_RANK:
+            raise InvalidArgumentError(f"a tensor has rank {len(created)}; ranks 0 to {MAX_RANK} are supported")
+        return super().__new__(cls, created)
 
     @property
     def rank(self) -> int:
@@ -209,22 +209,22 @@ UNRANKED: Final[TensorShape] = tuple.__new__(_Unranked)
 """
 
 
-def _dim(given: int | str | None) -> int:
-    if type(given) is int and given >= 0:
-        return given
-    if given is None or isinstance(given, str):
-        return Dim(given)
-    if isinstance(given, Dim):
-        return given
+def _dim(number: int | str | None) -> int:
+    if type(number) is int and number >= 0:
+        return number
+    if number is None or isinstance(number, str):
+        return Dim(number)
+    if isinstance(number, Dim):
+        return number
     try:
-        extent = operator.index(given)
+        size = operator.index(number)
     except TypeError:
-        extent = None
-    if extent is None or isinstance(given, bool):
-        raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {given!r}")
-    if extent < 0:
-        raise InvalidArgumentError(f"an extent must not be negative, but {extent} was given; None means unknown")
-    return extent
+        size = None
+    if size is None or isinstance(number, bool):
+        raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {number!r}")
+    if size < 0:
+        raise InvalidArgumentError(f"an extent must not be negative, but {size} was given; None means unknown")
+    return size
 
 
 def differ(a: int, b: int) -> bool:

@@ -135,10 +135,10 @@ class DataType(Enum):
     @classmethod
     def _named(cls, what: str | np.dtype[Any] | type) -> DataType:
         name = str(what) if isinstance(what, str) else _dtype_name(what)
-        found = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
-        if found is None:
+        result = cls.__members__.get(name) or _BY_VALUE.get(name) or _BY_VALUE.get(name.lower())
+        if result is None:
             raise InvalidArgumentError(f"unknown data type {name!r}{did_you_mean(name, _BY_VALUE)}")
-        return found
+        return result
 
     def __str__(self) -> str:
         return str(self.value)
@@ -291,8 +291,8 @@ class Quantization:
         points = _numbers(zero_point, operator.index, "a zero point must be an integer")
         axis = None if axis is None else _number(axis, operator.index, "the quantized axis must be an integer")
         points = points * len(scales) if len(points) == 1 else points
-        for fault in _quantization_faults(scales, points, axis):
-            raise InvalidArgumentError(fault)
+        for error in _quantization_faults(scales, points, axis):
+            raise InvalidArgumentError(error)
         object.__setattr__(self, "scales", scales)
         object.__setattr__(self, "zero_points", points)
         object.__setattr__(self, "axis", axis)
@@ -344,21 +344,21 @@ _PLAIN: Final = {float: {float}, operator.index: {int}}
 """The types of numbers that need not be converted."""
 
 
-def _numbers(given: Any, convert: Callable[[Any], Any], wanted: str) -> tuple[Any, ...]:
-    if type(given) in {tuple, list} and set(map(type, given)) == _PLAIN[convert]:
-        return tuple(given)  # which large networks have by the thousand
-    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", True)
-    return tuple(_number(item, convert, wanted) for item in (given if several else (given,)))
+def _numbers(value: Any, convert: Callable[[Any], Any], requested: str) -> tuple[Any, ...]:
+    if type(value) in {tuple, list} and set(map(type, value)) == _PLAIN[convert]:
+        return tuple(value)  # which large networks have by the thousand
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
+    return tuple(_number(item, convert, requested) for item in (value if several else (value,)))
 
 
-def _number(given: Any, convert: Callable[[Any], Any], wanted: str) -> Any:
+def _number(value: Any, convert: Callable[[Any], Any], requested: str) -> Any:
     try:
-        made = convert(given)
+        created = convert(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{wanted}, not {given!r}") from error
-    if isinstance(given, (str, bytes, bool)):
-        raise InvalidArgumentError(f"{wanted}, not {given!r}")
-    return made
+        raise InvalidArgumentError(f"{requested}, not {value!r}") from error
+    if isinstance(value, (str, bytes, bool)):
+        raise InvalidArgumentError(f"{requested}, not {value!r}")
+    return created
 
 
 def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
@@ -370,7 +370,7 @@ def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axi
         yield f"the quantized axis must be 0 to {MAX_RANK - 1}, not {axis}"
     if len(points) != len(scales):
         yield f"{len(scales)} scales but {len(points)} zero points were given"
-    for scale in [one for one in scales if not 0 < one < math.inf]:
+    for scale in [scale for scale in scales if not 0 < scale < math.inf]:
         yield f"a scale must be positive and finite, not {scale!r}"
 
 
@@ -412,8 +412,8 @@ class TensorInfo:
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
         object.__setattr__(self, "element", _of_any_value(element))
-        for fault in self._faults():
-            raise InvalidArgumentError(fault)
+        for error in self._faults():
+            raise InvalidArgumentError(error)
 
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
@@ -451,8 +451,8 @@ class TensorInfo:
         if not isinstance(constant, np.ndarray):
             yield f"the constant must be an array, not {constant!r}"
         elif DataType.of(constant.dtype) is not self.dtype or not self.shape.accepts(TensorShape(constant.shape)):
-            given = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
-            yield f"the constant is {given}, but the tensor {self.dtype}{self.shape}"
+            text = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
+            yield f"the constant is {text}, but the tensor {self.dtype}{self.shape}"
 
     def _quantization_faults(self, q: Quantization) -> Iterator[str]:
         if not isinstance(q, Quantization):

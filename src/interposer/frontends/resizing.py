@@ -26,40 +26,40 @@ def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, Ten
             dimension.
     """
     _check_names(inputs, shapes)
-    given = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
+    value = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
     sizes = {name: _size(name, size) for name, size in shapes.items() if isinstance(size, Integral)}
     for name, shape in inputs.items():
-        _learn(sizes, shape, given[name])
-    return {name: _filled(shape, sizes) for name, shape in given.items()}
+        _learn(sizes, shape, value[name])
+    return {name: _filled(shape, sizes) for name, shape in value.items()}
 
 
 def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
     sizes = {dim.name for shape in inputs.values() if shape.is_ranked for dim in shape if isinstance(dim, Dim)}
-    for name, given in shapes.items():
-        is_size = isinstance(given, Integral)
+    for name, value in shapes.items():
+        is_size = isinstance(value, Integral)
         known = sorted(filter(None, sizes)) if is_size else list(inputs)
         if name not in known:
             kind, names = "dimension" if is_size else "input", ", ".join(known) or "none"
             hint = did_you_mean(str(name), known)
             if is_size and name in inputs:
-                text = f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {given}"
+                text = f"shapes: {name!r} is an input of the shape {inputs[name]}; give all its dimensions, not {value}"
                 raise InvalidArgumentError(text)
             raise InvalidArgumentError(f"shapes: the network has no {kind} {name!r}{hint} (it has: {names})")
 
 
-def _size(name: str, given: Any) -> int:
-    if index(given) < 0:
-        raise InvalidArgumentError(f"shapes: {name!r} is {given}; a dimension must not be negative")
-    return index(given)
+def _size(name: str, value: Any) -> int:
+    if index(value) < 0:
+        raise InvalidArgumentError(f"shapes: {name!r} is {value}; a dimension must not be negative")
+    return index(value)
 
 
-def _given(name: str, declared: TensorShape, given: Any) -> TensorShape:
-    if given is None or isinstance(given, Integral):
+def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
+    if value is None or isinstance(value, Integral):
         return declared
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise InvalidArgumentError(f"shapes: {name!r} is {given!r}; expected a shape, such as (1, 3, 8)")
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InvalidArgumentError(f"shapes: {name!r} is {value!r}; expected a shape, such as (1, 3, 8)")
     try:
-        shape = TensorShape(given)
+        shape = TensorShape(value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"shapes: {name!r}: {error}") from error
     if not declared.is_ranked:
@@ -70,11 +70,11 @@ def _given(name: str, declared: TensorShape, given: Any) -> TensorShape:
     return TensorShape(dim if isinstance(size, Dim) else size for dim, size in zip(declared, shape, strict=True))
 
 
-def _learn(sizes: dict[str, int], declared: TensorShape, given: TensorShape) -> None:
+def _learn(sizes: dict[str, int], declared: TensorShape, tensor_shape: TensorShape) -> None:
     """A named dimension that a given shape settles is the same wherever it has that name."""
     if not declared.is_ranked:
         return
-    for dim, size in zip(declared, given, strict=True):
+    for dim, size in zip(declared, tensor_shape, strict=True):
         if not isinstance(dim, Dim) or isinstance(size, Dim) or dim.name is None:
             continue
         if sizes.setdefault(dim.name, size) != size:

@@ -66,7 +66,7 @@ def check_names(values: Values, inputs: Iterable[str]) -> None:
             raise InvalidArgumentError(f"values: the model has no input {name!r}{hint} (it has: {names})")
 
 
-def value_of(name: str, info: TensorInfo, given: Any) -> Array:
+def value_of(name: str, info: TensorInfo, value: Any) -> Array:
     """What the caller gave as the value of an input, as an array of the input's type; a number for an only element.
 
     Raises:
@@ -75,11 +75,11 @@ def value_of(name: str, info: TensorInfo, given: Any) -> Array:
     if not info.is_tensor:
         raise InvalidArgumentError(f"values: {name!r} is {info}; only tensors can be given values")
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"values: {name!r} cannot be made into an array: {error}") from error
     try:
-        array = converted(array, info.dtype, numbers=None if isinstance(given, np.ndarray | np.generic) else given)
+        array = converted(array, info.dtype, numbers=None if isinstance(value, np.ndarray | np.generic) else value)
     except ValueError as error:
         raise InvalidArgumentError(f"values: {name!r} {error}") from None
     if array.ndim == 0 and info.shape.accepts(TensorShape((1,))):

@@ -269,9 +269,9 @@ class Graph:
         """
         for value in inputs:
             self._check_own(value)
-        fault = op.arity_fault(len(inputs))
-        if fault:
-            raise InvalidArgumentError(fault)
+        error = op.arity_fault(len(inputs))
+        if error:
+            raise InvalidArgumentError(error)
         count = op.num_results()
         _check_declared(op, count, outputs)
         if not isinstance(name, str | None):
@@ -299,20 +299,20 @@ class Graph:
         if layer not in self:
             raise InvalidArgumentError(f"layer {layer} belongs to another network")
 
-    def free_name(self, wanted: str) -> str:
+    def free_name(self, requested: str) -> str:
         """`wanted`, or `wanted` with a number behind it where that is taken; the name is then taken."""
-        name = wanted
+        name = requested
         while name in self._names:
-            self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
-            name = f"{wanted}_{number}"
+            self._numbers[requested] = number = self._numbers.get(requested, 0) + 1
+            name = f"{requested}_{number}"
         self._names.add(name)
         return name
 
-    def rename(self, layer: Layer, wanted: str) -> None:
+    def rename(self, layer: Layer, requested: str) -> None:
         """Give a layer another name, with a number behind it if it is taken."""
         self._check_member(layer)
         self._names.discard(layer.name)
-        layer.name = self.free_name(wanted)
+        layer.name = self.free_name(requested)
 
     def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
         """Make `value` operand number `index` of a layer, instead of what was there."""
@@ -381,20 +381,20 @@ class Graph:
     @property
     def inputs(self) -> list[Layer]:
         """The Input layers, in order of their binding ids."""
-        found = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
-        return [layer for _, layer in sorted(found, key=lambda item: item[0])]
+        result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
+        return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 
     @property
     def outputs(self) -> list[Layer]:
         """The Output layers, in order of their binding ids."""
-        found = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
-        return [layer for _, layer in sorted(found, key=lambda item: item[0])]
+        result = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
+        return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 
     def layer(self, name: str) -> Layer:
         """The layer of that name; `InvalidArgumentError` where there is none."""
-        for found in self._layers.values():
-            if found.name == name:
-                return found
+        for layer in self._layers.values():
+            if layer.name == name:
+                return layer
         raise InvalidArgumentError(f"no layer is called {name!r}")
 
     def topological(self) -> list[Layer]:
@@ -457,13 +457,13 @@ class Graph:
             for value in layer.values:
                 if value not in known:
                     raise InvalidArgumentError(f"layer {layer} takes {value.name!r}, for which nothing stands in")
-            made = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
-            copy_attributes(layer, made)
-            for old, new in zip(layer.outputs, made.outputs, strict=True):
+            created = self.add(layer.op, [value and known[value] for value in layer.inputs], name=layer.name)
+            copy_attributes(layer, created)
+            for old, new in zip(layer.outputs, created.outputs, strict=True):
                 new.info, new.declared, new.factory = old.info, old.declared, old.factory
                 new.aliases = old.aliases
                 known[old] = new
-            made.inferred = layer.inferred
+            created.inferred = layer.inferred
         return known
 
     def __str__(self) -> str:

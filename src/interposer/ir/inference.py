@@ -26,10 +26,10 @@ def infer_layer(layer: Layer) -> list[str]:
         for value, info in zip(layer.outputs, known.outputs, strict=True):
             value.info = info
         return []
-    faults = layer_faults(layer)
-    if faults or any(value.info is None for value in layer.values):
+    errors = layer_faults(layer)
+    if errors or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
-        return faults
+        return errors
     try:
         inferred = _inferred(layer)
     except InvalidNetworkError as error:
@@ -40,12 +40,15 @@ def infer_layer(layer: Layer) -> list[str]:
         return [str(error)]
     for value, info in zip(layer.outputs, inferred, strict=True):
         merged = _merged(info, value.declared, _title(value))
-        faults += [merged] if isinstance(merged, str) else []
+        errors += [merged] if isinstance(merged, str) else []
         value.info = None if isinstance(merged, str) else merged
-    if not faults and not layer.regions:
-        declared, infos = tuple(one.declared for one in layer.outputs), tuple(one.info for one in layer.outputs)
+    if not errors and not layer.regions:
+        declared, infos = (
+            tuple(output.declared for output in layer.outputs),
+            tuple(output.info for output in layer.outputs),
+        )
         layer.inferred = Inference(layer.op, layer.input_infos, declared, infos)
-    return faults
+    return errors
 
 
 def known_inference(layer: Layer) -> Inference | None:
@@ -87,12 +90,12 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
     while True:
         bound = op.bound(operands, carried)
-        given = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
-        after = op.carried_on(given)
+        value = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
+        after = op.carried_on(value)
         wider = joined_carried(carried, after)
         if wider == carried:
             _check_bound(layer, op.bound(operands, after))
-            return op.gives(operands, carried, given)
+            return op.gives(operands, carried, value)
         carried = wider
 
 
@@ -100,15 +103,15 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
     """The infos of what a region gives where its inputs are bound to such tensors."""
     region = layer.regions[index]
     order, stuck = region.schedule()
-    faults = [cycle_fault(stuck)] if stuck else []
+    errors = [cycle_fault(stuck)] if stuck else []
     for inner, info in zip(region.inputs, bound, strict=True):
-        found = bound_info(inner.output, info)
-        faults += [f"layer {inner}: {found}"] if isinstance(found, str) else []
-        inner.output.info = None if isinstance(found, str) else found
+        result = bound_info(inner.output, info)
+        errors += [f"layer {inner}: {result}"] if isinstance(result, str) else []
+        inner.output.info = None if isinstance(result, str) else result
     for inner in order:
-        faults += () if isinstance(inner.op, Input) else (f"layer {inner}: {fault}" for fault in infer_layer(inner))
-    if faults:
-        raise InvalidNetworkError([f"region {region_title(layer, index)!r}: {fault}" for fault in faults])
+        errors += () if isinstance(inner.op, Input) else (f"layer {inner}: {error}" for error in infer_layer(inner))
+    if errors:
+        raise InvalidNetworkError([f"region {region_title(layer, index)!r}: {error}" for error in errors])
     return tuple(inner.values[0].known for inner in region.outputs)
 
 
@@ -116,9 +119,9 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
     """What comes out of an iteration must be what the next one's inputs are declared as."""
     for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
         for inner, info in zip(region.inputs, infos, strict=True):
-            found = bound_info(inner.output, info)
-            if isinstance(found, str):
-                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {found}")
+            result = bound_info(inner.output, info)
+            if isinstance(result, str):
+                raise InvalidArgumentError(f"region {region_title(layer, index)!r}: layer {inner}: {result}")
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
@@ -127,18 +130,18 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
     Raises:
         InvalidArgumentError: the operator cannot be run on such inputs, or gives something else than is known.
     """
-    faults = layer.op.violations(*inputs)
-    if faults:
-        raise InvalidArgumentError("; ".join(faults))
+    errors = layer.op.violations(*inputs)
+    if errors:
+        raise InvalidArgumentError("; ".join(errors))
     if isinstance(layer.op, ControlFlow):
         return [value.known for value in layer.outputs]
-    found = []
+    result = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*inputs), strict=True):
         merged = _merged(info, value.known, _title(value))
         if isinstance(merged, str):
             raise InvalidArgumentError(merged)
-        found.append(merged)
-    return found
+        result.append(merged)
+    return result
 
 
 def shaped_by_data(graph: Graph) -> set[Value]:
@@ -149,13 +152,13 @@ def shaped_by_data(graph: Graph) -> set[Value]:
     """
     if graph.owner is not None:
         return {value for layer in graph for value in layer.outputs if value.info and not value.info.is_concrete}
-    found: set[Value] = set()
+    values: set[Value] = set()
     for layer in graph.topological():
-        follows = not found.isdisjoint(layer.values)
+        follows = not values.isdisjoint(layer.values)
         for value in layer.outputs:
             if value.info is not None and not value.info.is_concrete and (follows or _is_dynamic(value)):
-                found.add(value)
-    return found
+                values.add(value)
+    return values
 
 
 def _is_dynamic(value: Value) -> bool:
@@ -198,6 +201,6 @@ def infer_graph(graph: Graph) -> None:
     Raises:
         InvalidNetworkError: with every fault of every layer.
     """
-    faults = [f"layer {layer}: {fault}" for layer in graph.topological() for fault in infer_layer(layer)]
-    if faults:
-        raise InvalidNetworkError(faults, graph.name)
+    errors = [f"layer {layer}: {error}" for layer in graph.topological() for error in infer_layer(layer)]
+    if errors:
+        raise InvalidNetworkError(errors, graph.name)

@@ -60,11 +60,11 @@ class Lexer:
             fresh = not tokens or "\n" in text[end:start]
             if start == len(text):
                 return [*tokens, Token("end", "", start, fresh)]
-            found = _TOKEN.match(text, start)
-            if found is None:
+            result = _TOKEN.match(text, start)
+            if result is None:
                 raise self.error(start, f"{text[start]!r} starts nothing that is known here")
-            end = found.end()
-            tokens.append(Token(str(found.lastgroup), found.group(), start, fresh))
+            end = result.end()
+            tokens.append(Token(str(result.lastgroup), result.group(), start, fresh))
 
     def peek(self, ahead: int = 0) -> Token:
         """The next word, or one behind it."""
@@ -103,5 +103,5 @@ class Lexer:
 
 
 def _skipped(text: str, start: int) -> int:
-    found = _SPACE.match(text, start)
-    return found.end() if found else start
+    result = _SPACE.match(text, start)
+    return result.end() if result else start

@@ -35,8 +35,8 @@ def array_of(dtype: DataType, shape: Sequence[int], values: Sequence[Any]) -> Ar
         _check_element(dtype, value)
     wide: Array = np.array(values, np.float64 if dtype.is_float else _WIDE.get(dtype, np.int64))
     with np.errstate(over="ignore"):
-        made = wide.astype(dtype.numpy)
-    return cast("Array", codec_of(Array).coerce(made.reshape(tuple(shape))))
+        array = wide.astype(dtype.numpy)
+    return cast("Array", codec_of(Array).coerce(array.reshape(tuple(shape))))
 
 
 def _check_element(dtype: DataType, value: Any) -> None:

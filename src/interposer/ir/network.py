@@ -86,9 +86,9 @@ class Network(Builders):
         """Connect a value to an operand of a layer, given by its number or its name; infos are inferred anew."""
         expect(layer, Layer, "connect needs the layer that takes the value")
         index = operand if isinstance(operand, int) else _operand_index(layer, operand)
-        fault = layer.op.arity_fault(index + 1)
-        if fault or index < 0:
-            raise InvalidArgumentError(fault or f"an operand's number must not be negative, but {index} was given")
+        error = layer.op.arity_fault(index + 1)
+        if error or index < 0:
+            raise InvalidArgumentError(error or f"an operand's number must not be negative, but {index} was given")
         self.graph.set_input(layer, index, _as_value(value))
         self._infer_from(layer)
 
@@ -123,9 +123,9 @@ class Network(Builders):
         Raises:
             InvalidNetworkError: with all faults: what is not connected, does not fit, is bound twice, or missing.
         """
-        faults = list(self.faults())
-        if faults:
-            raise InvalidNetworkError(faults, self.name)
+        errors = list(self.faults())
+        if errors:
+            raise InvalidNetworkError(errors, self.name)
 
     def faults(self) -> Iterator[str]:
         """Everything that is wrong with the network, a sentence each."""
@@ -133,7 +133,7 @@ class Network(Builders):
         if stuck:
             yield cycle_fault(stuck)
         for layer in order:
-            yield from (f"layer {layer}: {fault}" for fault in infer_layer(layer))
+            yield from (f"layer {layer}: {error}" for error in infer_layer(layer))
         yield from _border_faults(self.graph)
 
     def text(self, *, elide: int | None = None) -> str:
@@ -216,11 +216,11 @@ def _operand_index(layer: Layer, name: str) -> int:
     return next(index for index, declared in enumerate(layer.op.operands) if declared.name == name)
 
 
-def _as_graph(given: Network | Graph) -> Graph:
-    if not isinstance(given, Network | Graph):
-        raise InvalidArgumentError(f"a region must be a Network or a Graph, not {given!r}")
-    return given.graph if isinstance(given, Network) else given
+def _as_graph(network: Network | Graph) -> Graph:
+    if not isinstance(network, Network | Graph):
+        raise InvalidArgumentError(f"a region must be a Network or a Graph, not {network!r}")
+    return network.graph if isinstance(network, Network) else network
 
 
-def _as_value(given: Value | Layer | None) -> Value | None:
-    return given.output if isinstance(given, Layer) else given
+def _as_value(value: Value | Layer | None) -> Value | None:
+    return value.output if isinstance(value, Layer) else value

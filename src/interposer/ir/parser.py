@@ -104,31 +104,31 @@ class _Parser:
         names = self.items(lambda: lexer.take("name")) if lexer.sees("name") else []
         if names:
             lexer.take("mark", "=")
-        made = _Statement(start, names, lexer.take("word", what="an operator's name"))
+        statement = _Statement(start, names, lexer.take("word", what="an operator's name"))
         if lexer.sees("mark", "("):
-            made.attributes = self.attributes()
+            statement.attributes = self.attributes()
         if not lexer.peek().starts_line and (lexer.sees("name") or lexer.sees("word", "_")):
-            made.places = self.items(self.place)
-        self.suffixes(made)
-        return made
+            statement.places = self.items(self.place)
+        self.suffixes(statement)
+        return statement
 
-    def suffixes(self, made: _Statement) -> None:
+    def suffixes(self, statement: _Statement) -> None:
         lexer = self.lexer
         if lexer.accept("mark", "@"):
-            made.backend = self.word("a backend's id")
+            statement.backend = self.word("a backend's id")
         if lexer.accept("word", "hint"):
-            made.hint = self.word("a backend's id")
-        if not made.names:
+            statement.hint = self.word("a backend's id")
+        if not statement.names:
             lexer.take("word", "as")
-            made.name = self.string()
+            statement.name = self.string()
         elif lexer.accept("mark", ":"):
-            made.outputs = self.items(lambda: self.output(implied=made.kind.text == "Input"))
+            statement.outputs = self.items(lambda: self.output(implied=statement.kind.text == "Input"))
         if lexer.accept("word", "from"):
-            made.source = self.string()
+            statement.source = self.string()
         if lexer.accept("word", "replacing"):
-            made.replaced = tuple(self.items(self.string))
+            statement.replaced = tuple(self.items(self.string))
         if lexer.sees("mark", "{"):
-            made.regions = tuple(self.block(self.graph))
+            statement.regions = tuple(self.block(self.graph))
 
     def place(self) -> Token:
         return self.lexer.accept("word", "_") or self.lexer.take("name", what="a value such as %x, or _")
@@ -202,13 +202,13 @@ class _Parser:
     # --- values of attributes ---
 
     def attributes(self) -> dict[str, tuple[Token, Any]]:
-        found: dict[str, tuple[Token, Any]] = {}
+        result: dict[str, tuple[Token, Any]] = {}
         self.lexer.take("mark", "(")
         for token, value in self.items(self.attribute, until=")"):
-            if token.text in found:
+            if token.text in result:
                 raise self.lexer.error(token, f"the attribute {token.text!r} is given twice")
-            found[token.text] = token, value
-        return found
+            result[token.text] = token, value
+        return result
 
     def attribute(self) -> tuple[Token, Any]:
         token = self.lexer.take("word", what="an attribute's name")
@@ -283,10 +283,10 @@ class _Parser:
 
     def integer(self) -> int:
         token = self.lexer.peek()
-        found = self.number()
-        if not isinstance(found, int):
+        result = self.number()
+        if not isinstance(result, int):
             raise self.lexer.expected("an integer", token)
-        return found
+        return result
 
     def items(self, item: Callable[[], _T], until: str | None = None) -> list[_T]:
         """Items with commas between them; the mark `until` closes them, and a comma may stand before it."""
@@ -333,33 +333,35 @@ class _Builder:
             self.connect(statement, layer)
         return self.graph
 
-    def layer(self, made: _Statement) -> Layer:
-        name = self.name(made)
-        op = self.op(made, name)
-        self.check_names(made, op, name)
-        outputs = made.outputs or [_Output() for _ in made.names]
-        if len(outputs) != len(made.names):
-            raise self.error(made.start, f"{len(made.names)} results are named, but {len(outputs)} infos given")
-        with self.parser.at(made.start):
+    def layer(self, statement: _Statement) -> Layer:
+        name = self.name(statement)
+        op = self.op(statement, name)
+        self.check_names(statement, op, name)
+        outputs = statement.outputs or [_Output() for _ in statement.names]
+        if len(outputs) != len(statement.names):
+            raise self.error(
+                statement.start, f"{len(statement.names)} results are named, but {len(outputs)} infos given"
+            )
+        with self.parser.at(statement.start):
             known = [_with_value(output.info, op) for output in outputs]
         declared = [
             info if output.declared is output.info else output.declared
             for info, output in zip(known, outputs, strict=True)
         ]
-        layer = self.graph.add(op, name=name, outputs=declared, source=made.source)
-        layer.backend, layer.hint = made.backend, made.hint
-        layer.replaced, layer.regions = made.replaced, made.regions
+        layer = self.graph.add(op, name=name, outputs=declared, source=statement.source)
+        layer.backend, layer.hint = statement.backend, statement.hint
+        layer.replaced, layer.regions = statement.replaced, statement.regions
         for value, info in zip(layer.outputs, known, strict=True):
             value.info = info
             self.values[name, value.index if len(outputs) > 1 else None] = value
         return layer
 
-    def name(self, made: _Statement) -> str:
-        name = self.split(made.names[0])[0] if made.names else made.name
+    def name(self, statement: _Statement) -> str:
+        name = self.split(statement.names[0])[0] if statement.names else statement.name
         if not name:
-            raise self.error(made.start, "a layer needs a name")
+            raise self.error(statement.start, "a layer needs a name")
         if name in self.names:
-            raise self.error(made.start, f"the name {name!r} is given twice")
+            raise self.error(statement.start, f"the name {name!r} is given twice")
         self.names.add(name)
         return name
 
@@ -372,30 +374,30 @@ class _Builder:
         name = self.parser.unquoted(token._replace(text=text)) if quoted else text
         return name, int(index[:9]) if index else None
 
-    def check_names(self, made: _Statement, op: Op, name: str) -> None:
+    def check_names(self, statement: _Statement, op: Op, name: str) -> None:
         count = op.num_results()
-        if len(made.names) != count:
-            fault = f"{op.op_name()} gives {count} results here, but {len(made.names)} stand there"
-            raise self.error(made.start, fault)
-        for index, token in enumerate(made.names):
-            wanted = (name, index if count > 1 else None)
-            if self.split(token) != wanted:
+        if len(statement.names) != count:
+            error = f"{op.op_name()} gives {count} results here, but {len(statement.names)} stand there"
+            raise self.error(statement.start, error)
+        for index, token in enumerate(statement.names):
+            requested = (name, index if count > 1 else None)
+            if self.split(token) != requested:
                 raise self.error(token, f"expected result {index} of {name!r}, found {token}")
 
-    def op(self, made: _Statement, name: str) -> Op:
-        with self.parser.at(made.kind):
-            cls = op_class(made.kind.text)
+    def op(self, statement: _Statement, name: str) -> Op:
+        with self.parser.at(statement.kind):
+            cls = op_class(statement.kind.text)
         codecs = cls.codecs()
-        for token, _ in made.attributes.values():
+        for token, _ in statement.attributes.values():
             if token.text not in codecs:
                 hint = did_you_mean(token.text, codecs)
                 raise self.error(token, f"{cls.op_name()} has no attribute {token.text!r}{hint}")
-        given = {key: self.resolved(key, value, codecs[key], name) for key, value in made.attributes.items()}
-        with self.parser.at(made.kind):
-            return cls(**given)
+        arguments = {key: self.resolved(key, value, codecs[key], name) for key, value in statement.attributes.items()}
+        with self.parser.at(statement.kind):
+            return cls(**arguments)
 
-    def resolved(self, key: str, given: tuple[Token, Any], codec: Codec, layer: str) -> Any:
-        token, value = given
+    def resolved(self, key: str, arguments: tuple[Token, Any], codec: Codec, layer: str) -> Any:
+        token, value = arguments
         if isinstance(value, _Opaque):
             if layer not in self.parser.opaque:
                 raise self.error(token, f"text cannot hold {key} of layer {layer!r}; give it as opaque[{layer!r}]")
@@ -406,19 +408,19 @@ class _Builder:
             word = value if isinstance(value, _Word) else error.args[0]
             raise self.error(token, f"{key} must be {codec.title}, not {word}") from error
 
-    def connect(self, made: _Statement, layer: Layer) -> None:
-        fault = layer.op.arity_fault(len(made.places))
-        if fault:
-            raise self.error(made.places[0], fault)
-        for index, token in enumerate(made.places):
+    def connect(self, statement: _Statement, layer: Layer) -> None:
+        error = layer.op.arity_fault(len(statement.places))
+        if error:
+            raise self.error(statement.places[0], error)
+        for index, token in enumerate(statement.places):
             self.graph.set_input(layer, index, None if token.kind == "word" else self.value(token))
 
     def value(self, token: Token) -> Value:
-        found = self.values.get(self.split(token))
-        if found is None:
+        result = self.values.get(self.split(token))
+        if result is None:
             near = did_you_mean(token.text, [f"%{value.name}" for value in self.values.values()])
             raise self.error(token, f"no layer gives {token}{near}")
-        return found
+        return result
 
 
 def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:

@@ -60,10 +60,10 @@ def path(graph: Graph) -> str:
 
 def find_layer(graph: Graph, name: str) -> Layer:
     """The layer of that name, which may be one in a region; `InvalidArgumentError` where there is none."""
-    found = {place.name: place.layer for place in places(graph)}
-    if name not in found:
-        raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, found)}")
-    return found[name]
+    result = {place.name: place.layer for place in places(graph)}
+    if name not in result:
+        raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, result)}")
+    return result[name]
 
 
 def border_faults(layer: Layer) -> Iterator[str]:
@@ -88,9 +88,9 @@ def _listed(op: ControlFlow) -> str:
 def _id_faults(title: str, kind: str, layers: Iterable[Layer], count: int) -> Iterator[str]:
     ids = [layer.op.binding_id for layer in layers if isinstance(layer.op, Input | Output)]
     if ids != list(range(count)):
-        given = ", ".join(map(str, ids)) or "none"
-        wanted = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
-        yield f"{title} has {kind} with the binding ids {given}; expected {wanted}"
+        value = ", ".join(map(str, ids)) or "none"
+        requested = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
+        yield f"{title} has {kind} with the binding ids {value}; expected {requested}"
 
 
 def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:

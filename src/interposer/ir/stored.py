@@ -38,12 +38,12 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
     graph.folded = folded
     values: list[Any] = []
     for op, title, inputs, outputs, facts, regions in layers:
-        given = [None if number is None else values[number] for number in inputs]
-        layer = graph.add(op, given, name=title, regions=[graph_of(*region) for region in regions])
+        arguments = [None if number is None else values[number] for number in inputs]
+        layer = graph.add(op, arguments, name=title, regions=[graph_of(*region) for region in regions])
         for fact, content in zip(_LAYER, facts, strict=True):
             setattr(layer, fact, content)
-        for value, told in zip(layer.outputs, outputs, strict=True):
-            for fact, content in zip(_VALUE, told, strict=True):
+        for value, reported in zip(layer.outputs, outputs, strict=True):
+            for fact, content in zip(_VALUE, reported, strict=True):
                 setattr(value, fact, _with_constant(content, op))
         values += layer.outputs
     return graph

@@ -32,11 +32,11 @@ class SubgraphView:
 
     def __init__(self, graph: Graph, layers: Iterable[Layer], order: Iterable[Layer] | None = None) -> None:
         """Make a view of `layers`; `order` may save finding a running order, where one is at hand."""
-        wanted = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
+        requested = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
-        self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in wanted)
-        self._guids = wanted
-        entering = (value for layer in self.layers for value in layer.values if value.producer.guid not in wanted)
+        self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in requested)
+        self._guids = requested
+        entering = (value for layer in self.layers for value in layer.values if value.producer.guid not in requested)
         self.operands: tuple[Value, ...] = tuple(dict.fromkeys(entering))
         self.inputs = tuple(value for value in self.operands if not value.is_constant)
         self.constants = tuple(value for value in self.operands if value.is_constant)
@@ -60,22 +60,22 @@ class SubgraphView:
         Raises:
             InvalidArgumentError: a layer that is not in this view.
         """
-        wanted = tuple(layers)
-        for layer in wanted:
+        requested = tuple(layers)
+        for layer in requested:
             if layer not in self:
                 raise InvalidArgumentError(f"layer {layer} is not in the view")
-        return SubgraphView(self.graph, wanted, self.layers)
+        return SubgraphView(self.graph, requested, self.layers)
 
     def chains(self, *ops: type[Op]) -> list[SubgraphView]:
         """The runs of layers of these operators, each of which is the only user of the one before; none overlap."""
         taken: set[int] = set()
-        found = []
+        result = []
         for layer in self.layers:
             run = self._run_from(layer, ops)
-            if run and not taken & {one.guid for one in run}:
-                taken |= {one.guid for one in run}
-                found.append(self.part(run))
-        return found
+            if run and not taken & {item.guid for item in run}:
+                taken |= {item.guid for item in run}
+                result.append(self.part(run))
+        return result
 
     def _run_from(self, layer: Layer, ops: Sequence[type[Op]]) -> list[Layer]:
         run: list[Layer] = []

@@ -29,23 +29,23 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     Raises:
         VerificationError: with everything that is broken; `after` says in it what had run before.
     """
-    faults = list(_graph_faults(graph, placed))
-    if faults:
-        raise VerificationError(faults, after)
+    errors = list(_graph_faults(graph, placed))
+    if errors:
+        raise VerificationError(errors, after)
 
 
 def _graph_faults(graph: Graph, placed: bool) -> Iterator[str]:
     structure = [*_name_faults(graph), *_use_faults(graph)]
     for layer in graph:
         own = [*_connection_faults(graph, layer), *_output_faults(layer)]
-        structure += (f"layer {layer}: {fault}" for fault in own)
+        structure += (f"layer {layer}: {error}" for error in own)
         if not own:
-            yield from (f"layer {layer}: {fault}" for fault in _info_faults(layer))
+            yield from (f"layer {layer}: {error}" for error in _info_faults(layer))
         if placed:
-            yield from (f"layer {layer}: {fault}" for fault in _placement_faults(layer))
+            yield from (f"layer {layer}: {error}" for error in _placement_faults(layer))
         for index, region in enumerate(layer.regions):
             title = f"region {region_title(layer, index)} of layer {layer}"
-            yield from (f"{title}: {fault}" for fault in _region_faults(layer, region, placed))
+            yield from (f"{title}: {error}" for error in _region_faults(layer, region, placed))
     yield from structure or _cycle_faults(graph)
     yield from _binding_faults(graph)
 
@@ -85,16 +85,16 @@ def _times(count: int) -> str:
 
 
 def _connection_faults(graph: Graph, layer: Layer) -> Iterator[str]:
-    fault = layer.op.arity_fault(len(layer.inputs))
-    if fault:
-        yield fault
+    error = layer.op.arity_fault(len(layer.inputs))
+    if error:
+        yield error
         return
-    for declared, given in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True):
-        if not declared.optional and given in (None, ()):
+    for declared, argument in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True):
+        if not declared.optional and argument in (None, ()):
             yield f"{declared.name} is not connected"
     for index, value in enumerate(layer.inputs):
         if value is not None:
-            yield from (f"input {index}, {value.name!r}, {fault}" for fault in _producer_faults(graph, value))
+            yield from (f"input {index}, {value.name!r}, {problem}" for problem in _producer_faults(graph, value))
 
 
 def _producer_faults(graph: Graph, value: Value) -> Iterator[str]:
@@ -124,22 +124,22 @@ def _info_faults(layer: Layer) -> Iterator[str]:
     known = known_inference(layer)
     if known is not None and all(value.info is info for value, info in zip(layer.outputs, known.outputs, strict=True)):
         return
-    faults = layer_faults(layer)
-    yield from faults or (_crossing_faults(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
-    yield from () if faults else _inference_faults(layer)
+    errors = layer_faults(layer)
+    yield from errors or (_crossing_faults(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
+    yield from () if errors else _inference_faults(layer)
 
 
 def _crossing_faults(layer: Layer, op: ControlFlow) -> Iterator[str]:
     """Where what goes into a region or comes out of it is not what the other side knows of it."""
     operands = op.arguments(layer.input_infos)
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
-    given = tuple(tuple(info for info in infos if info is not None) for infos in results)
-    if tuple(map(len, given)) != op.region_outputs():
+    arguments = tuple(tuple(info for info in infos if info is not None) for infos in results)
+    if tuple(map(len, arguments)) != op.region_outputs():
         return  # what is missing there is told of the region
     try:
-        for carried in (op.initial(operands), op.carried_on(given)):
+        for carried in (op.initial(operands), op.carried_on(arguments)):
             yield from _entering_faults(layer, op.bound(operands, carried))
-        for value, info in zip(layer.outputs, op.gives(operands, op.carried_on(given), given), strict=True):
+        for value, info in zip(layer.outputs, op.gives(operands, op.carried_on(arguments), arguments), strict=True):
             if value.info is not None and not _agree(value.info, info):
                 yield f"output {value.name!r} is {value.info}; its regions give {info}"
     except InvalidArgumentError as error:

@@ -99,9 +99,9 @@ class IsolatedBackend(Backend):
 
 def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
     described = [Capability(str(name), value, str(doc)) for name, value, doc in said["capabilities"]]
-    for one in described:
-        if not isinstance(one.value, bool | int | float | str):
-            raise ValueError(f"the capability {one.name!r} is {one.value!r}")
+    for item in described:
+        if not isinstance(item.value, bool | int | float | str):
+            raise ValueError(f"the capability {item.name!r} is {item.value!r}")
     major, minor = map(int, said["api_version"])
     return {
         "id": BackendId(backend_id),
@@ -123,16 +123,16 @@ class RemoteSupport(LayerSupport):
 
     def query(self, view: SubgraphView) -> list[Support]:
         """The child's verdicts, and a no for layers that cannot be handed to another process."""
-        faults = {layer: fault for layer in view if (fault := crossing_fault(layer)) is not None}
-        asked = view.part([layer for layer in view if layer not in faults]) if faults else view
-        given = iter(self._asked(asked) if len(asked) else ())
-        return [Support.no(faults[layer]) if layer in faults else next(given) for layer in view]
+        errors = {layer: error for layer in view if (error := crossing_fault(layer)) is not None}
+        asked = view.part([layer for layer in view if layer not in errors]) if errors else view
+        value = iter(self._asked(asked) if len(asked) else ())
+        return [Support.no(errors[layer]) if layer in errors else next(value) for layer in view]
 
     def _asked(self, view: SubgraphView) -> list[Support]:
         packer, needed = packer_for(self.supervisor)
         replica = Replica(view, packer)
-        told = {"do": "query", "graph": replica.plain, "view": replica.view, "options": self.options}
-        answer = self.supervisor.ask(told, "query", *needed, arrays=packer.arrays)
+        reported = {"do": "query", "graph": replica.plain, "view": replica.view, "options": self.options}
+        answer = self.supervisor.ask(reported, "query", *needed, arrays=packer.arrays)
         with reading("the answer of query"):
             verdicts = [Support(tuple(map(str, reasons))) for reasons in answer["verdicts"]]
         if len(verdicts) != len(view):

@@ -48,12 +48,12 @@ class Message(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """The body, where it is a JSON object; `GarbageError` where it is not."""
         try:
-            found = json.loads(self.body)
+            result = json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise GarbageError(f"a message that is no JSON ({error})") from error
-        if not isinstance(found, dict):
+        if not isinstance(result, dict):
             raise GarbageError("a message that is no JSON object")
-        return found
+        return result
 
 
 class Channel:
@@ -89,14 +89,14 @@ class Channel:
             TimeoutError: no whole message came in the time that `wait_at_most` set.
             GarbageError: what came is no message.
         """
-        found, fds = self._some_with_fds()
-        started = time.monotonic() if len(found) < HEAD.size else 0.0
-        while len(found) < HEAD.size:
-            found += self._some(started)
-        mark, kind, number, length = HEAD.unpack_from(found)
+        result, fds = self._some_with_fds()
+        started = time.monotonic() if len(result) < HEAD.size else 0.0
+        while len(result) < HEAD.size:
+            result += self._some(started)
+        mark, kind, number, length = HEAD.unpack_from(result)
         if mark != MARK or length > LONGEST:
-            raise GarbageError(f"bytes that are no message: {found[:16]!r}")
-        body = found[HEAD.size :]
+            raise GarbageError(f"bytes that are no message: {result[:16]!r}")
+        body = result[HEAD.size :]
         if len(body) < length:
             body = self._rest(body, length)
         if len(body) > length:
@@ -106,16 +106,16 @@ class Channel:
     def _some_with_fds(self) -> tuple[bytes, tuple[int, ...]]:
         if self._spins:
             self._spin()
-        found, extra, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
-        if not found:
+        result, extra, _, _ = self._socket.recvmsg(_CHUNK, _FDS)
+        if not result:
             raise EOFError
         if not extra:
-            return found, ()
+            return result, ()
         fds = array.array("i")
         for level, kind, content in extra:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-        return found, tuple(fds)
+        return result, tuple(fds)
 
     def _spin(self) -> None:
         until = time.perf_counter() + SPIN
@@ -125,10 +125,10 @@ class Channel:
     def _some(self, started: float) -> bytes:
         if self._waiting is not None and time.monotonic() - started > self._waiting:
             raise TimeoutError
-        found = self._socket.recv(_CHUNK)
-        if not found:
+        result = self._socket.recv(_CHUNK)
+        if not result:
             raise EOFError
-        return found
+        return result
 
     def _rest(self, body: bytes, length: int) -> bytes:
         pieces, count, started = [body], len(body), time.monotonic()

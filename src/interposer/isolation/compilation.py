@@ -79,8 +79,8 @@ class Compilation:
         """
         if self._life is life:
             return
-        for one in self._needed:
-            one.ensure(life)
+        for item in self._needed:
+            item.ensure(life)
         places = self.supervisor.constants.placed(self._arrays, life)
         seconds = self.supervisor.how.deadline_seconds
         answer = life.ask(self._told | {"arrays": places}, _WHAT, seconds)
@@ -94,7 +94,7 @@ class Compilation:
     def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
         """Copies of the arrays that the answer has beside it."""
         with reading(f"the answer of {_WHAT}"):
-            described = [(DataType.of(dtype), [int(extent) for extent in shape]) for dtype, shape in answer["arrays"]]
+            described = [(DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]]
             sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]
         if not sizes:
             return []
@@ -115,8 +115,8 @@ class Compilation:
         self.supervisor.call(self.ensure)
         answer, reader = self._answer or {}, Reader(self._found, self._part)
         with reading(f"the answer of {_WHAT}"):
-            substitutions = [self._substitution(view, one, reader) for one in answer["substitutions"]]
-            failed = [Failure(self._replica.part(view, one["part"]), str(one["reason"])) for one in answer["failed"]]
+            substitutions = [self._substitution(view, item, reader) for item in answer["substitutions"]]
+            failed = [Failure(self._replica.part(view, item["part"]), str(item["reason"])) for item in answer["failed"]]
         return OptimizationViews(view, substitutions=substitutions, failed=failed)
 
     def _substitution(self, view: SubgraphView, plain: Plain, reader: Reader) -> Substitution:
@@ -131,8 +131,8 @@ class Compilation:
 
 def _product(shape: Sequence[int]) -> int:
     size = 1
-    for extent in shape:
-        if extent < 0:
+    for dimension in shape:
+        if dimension < 0:
             raise ValueError(f"the shape {list(shape)}")
-        size *= extent
+        size *= dimension
     return size

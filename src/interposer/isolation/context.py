@@ -44,8 +44,8 @@ class RemoteContext(BackendContext):
 
     def _notice(self, what: str, network: int, life: Life) -> bool:
         self.ensure(life)
-        told = {"do": "notice", "context": self.number, "notice": what, "network": network}
-        return life.ask(told, what, self.supervisor.how.deadline_seconds).get("agrees") is True
+        reported = {"do": "notice", "context": self.number, "notice": what, "network": network}
+        return life.ask(reported, what, self.supervisor.how.deadline_seconds).get("agrees") is True
 
     def before_load_network(self, network_id: int) -> bool:
         """Passed on."""

@@ -94,7 +94,7 @@ class Life:
         self.map(self._state, seconds)
 
     def _started(self, there: socket.socket, lifeline: int, memory_bytes: int | None) -> subprocess.Popen[bytes]:
-        told = {
+        reported = {
             "path": [path or os.getcwd() for path in sys.path],
             "socket": there.fileno(),
             "lifeline": lifeline,
@@ -102,7 +102,7 @@ class Life:
         }
         try:
             return _Process(
-                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(told)],  # -P: nothing from this folder
+                [sys.executable or "python3", "-P", "-c", _BOOT, json.dumps(reported)],  # -P: nothing from this folder
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
@@ -123,20 +123,20 @@ class Life:
         """Give the process a region of shared memory, for as long as it is used here, unless it has it already."""
         if region.number in self._mapped:
             return
-        told = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
-        self.ask(told, "the mapping of memory", seconds, fds=[region.fd])
+        reported = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
+        self.ask(reported, "the mapping of memory", seconds, fds=[region.fd])
         self._mapped.add(region.number)
         weakref.finalize(region, self._unused.append, region.number).atexit = False
 
     def unused_regions(self) -> list[int]:
         """The regions that the process need not keep any more; each is given once."""
-        found = self._unused[:]
-        del self._unused[: len(found)]
-        self._mapped.difference_update(found)
-        return found
+        result = self._unused[:]
+        del self._unused[: len(result)]
+        self._mapped.difference_update(result)
+        return result
 
     def ask(
-        self, told: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
+        self, reported: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
     ) -> dict[str, Any]:
         """Ask something, and give the answer.
 
@@ -145,7 +145,7 @@ class Life:
             OptionError: the backend does not declare an option, or it has a value of the wrong kind.
             BackendError: the backend raised another exception.
         """
-        answer = self._exchange(ASK, json.dumps(told).encode(), what, seconds, fds)
+        answer = self._exchange(ASK, json.dumps(reported).encode(), what, seconds, fds)
         return self._plain(answer, what)
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
@@ -190,14 +190,14 @@ class Life:
 
     def _plain(self, answer: Message, what: str, layer: str = "") -> dict[str, Any]:
         try:
-            found = answer.plain
+            result = answer.plain
         except GarbageError as error:
             raise self._over(f"gave {error}", what, layer) from None
-        if answer.kind == FAULT and found.get("is_option"):
-            raise OptionError(str(found.get("text")))
+        if answer.kind == FAULT and result.get("is_option"):
+            raise OptionError(str(result.get("text")))
         if answer.kind == FAULT:
-            raise BackendError(str(found.get("text")), backend=self.backend)
-        return found
+            raise BackendError(str(result.get("text")), backend=self.backend)
+        return result
 
     def garbage(self, why: str, what: str) -> BackendCrashedError:
         """The error for an answer that does not make sense; the process is killed."""
@@ -251,9 +251,9 @@ class Life:
         size = os.lseek(self._output, 0, os.SEEK_CUR)  # the process writes where this descriptor stands
         if size <= self._read:
             return
-        found = self._rest + os.pread(self._output, size - self._read, self._read)
+        result = self._rest + os.pread(self._output, size - self._read, self._read)
         self._read = size
-        *lines, self._rest = found.split(b"\n")
+        *lines, self._rest = result.split(b"\n")
         for line in lines:
             text = line.decode(errors="replace").rstrip()
             self.last_words.append(text)
@@ -281,15 +281,15 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
     """How a process ended that has closed its end of the connection; it is not waited for, so that its number stays."""
     if not _ends(process):
         return "closed its connection"
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    if found is None or found.si_code == os.CLD_EXITED:
-        return f"exited with status {found.si_status if found is not None else '?'}"
-    if found.si_status == signal.SIGKILL:
+    result = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if result is None or result.si_code == os.CLD_EXITED:
+        return f"exited with status {result.si_status if result is not None else '?'}"
+    if result.si_status == signal.SIGKILL:
         return "was killed by SIGKILL, perhaps for want of memory,"
     try:
-        return f"was killed by {signal.Signals(found.si_status).name}"
+        return f"was killed by {signal.Signals(result.si_status).name}"
     except ValueError:
-        return f"was killed by signal {found.si_status}"
+        return f"was killed by signal {result.si_status}"
 
 
 def _ends(process: subprocess.Popen[bytes]) -> bool:

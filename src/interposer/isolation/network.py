@@ -84,15 +84,18 @@ class RemoteFactory(WorkloadFactory):
         if self._described == count:
             return
         packer = Packer()
-        told = {
+        reported = {
             "do": "tensors",
             "network": self.number,
             "infos": [packer.info(handle.info) for handle in self.memory.handles],
             "lifetimes": self.memory.moments,
-            "constants": [[one.slot, packer.info(one.info.with_constant(one.array))] for one in self._constants],
+            "constants": [
+                [constant.slot, packer.info(constant.info.with_constant(constant.array))]
+                for constant in self._constants
+            ],
         }
         places = self.supervisor.constants.placed(packer.arrays, life)
-        life.ask(told | {"arrays": places}, "create_tensor_handle", self.supervisor.how.deadline_seconds)
+        life.ask(reported | {"arrays": places}, "create_tensor_handle", self.supervisor.how.deadline_seconds)
         self._described = count
 
 
@@ -112,8 +115,8 @@ class RemoteWorkload(Workload):
             "workload": self.number,
             "graph": replica.plain,
             "layer": replica.view[0],
-            "inputs": [packer.info(one) for one in info.inputs],
-            "outputs": [packer.info(one) for one in info.outputs],
+            "inputs": [packer.info(item) for item in info.inputs],
+            "outputs": [packer.info(output) for output in info.outputs],
         }
         self._arrays = packer.arrays
         self._needed: list[Lasting] = [factory, *needed]
@@ -129,11 +132,11 @@ class RemoteWorkload(Workload):
         """Make the workload in this process."""
         if self._life is life:
             return
-        for one in self._needed:
-            one.ensure(life)
+        for item in self._needed:
+            item.ensure(life)
         supervisor = self.factory.supervisor
-        told = self._told | {"arrays": supervisor.constants.placed(self._arrays, life)}
-        life.ask(told, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
+        reported = self._told | {"arrays": supervisor.constants.placed(self._arrays, life)}
+        life.ask(reported, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
         self._life = life
 
     def configure(self, life: Life) -> None:
@@ -141,9 +144,9 @@ class RemoteWorkload(Workload):
         self.ensure(life)
         if self._configured and self._ready is not life:
             self.factory.describe(life)
-            told = {"do": "configure", "workload": self.number}
+            reported = {"do": "configure", "workload": self.number}
             what = f"post_allocation_configure for layer {self.title}"
-            life.ask(told, what, self.factory.supervisor.how.deadline_seconds)
+            life.ask(reported, what, self.factory.supervisor.how.deadline_seconds)
             self._ready = life
 
     def post_allocation_configure(self) -> None:

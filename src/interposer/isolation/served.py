@@ -54,17 +54,19 @@ class Served:
 
     def make(self, backend_id: str, factory: Callable[[], object]) -> None:
         """Make the backend; the error says what is wrong with it."""
-        made = factory()
-        fault = backend_fault(backend_id, made)
-        if fault is not None or not isinstance(made, Backend):
-            raise BackendContractError(str(fault))
-        self.backend = made
+        created = factory()
+        error = backend_fault(backend_id, created)
+        if error is not None or not isinstance(created, Backend):
+            raise BackendContractError(str(error))
+        self.backend = created
 
     def description(self) -> Plain:
         """What the backend says of itself."""
         backend = self.backend
         return {
-            "capabilities": [[one.name, one.value, one.doc] for one in backend.capabilities],
+            "capabilities": [
+                [capability.name, capability.value, capability.doc] for capability in backend.capabilities
+            ],
             "api_version": list(backend.api_version),
             "version": backend.version,
             "unavailable": backend.unavailable(),
@@ -77,124 +79,126 @@ class Served:
         region, offset, dtype, shape = place
         return array_at(self.regions[region], offset, DataType.of(dtype), shape)
 
-    def reader(self, told: Plain, *, lenient: bool = False) -> Reader:
+    def reader(self, reported: Plain, *, lenient: bool = False) -> Reader:
         """What reads the graphs and infos in a message."""
-        arrays = [self.array(place) for place in told.get("arrays", ())]
+        arrays = [self.array(place) for place in reported.get("arrays", ())]
         return Reader(arrays, self._token, importing=True, lenient=lenient)
 
     def _token(self, plain: Plain) -> Op:
         compilation, number = plain["token"]
-        found: Op = self.compiled[compilation][number]
-        return found
+        op: Op = self.compiled[compilation][number]
+        return op
 
-    def _view(self, told: Plain, reader: Reader) -> tuple[SubgraphView, list[Layer]]:
-        graph, layers = reader.graph(told["graph"])
-        first, end = told["view"]
+    def _view(self, reported: Plain, reader: Reader) -> tuple[SubgraphView, list[Layer]]:
+        graph, layers = reader.graph(reported["graph"])
+        first, end = reported["view"]
         return SubgraphView(graph, layers[first:end], layers), layers
 
     # --- asking and compiling -----------------------------------------------------------------------------------------
 
-    def do_query(self, told: Plain) -> Plain:
+    def do_query(self, reported: Plain) -> Plain:
         """Reasons for each layer of a view, none for a yes."""
-        reader = self.reader(told, lenient=True)
-        view, layers = self._view(told, reader)
+        reader = self.reader(reported, lenient=True)
+        view, layers = self._view(reported, reader)
         strange = {layers[number]: reason for number, reason in reader.unknown.items()}
         asked = view.part([layer for layer in view if layer not in strange])
-        found: object = self.backend.layer_support(told["options"]).query(asked) if len(asked) else []
-        answers: list[object] = checked(found, list, "query", self.backend.id)
-        verdicts: list[Support] = [checked(one, Support, "query", self.backend.id) for one in answers]
+        value: object = self.backend.layer_support(reported["options"]).query(asked) if len(asked) else []
+        answers: list[object] = checked(value, list, "query", self.backend.id)
+        verdicts: list[Support] = [checked(answer, Support, "query", self.backend.id) for answer in answers]
         if len(verdicts) != len(asked):
             raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(asked)} layers")
-        given = iter(verdicts)
-        return {"verdicts": [[strange[layer]] if layer in strange else next(given).reasons for layer in view]}
+        arguments = iter(verdicts)
+        return {"verdicts": [[strange[layer]] if layer in strange else next(arguments).reasons for layer in view]}
 
-    def do_optimize(self, told: Plain) -> Plain:
+    def do_optimize(self, reported: Plain) -> Plain:
         """What the backend makes of a view; objects of its own stay here, under tokens."""
-        view, layers = self._view(told, self.reader(told))
-        found = self.backend.optimize_subgraph(view, told["options"])
-        answer: OptimizationViews = checked(found, OptimizationViews, "optimize_subgraph", self.backend.id)
-        kept: list[Op] = []
-        packer = Packer(lambda op: _kept(op, kept))
+        view, layers = self._view(reported, self.reader(reported))
+        result = self.backend.optimize_subgraph(view, reported["options"])
+        answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)
+        cached: list[Op] = []
+        packer = Packer(lambda op: _kept(op, cached))
         numbers = {layer: number for number, layer in enumerate(layers)}
         plain = {
-            "substitutions": [_substitution(one, packer, numbers) for one in answer.substitutions],
-            "failed": [{"part": _part(one.part, numbers), "reason": one.reason} for one in answer.failed],
+            "substitutions": [_substitution(substitution, packer, numbers) for substitution in answer.substitutions],
+            "failed": [{"part": _part(item.part, numbers), "reason": item.reason} for item in answer.failed],
             "arrays": [[str(DataType.of(array.dtype)), list(array.shape)] for array in packer.arrays],
         }
-        self.compiled[told["compilation"]] = kept
+        self.compiled[reported["compilation"]] = cached
         self.results = packer.arrays
         return plain
 
-    def do_collect(self, told: Plain) -> Plain:
+    def do_collect(self, reported: Plain) -> Plain:
         """Copy the results of the last question to where the host wants them."""
-        for array, (region, offset) in zip(self.results, told["places"], strict=True):
+        for array, (region, offset) in zip(self.results, reported["places"], strict=True):
             np.copyto(array_at(self.regions[region], offset, DataType.of(array.dtype), array.shape), array)
         self.results = []
         return {}
 
     # --- contexts -----------------------------------------------------------------------------------------------------
 
-    def do_context(self, told: Plain) -> Plain:
+    def do_context(self, reported: Plain) -> Plain:
         """Make a context."""
-        made = self.backend.create_backend_context(told["options"])
-        if made is not None:
-            self.contexts[told["context"]] = checked(made, BackendContext, "create_backend_context", self.backend.id)
-        return {"made": made is not None}
+        backend_context = self.backend.create_backend_context(reported["options"])
+        if backend_context is not None:
+            self.contexts[reported["context"]] = checked(
+                backend_context, BackendContext, "create_backend_context", self.backend.id
+            )
+        return {"made": backend_context is not None}
 
-    def do_notice(self, told: Plain) -> Plain:
+    def do_notice(self, reported: Plain) -> Plain:
         """Tell a context of a network."""
-        answer = getattr(self.contexts[told["context"]], told["notice"])(told["network"])
+        answer = getattr(self.contexts[reported["context"]], reported["notice"])(reported["network"])
         return {"agrees": answer in (True, None)}
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
-    def do_factory(self, told: Plain) -> Plain:
+    def do_factory(self, reported: Plain) -> Plain:
         """Make the memory manager and the workload factory of a network."""
-        made = ServedNetwork(self, told["options"])
-        self.networks[told["network"]] = made
-        return {"own_memory": made.own_memory}
+        served_network = ServedNetwork(self, reported["options"])
+        self.networks[reported["network"]] = served_network
+        return {"own_memory": served_network.own_memory}
 
-    def do_workload(self, told: Plain) -> Plain:
+    def do_workload(self, reported: Plain) -> Plain:
         """Make a workload."""
-        reader = self.reader(told)
-        _, layers = reader.graph(told["graph"])
-        info = WorkloadInfo(tuple(map(reader.info, told["inputs"])), _infos(reader, told["outputs"]))
-        made = self.networks[told["network"]].factory.create_workload(layers[told["layer"]], info)
-        self.workloads[told["workload"]] = checked(made, Workload, "create_workload", self.backend.id)
+        reader = self.reader(reported)
+        _, layers = reader.graph(reported["graph"])
+        info = WorkloadInfo(tuple(map(reader.info, reported["inputs"])), _infos(reader, reported["outputs"]))
+        workload = self.networks[reported["network"]].factory.create_workload(layers[reported["layer"]], info)
+        self.workloads[reported["workload"]] = checked(workload, Workload, "create_workload", self.backend.id)
         return {}
 
-    def do_configure(self, told: Plain) -> Plain:
+    def do_configure(self, reported: Plain) -> Plain:
         """Let a workload configure itself."""
-        self.workloads[told["workload"]].post_allocation_configure()
+        self.workloads[reported["workload"]].post_allocation_configure()
         return {}
 
-    def do_tensors(self, told: Plain) -> Plain:
+    def do_tensors(self, reported: Plain) -> Plain:
         """Know the tensors of a network."""
-        reader = self.reader(told)
-        network = self.networks[told["network"]]
-        network.describe(_infos(reader, told["infos"]), told["lifetimes"])
-        for slot, info in told["constants"]:
+        reader = self.reader(reported)
+        network = self.networks[reported["network"]]
+        network.describe(_infos(reader, reported["infos"]), reported["lifetimes"])
+        for slot, info in reported["constants"]:
             self.constants[slot] = network.constant(reader.info(info))
         return {}
 
-    def do_acquire(self, told: Plain) -> Plain:
+    def do_acquire(self, reported: Plain) -> Plain:
         """Have the memory of a network's tensors."""
-        self.networks[told["network"]].acquire(told["places"])
+        self.networks[reported["network"]].acquire(reported["places"])
         return {}
 
-    def do_release(self, told: Plain) -> Plain:
+    def do_release(self, reported: Plain) -> Plain:
         """Let the memory go."""
-        self.networks[told["network"]].release()
+        self.networks[reported["network"]].release()
         return {}
 
-    def do_plan(self, told: Plain) -> Plain:
+    def do_plan(self, reported: Plain) -> Plain:
         """Know an order of steps."""
-        network = self.networks[told["network"]]
-        if told["alone"]:
+        network = self.networks[reported["network"]]
+        if reported["alone"]:
             network.plans = {0: []}
-        network.plans[told["plan"]] = [
+        network.plans[reported["plan"]] = [
             (self.workloads[workload], tuple(map(network.handle, inputs)), tuple(map(network.handle, outputs)), outputs)
-            for workload, inputs, outputs in told["steps"]
+            for workload, inputs, outputs in reported["steps"]
         ]
         return {}
 
@@ -203,27 +207,31 @@ class Served:
         network, plan, brought, *slots = struct.unpack(f"<{len(body) // 4}I", body)
         self.networks[network].run(plan, slots[:brought], slots[brought:])
 
-    def do_late(self, told: Plain) -> Plain:
+    def do_late(self, reported: Plain) -> Plain:
         """Run a workload on tensors that are partly no tensors of the network."""
-        network, reader = self.networks[told["network"]], self.reader(told)
-        network.bring(told["bring"])
-        inputs = [self._late_input(network, reader, one) for one in told["inputs"]]
-        outputs = [_late_output(network, reader, one) for one in told["outputs"]]
-        self.workloads[told["workload"]].execute(inputs, outputs)
-        network.fetch([slot for slot in told["outputs"] if isinstance(slot, int)])
-        found = [one for one, told_of in zip(outputs, told["outputs"], strict=True) if not isinstance(told_of, int)]
-        self.results = [np.array(handle.map()) for handle in found]
+        network, reader = self.networks[reported["network"]], self.reader(reported)
+        network.bring(reported["bring"])
+        inputs = [self._late_input(network, reader, item) for item in reported["inputs"]]
+        outputs = [_late_output(network, reader, item) for item in reported["outputs"]]
+        self.workloads[reported["workload"]].execute(inputs, outputs)
+        network.fetch([slot for slot in reported["outputs"] if isinstance(slot, int)])
+        result = [
+            output for output, told_of in zip(outputs, reported["outputs"], strict=True) if not isinstance(told_of, int)
+        ]
+        self.results = [np.array(handle.map()) for handle in result]
         return {"shapes": [list(array.shape) for array in self.results]}
 
-    def _late_input(self, network: ServedNetwork, reader: Reader, told: Any) -> TensorHandle | None:
-        if isinstance(told, int):
-            return network.handle(told)
-        [info] = _infos(reader, [told["info"]])
-        return ArrayHandle(info, array_at(self.regions[told["region"]], told["offset"], info.dtype, tuple(info.shape)))
+    def _late_input(self, network: ServedNetwork, reader: Reader, reported: Any) -> TensorHandle | None:
+        if isinstance(reported, int):
+            return network.handle(reported)
+        [info] = _infos(reader, [reported["info"]])
+        return ArrayHandle(
+            info, array_at(self.regions[reported["region"]], reported["offset"], info.dtype, tuple(info.shape))
+        )
 
-    def do_drop(self, told: Plain) -> Plain:
+    def do_drop(self, reported: Plain) -> Plain:
         """Forget what the host has no use for any more."""
-        kept: Mapping[str, dict[int, Any]] = {
+        cached: Mapping[str, dict[int, Any]] = {
             "region": self.regions,
             "network": self.networks,
             "workload": self.workloads,
@@ -231,52 +239,52 @@ class Served:
             "compilation": self.compiled,
             "constant": self.constants,
         }
-        for kind, number in told["gone"]:
-            gone = kept[kind].pop(number, None)
+        for kind, number in reported["gone"]:
+            gone = cached[kind].pop(number, None)
             if isinstance(gone, ServedNetwork | TensorHandle):
                 gone.destroy()
         return {}
 
 
-def _late_output(network: ServedNetwork, reader: Reader, told: Any) -> TensorHandle:
-    if isinstance(told, int):
-        found = network.handle(told)
-        assert found is not None
-        return found
-    [info] = _infos(reader, [told])
+def _late_output(network: ServedNetwork, reader: Reader, reported: Any) -> TensorHandle:
+    if isinstance(reported, int):
+        result = network.handle(reported)
+        assert result is not None
+        return result
+    [info] = _infos(reader, [reported])
     handle = ArrayHandle(info)
     if info.is_concrete:
         handle.allocate()
     return handle
 
 
-def _infos(reader: Reader, told: Sequence[Any]) -> tuple[TensorInfo, ...]:
-    found = map(reader.info, told)
-    return tuple(info for info in found if info is not None)
+def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
+    result = map(reader.info, reported)
+    return tuple(info for info in result if info is not None)
 
 
-def _kept(op: Op, kept: list[Op]) -> Plain | None:
+def _kept(op: Op, cached: list[Op]) -> Plain | None:
     """The token for an operator that the host cannot know; it is kept."""
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None
-    kept.append(op)
-    return {"token": len(kept) - 1, "outputs": op.num_results(), "title": op.op_name()}
+    cached.append(op)
+    return {"token": len(cached) - 1, "outputs": op.num_results(), "title": op.op_name()}
 
 
 def _part(part: SubgraphView, numbers: Mapping[Layer, int]) -> list[int]:
     return [numbers[layer] for layer in part]
 
 
-def _substitution(given: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
-    one: Substitution = checked(given, Substitution, "optimize_subgraph", "")
+def _substitution(arguments: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
+    substitution: Substitution = checked(arguments, Substitution, "optimize_subgraph", "")
 
     def place(value: Value) -> list[int]:
         return [numbers[value.producer], value.index]
 
-    plain = {"part": _part(one.part, numbers), "inputs": [place(value) for value in one.entering]}
-    if isinstance(one.replacement, Graph):
-        return plain | {"op": None, "graph": packer.graph(one.replacement)}
-    return plain | {"op": packer.op(one.replacement)}
+    plain = {"part": _part(substitution.part, numbers), "inputs": [place(value) for value in substitution.entering]}
+    if isinstance(substitution.replacement, Graph):
+        return plain | {"op": None, "graph": packer.graph(substitution.replacement)}
+    return plain | {"op": packer.op(substitution.replacement)}
 
 
 class ServedNetwork:
@@ -290,8 +298,8 @@ class ServedNetwork:
         self._served, backend = served, served.backend
         manager: object = backend.create_memory_manager()
         self.manager = None if manager is None else checked(manager, MemoryManager, "create_memory_manager", backend.id)
-        made = backend.create_workload_factory(self.manager, options)
-        self.factory = checked(made, WorkloadFactory, "create_workload_factory", backend.id)
+        workload_factory = backend.create_workload_factory(self.manager, options)
+        self.factory = checked(workload_factory, WorkloadFactory, "create_workload_factory", backend.id)
         self.own_memory = type(self.factory).create_tensor_handle is not WorkloadFactory.create_tensor_handle
         self.plans: dict[int, list[Any]] = {0: []}
         self._handles: dict[int, TensorHandle | None] = {ABSENT: None}

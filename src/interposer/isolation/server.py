@@ -27,15 +27,15 @@ __all__ = ["serve"]
 _F_SETSIG: Final = 10
 
 
-def serve(told: Mapping[str, Any]) -> None:
+def serve(reported: Mapping[str, Any]) -> None:
     """Answer until the host closes the connection; `told` has the descriptors."""
-    end = socket.socket(fileno=told["socket"])
+    end = socket.socket(fileno=reported["socket"])
     end.set_inheritable(False)
-    _die_with_the_host(told["lifeline"])
+    _die_with_the_host(reported["lifeline"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable()
     os.environ[ISOLATE] = ""  # a runtime that the backend creates in this process isolates nothing again
-    _Server(Channel(end), _limit(told["memory_bytes"])).run()
+    _Server(Channel(end), _limit(reported["memory_bytes"])).run()
     sys.stdout.flush()
 
 
@@ -90,23 +90,23 @@ class _Server:
             with suppress(OSError):  # there is no room for more output
                 traceback.print_exc()
                 sys.stderr.flush()
-            told = {"text": _said(error), "is_option": isinstance(error, OptionError)}
-            return FAULT, json.dumps(told).encode()
+            reported = {"text": _said(error), "is_option": isinstance(error, OptionError)}
+            return FAULT, json.dumps(reported).encode()
 
     def _asked(self, message: Message) -> Mapping[str, Any]:
         assert message.kind == ASK
-        told = message.plain
-        do = told["do"]
+        reported = message.plain
+        do = reported["do"]
         if do == "map":
-            self.shared += told["size"]
+            self.shared += reported["size"]
             self.limit(self.shared)
-            self.served.map(told["region"], message.fds[0], told["size"], told["writable"])
+            self.served.map(reported["region"], message.fds[0], reported["size"], reported["writable"])
             return {}
         if do == "make":
-            self.served.make(told["backend"], pickle.loads(base64.b64decode(told["factory"])))
+            self.served.make(reported["backend"], pickle.loads(base64.b64decode(reported["factory"])))
             self.limit(self.shared)
             return self.served.description()
-        answer: Mapping[str, Any] = getattr(self.served, f"do_{do}")(told)
+        answer: Mapping[str, Any] = getattr(self.served, f"do_{do}")(reported)
         return answer
 
 

@@ -34,21 +34,21 @@ class Isolation:
 
     def __post_init__(self) -> None:
         for name in ("deadline_seconds", "start_seconds"):
-            given = getattr(self, name)
-            optional = given is None and name == "deadline_seconds"
-            if not optional and not (_is_number(given) and 0 < given < math.inf):
-                raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {given!r}")
+            value = getattr(self, name)
+            optional = value is None and name == "deadline_seconds"
+            if not optional and not (_is_number(value) and 0 < value < math.inf):
+                raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {value!r}")
         for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
-            given = getattr(self, name)
-            if given is not None and not (_is_number(given) and least <= given < math.inf and given == int(given)):
-                raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {given!r}")
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and least <= value < math.inf and value == int(value)):
+                raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {value!r}")
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
+def wanted_isolations(value: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
     """For ids of backends how each is isolated; None means what environment or file say.
 
     Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.
@@ -57,16 +57,16 @@ def wanted_isolations(given: Collection[str] | Mapping[str, Isolation] | None = 
         InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
         ConfigError: what environment or file say cannot be meant.
     """
-    names: Any = settings()["isolate"].read() or () if given is None else given
+    names: Any = settings()["isolate"].read() or () if value is None else value
     if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):
-        found = dict(names)
+        result = dict(names)
     else:
         ids = listed_ids(names, "isolate: backends", ordered=False)
-        found = dict.fromkeys(ids, _usual()) if ids else {}
-    for name, how in found.items():
+        result = dict.fromkeys(ids, _usual()) if ids else {}
+    for name, how in result.items():
         if not isinstance(how, Isolation):
             raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
-    return found
+    return result
 
 
 def _usual() -> Isolation:

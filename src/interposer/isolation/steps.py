@@ -104,9 +104,9 @@ class Steps:
         for handle in outputs:
             if isinstance(handle, SharedHandle) and handle.mode != MADE:
                 self._memory.sort(handle, MADE)
-        for one in inputs:
-            if isinstance(one, SharedHandle) and one.mode not in (GIVEN, MADE):
-                self._memory.sort(one, GIVEN)
+        for item in inputs:
+            if isinstance(item, SharedHandle) and item.mode not in (GIVEN, MADE):
+                self._memory.sort(item, GIVEN)
         key = (workload.number, reads, writes)
         if key not in self._known:
             self._known[key] = Step(self, len(self._known), workload, reads, writes)
@@ -164,13 +164,13 @@ class Steps:
 
     def _plan(self, steps: Sequence[Step]) -> Plan:
         key = tuple([step.number for step in steps])
-        found = self._plans.get(key)
-        if found is None:
+        plan = self._plans.get(key)
+        if plan is None:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
                 self._sent.clear()
-            found = self._plans[key] = Plan(next(self._numbers), steps)
-        return found
+            plan = self._plans[key] = Plan(next(self._numbers), steps)
+        return plan
 
     def _run(self, life: Life, plan: Plan) -> None:
         self._catch_up(life)
@@ -192,12 +192,16 @@ class Steps:
         if self._life is not life:
             self._sent.clear()
         seconds = factory.supervisor.how.deadline_seconds
-        places = [(one.slot, region, one.place) for one in memory.handles if (region := memory.region(one)) is not None]
+        places = [
+            (handle.slot, region, handle.place)
+            for handle in memory.handles
+            if (region := memory.region(handle)) is not None
+        ]
         for _, region, _ in places:
             life.map(region, seconds)
-        told: Plain = {"do": "acquire", "network": factory.number}
-        told["places"] = [[slot, region.number, place] for slot, region, place in places]
-        life.ask(told, "the getting of memory", seconds)
+        reported: Plain = {"do": "acquire", "network": factory.number}
+        reported["places"] = [[slot, region.number, place] for slot, region, place in places]
+        life.ask(reported, "the getting of memory", seconds)
         self._version = memory.version
 
     def _execute(self, life: Life, plan: Plan) -> None:
@@ -205,8 +209,8 @@ class Steps:
         if plan.number not in self._sent:
             for factory in {step.workload.factory for step in plan.steps}:
                 factory.configure(life)
-            told = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
-            life.ask(told | {"alone": not self._sent}, "the run", seconds)
+            reported = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
+            life.ask(reported | {"alone": not self._sent}, "the run", seconds)
             self._sent.add(plan.number)
         brought = self._to_bring(life, plan.reads)
         life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
@@ -250,9 +254,9 @@ class Steps:
         self._there.clear()
         self._host_lacks.clear()
         life, self._life = self._life, None
-        supervisor, told = self._factory.supervisor, {"do": "release", "network": self._factory.number}
+        supervisor, reported = self._factory.supervisor, {"do": "release", "network": self._factory.number}
         if life is not None and not life.ended:
-            supervisor.once(lambda _: life.ask(told, "the release of memory", supervisor.how.deadline_seconds))
+            supervisor.once(lambda _: life.ask(reported, "the release of memory", supervisor.how.deadline_seconds))
 
     # --- tensors of unknown shape -------------------------------------------------------------------------------------
 
@@ -262,8 +266,8 @@ class Steps:
         """Run a workload at once, on tensors some of which are not this network's: they are copied both ways."""
         if self._queue:
             self.flush()
-        found = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
-        for handle, array in found:
+        result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
+        for handle, array in result:
             if not handle.info.is_concrete:
                 handle.resize(array.shape)
             handle.copy_in(array)
@@ -275,27 +279,29 @@ class Steps:
         inputs: Sequence[TensorHandle | None],
         outputs: Sequence[TensorHandle],
     ) -> list[tuple[TensorHandle, Array]]:
-        for one in outputs:
-            if isinstance(one, SharedHandle) and self._is_own(one) and one.mode != MADE:
-                self._memory.sort(one, MADE)
+        for output in outputs:
+            if isinstance(output, SharedHandle) and self._is_own(output) and output.mode != MADE:
+                self._memory.sort(output, MADE)
         self._catch_up(life)
         workload.factory.configure(life)
         seconds, what = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
-        brought = self._bring_in(life, [one for one in inputs if one is not None and not self._is_own(one)])
-        told: Plain = {
+        brought = self._bring_in(life, [item for item in inputs if item is not None and not self._is_own(item)])
+        reported: Plain = {
             "do": "late",
             "network": self._factory.number,
             "workload": workload.number,
-            "inputs": [brought.get(id(one), self._slot(one)) for one in inputs],
-            "outputs": [self._late_output(one) for one in outputs],
+            "inputs": [brought.get(id(item), self._slot(item)) for item in inputs],
+            "outputs": [self._late_output(item) for item in outputs],
         }
-        own = {one.slot for one in inputs if isinstance(one, SharedHandle) and self._is_own(one)}
-        told["bring"] = self._to_bring(life, own)
-        answer = life.ask(told, what, seconds)
-        self._note_late([one.slot for one in outputs if isinstance(one, SharedHandle) and self._is_own(one)])
-        open_ones = [one for one in outputs if not self._is_own(one)]
+        own = {item.slot for item in inputs if isinstance(item, SharedHandle) and self._is_own(item)}
+        reported["bring"] = self._to_bring(life, own)
+        answer = life.ask(reported, what, seconds)
+        self._note_late([item.slot for item in outputs if isinstance(item, SharedHandle) and self._is_own(item)])
+        open_ones = [item for item in outputs if not self._is_own(item)]
         with reading(f"the answer of layer {workload.title}"):
-            infos = [_found_info(one.info, shape) for one, shape in zip(open_ones, answer["shapes"], strict=True)]
+            infos = [
+                _found_info(open_one.info, shape) for open_one, shape in zip(open_ones, answer["shapes"], strict=True)
+            ]
         return list(zip(open_ones, self._collect(life, infos), strict=True))
 
     def _note_late(self, written: Sequence[int]) -> None:
@@ -312,27 +318,27 @@ class Steps:
 
     def _bring_in(self, life: Life, handles: Sequence[TensorHandle]) -> dict[int, Plain]:
         """Copy tensors to where the child can read them."""
-        packer, found = Packer(), dict[int, Plain]()
+        packer, result = Packer(), dict[int, Plain]()
         scratch, offset = self._room(life, [handle.info for handle in handles]), 0
         with ExitStack() as stack:
             for handle in handles:
                 info = handle.info.with_constant(None)
                 array = stack.enter_context(handle.mapped())
                 np.copyto(array_at(scratch.bytes, offset, info.dtype, array.shape), array)
-                found[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
+                result[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
                 offset += aligned(info_bytes(info))
-        return found
+        return result
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
         """What the child has computed and keeps: copies of it."""
-        scratch, offset, places, found = self._room(life, infos), 0, list[list[int]](), list[Array]()
+        scratch, offset, places, result = self._room(life, infos), 0, list[list[int]](), list[Array]()
         for info in infos:
             places.append([scratch.number, offset])
-            found.append(array_at(scratch.bytes, offset, info.dtype, tuple(info.shape)))
+            result.append(array_at(scratch.bytes, offset, info.dtype, tuple(info.shape)))
             offset += aligned(info_bytes(info))
         seconds = self._factory.supervisor.how.deadline_seconds
         life.ask({"do": "collect", "places": places}, "the giving of results", seconds)
-        return [array.copy() for array in found]
+        return [array.copy() for array in result]
 
     def _room(self, life: Life, infos: Sequence[TensorInfo]) -> Region:
         size = sum(aligned(info_bytes(info)) for info in infos)
@@ -347,11 +353,11 @@ def _body(network: int, plan: int, brought: Sequence[int], fetched: Sequence[int
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _found_info(wanted: TensorInfo, shape: Sequence[int]) -> TensorInfo:
-    found = TensorShape([int(extent) for extent in shape])
-    if not found.is_concrete or not wanted.shape.accepts(found):
-        raise ValueError(f"the shape {list(shape)} was found for {wanted}")
-    info = wanted.with_constant(None).with_shape(found)
+def _found_info(requested: TensorInfo, shape: Sequence[int]) -> TensorInfo:
+    tensor_shape = TensorShape([int(size) for size in shape])
+    if not tensor_shape.is_concrete or not requested.shape.accepts(tensor_shape):
+        raise ValueError(f"the shape {list(shape)} was found for {requested}")
+    info = requested.with_constant(None).with_shape(tensor_shape)
     if info_bytes(info) > LONGEST_LATE:
         raise ValueError(f"the shape {list(shape)} takes {info_bytes(info)} bytes")
     return info

@@ -85,15 +85,17 @@ class Supervisor:
             self._note_crash(error)
             raise
 
-    def ask(self, told: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()) -> dict[str, Any]:
+    def ask(
+        self, reported: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
+    ) -> dict[str, Any]:
         """Ask something that needs these things and arrays in the process."""
         arrays = tuple(arrays)
 
         def action(life: Life) -> dict[str, Any]:
-            for one in needed:
-                one.ensure(life)
+            for item in needed:
+                item.ensure(life)
             places = {"arrays": self.constants.placed(arrays, life)} if arrays else {}
-            return life.ask({**told, **places}, what, self.how.deadline_seconds)
+            return life.ask({**reported, **places}, what, self.how.deadline_seconds)
 
         return self.call(action)
 
@@ -128,8 +130,8 @@ class Supervisor:
     def _again(self) -> Life:
         try:
             life, _ = self.started()
-            for one in tuple(self.first):
-                one.ensure(life)
+            for item in tuple(self.first):
+                item.ensure(life)
         except BackendCrashedError:
             raise
         except (BackendError, OSError) as error:
@@ -141,9 +143,9 @@ class Supervisor:
     def started(self) -> tuple[Life, dict[str, Any]]:
         """A new process with the backend in it, and how the backend describes itself."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
-        told = {"do": "make", "backend": self.backend, "factory": self._pickled}
+        reported = {"do": "make", "backend": self.backend, "factory": self._pickled}
         try:
-            return life, life.ask(told, "the start", self.how.start_seconds)
+            return life, life.ask(reported, "the start", self.how.start_seconds)
         except BaseException:
             life.kill()
             raise
@@ -221,12 +223,12 @@ class Constants:
         self._add([array for array in arrays if id(array) not in self._regions])
         supervisor = self._supervisor()
         seconds = supervisor.how.deadline_seconds if supervisor is not None else None
-        found = []
+        result = []
         for array in arrays:
             region, offset = self._regions[id(array)]
             life.map(region, seconds)
-            found.append(region.place(offset, array))
-        return found
+            result.append(region.place(offset, array))
+        return result
 
     def _add(self, arrays: Iterable[Array]) -> None:
         new = {id(array): array for array in arrays}
@@ -264,20 +266,20 @@ def _forget(reference: weakref.ref[Constants], key: int) -> None:
 
 def _pickled(backend: str, factory: Callable[[], object]) -> str:
     try:
-        made = pickle.dumps(factory)
+        created = pickle.dumps(factory)
     except Exception as error:
         raise BackendUnavailableError(
             backend,
             f"what makes it, {factory!r}, cannot be handed to a child process ({error}); "
             "register a class or a function of a module, or do not isolate the backend",
         ) from error
-    if b"__main__" in made:
+    if b"__main__" in created:
         raise BackendUnavailableError(
             backend,
             f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
             "not run; put it into a module, or do not isolate the backend",
         )
-    return base64.b64encode(made).decode("ascii")
+    return base64.b64encode(created).decode("ascii")
 
 
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()

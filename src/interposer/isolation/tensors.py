@@ -52,10 +52,10 @@ class SharedMemory(MemoryManager):
     @property
     def steps(self) -> Steps:
         """The steps that run on these tensors."""
-        found = None if self._steps is None else self._steps()
-        if found is None:
+        result = None if self._steps is None else self._steps()
+        if result is None:
             raise BackendError("the tensors of a network are used that is gone")
-        return found
+        return result
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
         """The handle of a tensor of this network."""
@@ -74,11 +74,11 @@ class SharedMemory(MemoryManager):
         for handle in self.handles:
             handle.given_offset = offset
             offset += aligned(info_bytes(handle.info))
-        made = plan(self._lifetimes(), ALIGNMENT)
-        for handle, place in zip(self.handles, made.offsets, strict=True):
+        created = plan(self._lifetimes(), ALIGNMENT)
+        for handle, place in zip(self.handles, created.offsets, strict=True):
             handle.made_offset = place
         self.given = Region(offset, writable=False)
-        self.made = Region(made.size, writable=True)
+        self.made = Region(created.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
         self.steps.acquire()
@@ -188,7 +188,7 @@ class ConstantHandle(ArrayHandle):
 
 def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
     """The steps of the first shared tensor among these."""
-    return next((one.memory.steps for one in handles if isinstance(one, SharedHandle)), None)
+    return next((handle.memory.steps for handle in handles if isinstance(handle, SharedHandle)), None)
 
 
 _memories: weakref.WeakSet[SharedMemory] = weakref.WeakSet()

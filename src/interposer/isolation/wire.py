@@ -102,11 +102,11 @@ class Packer:
     def graph(self, graph: Graph) -> list[Plain]:
         """All layers of a graph, in running order."""
         places: dict[Value, Sequence[int]] = {}
-        found = []
+        result = []
         for number, layer in enumerate(graph.topological()):
-            found.append(self.layer(layer, places))
+            result.append(self.layer(layer, places))
             places |= {value: (number, value.index) for value in layer.outputs}
-        return found
+        return result
 
 
 def _is_plain_array(value: object) -> bool:
@@ -203,13 +203,13 @@ class Reader:
     def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
         """A graph, and its layers by their numbers."""
         graph, layers = Graph(), list[Layer]()
-        for number, one in enumerate(plain):
-            op = self._op_of(number, one)
-            inputs = [None if at is None else layers[at[0]].outputs[at[1]] for at in one["inputs"]]
-            declared = [self.info(info) for info in one["declared"]]
-            layer = graph.add(op, inputs, name=str(one["name"]), outputs=declared, source=str(one["source"]))
-            layer.replaced = tuple(map(str, one["replaced"]))
-            for value, info in zip(layer.outputs, one["infos"], strict=True):
+        for number, item in enumerate(plain):
+            op = self._op_of(number, item)
+            inputs = [None if at is None else layers[at[0]].outputs[at[1]] for at in item["inputs"]]
+            declared = [self.info(info) for info in item["declared"]]
+            layer = graph.add(op, inputs, name=str(item["name"]), outputs=declared, source=str(item["source"]))
+            layer.replaced = tuple(map(str, item["replaced"]))
+            for value, info in zip(layer.outputs, item["infos"], strict=True):
                 value.info = self.info(info)
             layers.append(layer)
         return graph, layers

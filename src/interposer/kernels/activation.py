@@ -107,8 +107,8 @@ def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
     if op.function not in _CLAMPS:
         return f"{op.function.name} is no clamp"
     source = info.input.quantization
-    one = source is not None and not source.per_axis and source == info.output.quantization
-    return None if one else "takes tensors of one quantization"
+    item = source is not None and not source.per_axis and source == info.output.quantization
+    return None if item else "takes tensors of one quantization"
 
 
 @kernel(Activation, quantized=True, when=(all_quantized, _clamps_codes))

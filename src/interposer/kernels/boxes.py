@@ -46,9 +46,9 @@ def reals_only(_: object, info: KernelInfo) -> str | None:
 
 def stored(values: Array, info: TensorInfo) -> Array:
     """Real numbers as a tensor like `info` holds them, whatever shape that has."""
-    found = np.empty(values.shape, info.dtype.numpy)
-    store(values, info, found)
-    return found
+    array = np.empty(values.shape, info.dtype.numpy)
+    store(values, info, array)
+    return array
 
 
 def check_images(batches: Array, count: int) -> None:
@@ -147,9 +147,9 @@ def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
     """Boxes (N, 4) moved and stretched by deltas (N, C, 4) and clipped to images of sizes (N, 2): (N, C, 4)."""
     check_boxes(boxes, "boxes")
     corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
-    extent = end - corner
-    center = (corner + end) / 2 + deltas[..., :2] * extent
-    half = np.exp(deltas[..., 2:]) * extent / 2
+    size = end - corner
+    center = (corner + end) / 2 + deltas[..., :2] * size
+    half = np.exp(deltas[..., 2:]) * size / 2
     borders = sizes[:, np.newaxis, ::-1]
     clipped = [np.clip(edge, 0, borders) for edge in (center - half, center + half)]
     return np.concatenate(clipped, axis=-1)

@@ -34,8 +34,8 @@ def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None
     weights = logits.astype(np.float64)
     sums = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)
     drawn = generator.random((len(logits), op.num_samples)) * sums[:, -1:]
-    found = [np.searchsorted(row, numbers, side="right") for row, numbers in zip(sums, drawn, strict=True)]
-    classes = np.array(found, np.int64).reshape(drawn.shape)
+    result = [np.searchsorted(row, numbers, side="right") for row, numbers in zip(sums, drawn, strict=True)]
+    classes = np.array(result, np.int64).reshape(drawn.shape)
     return classes.clip(max=logits.shape[1] - 1)
 
 

@@ -46,7 +46,7 @@ def sequence_empty(op: SequenceEmpty) -> Array:
 
 @kernel(SequenceConstruct)
 def sequence_construct(op: SequenceConstruct, inputs: tuple[Array, ...]) -> Array:
-    return collected(np.array(one) for one in inputs)
+    return collected(np.array(item) for item in inputs)
 
 
 @kernel(SequenceInsert)
@@ -66,8 +66,8 @@ def sequence_erase(op: SequenceErase, sequence: Array, position: Array | None) -
 @kernel(SequenceAt)
 def sequence_at(op: SequenceAt, sequence: Array, position: Array) -> Array:
     count = len(sequence)
-    found: Array = sequence[_index(position, 0, -count, count - 1)]
-    return found
+    array: Array = sequence[_index(position, 0, -count, count - 1)]
+    return array
 
 
 @kernel(SequenceLength)
@@ -89,8 +89,8 @@ def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
 @kernel(SplitToSequence)
 def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
     axis = normal_axis(op.axis, x.ndim)
-    extents = op.extents(x.shape[axis], split)
-    pieces = np.split(x, np.cumsum(extents)[:-1], axis) if extents else []
+    sizes = op.extents(x.shape[axis], split)
+    pieces = np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else []
     if split is None and not op.keepdims:
         pieces = [piece.squeeze(axis) for piece in pieces]
     return collected(np.array(piece) for piece in pieces)
@@ -115,5 +115,5 @@ def optional_has_element(op: OptionalHasElement, x: Array) -> Array:
 def optional_get_element(op: OptionalGetElement, x: Array) -> Array:
     if not len(x):
         raise InvalidArgumentError("the optional holds nothing")
-    found: Array = x[0]
-    return found
+    array: Array = x[0]
+    return array

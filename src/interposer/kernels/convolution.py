@@ -98,11 +98,11 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
     return sums
 
 
-def _falls(window: Window, tap: int, extent: int, target: int) -> tuple[slice, slice]:
+def _falls(window: Window, tap: int, size: int, target: int) -> tuple[slice, slice]:
     """Which cells of the input an element of the window brings into the output along one axis, and where they fall."""
     shift = tap * window.dilation - window.pad_before
     first = max(0, -(shift // window.stride))
-    last = min(extent, -((shift - target) // window.stride))
+    last = min(size, -((shift - target) // window.stride))
     if last <= first:
         return slice(0, 0), slice(0, 0)
     start = first * window.stride + shift
@@ -162,8 +162,8 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
     """Weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     old = info.at(1).dtype is DataType.UINT8
-    made = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
-    return made if axis else made._replace(weights=np.ascontiguousarray(to_nhwc(made.weights, op.data_layout)))
+    created = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
+    return created if axis else created._replace(weights=np.ascontiguousarray(to_nhwc(created.weights, op.data_layout)))
 
 
 def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:

@@ -22,12 +22,12 @@ def convolution3d(
     """Volumes are (N, D, H, W, C) inside."""
     w, finish = prepared or _plan(info, weights, bias)
     volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
-    n, *extents, _ = volume.shape
+    n, *sizes, _ = volume.shape
     windows = op.windows(*w.shape[:3])
-    places = [window.places(extent) for window, extent in zip(windows, extents, strict=True)]
+    places = [window.places(size) for window, size in zip(windows, sizes, strict=True)]
     sums = np.zeros((n, *places, w.shape[4]), w.dtype)
     for cell in np.ndindex(w.shape[:3]):
-        pairs = [seen(*axis) for axis in zip(windows, cell, extents, places, strict=True)]
+        pairs = [seen(*axis) for axis in zip(windows, cell, sizes, places, strict=True)]
         where, from_where = ((slice(None), *slices) for slices in zip(*pairs, strict=True))
         sums[where] += _product(volume[from_where], w[cell], op.groups)
     return from_nhwc(finish(sums), op.data_layout)

@@ -40,7 +40,7 @@ def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[in
     moves = np.moveaxis(offset.reshape(n, op.offset_groups, *window, 2, *places), 4, 0)
     at = [_start(op, axis, window, places) + moves[axis] for axis in (0, 1)]
     groups = x.reshape(n, op.offset_groups, channels // op.offset_groups, *image)
-    corners = [_corners(place, extent) for place, extent in zip(at, image, strict=True)]
+    corners = [_corners(place, size) for place, size in zip(at, image, strict=True)]
     total = np.zeros((*groups.shape[:3], *window, *places), x.dtype)
     sample, group = np.ogrid[:n, : op.offset_groups]
     first = (sample.reshape(n, 1, 1, 1, 1, 1), group.reshape(1, -1, 1, 1, 1, 1))
@@ -58,12 +58,12 @@ def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], plac
     return at[:, np.newaxis, :, np.newaxis] if axis == 0 else at[np.newaxis, :, np.newaxis, :]
 
 
-def _corners(at: Array, extent: int) -> list[tuple[Array, Array]]:
+def _corners(at: Array, size: int) -> list[tuple[Array, Array]]:
     """The two pixels around each place along one axis and their weights, which are zero outside of the image."""
     low = np.floor(at)
-    found = []
+    result = []
     for pixel, weight in ((low, 1 - (at - low)), (low + 1, at - low)):
-        there = (pixel >= 0) & (pixel < extent)
-        number = np.clip(np.where(there, pixel, 0), 0, max(extent - 1, 0)).astype(np.int64)
-        found.append((number, np.where(there, weight, 0)))
-    return found
+        there = (pixel >= 0) & (pixel < size)
+        number = np.clip(np.where(there, pixel, 0), 0, max(size - 1, 0)).astype(np.int64)
+        result.append((number, np.where(there, weight, 0)))
+    return result

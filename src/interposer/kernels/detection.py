@@ -44,10 +44,10 @@ def detection_post_process(
     """Image by image; decoded in float64."""
     decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
     images = zip(decoded, real(scores, info.at(1)), strict=True)
-    found = [_Detections(op).of(boxes, classes) for boxes, classes in images]
-    if not found:
+    result = [_Detections(op).of(boxes, classes) for boxes, classes in images]
+    if not result:
         return tuple(np.empty(tuple(output.shape), output.dtype.numpy) for output in info.outputs)
-    return tuple(np.stack(column) for column in zip(*found, strict=True))
+    return tuple(np.stack(column) for column in zip(*result, strict=True))
 
 
 def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Array:
@@ -73,26 +73,26 @@ class _Detections:
         return self.boxes, self.classes, self.scores, np.array(count)
 
     def _regular(self, boxes: Array, scores: Array) -> int:
-        found = [
+        result = [
             (score_class, box)
             for score_class in range(self.op.num_classes)
             for box in self._best(boxes, scores[:, score_class], self.op.detections_per_class)
         ]
-        found.sort(key=lambda one: -scores[one[1], one[0]])
-        found = found[: self.op.max_detections]
-        for row, (score_class, box) in enumerate(found):
+        result.sort(key=lambda item: -scores[item[1], item[0]])
+        result = result[: self.op.max_detections]
+        for row, (score_class, box) in enumerate(result):
             self._put(row, boxes[box], score_class, scores[box, score_class])
-        return len(found)
+        return len(result)
 
     def _fast(self, boxes: Array, scores: Array) -> int:
-        given = min(self.op.max_classes_per_detection, self.op.num_classes)
+        value = min(self.op.max_classes_per_detection, self.op.num_classes)
         tflite = self.op.rules is DetectionRules.TFLITE
-        step = self.op.max_classes_per_detection if tflite else given
+        step = self.op.max_classes_per_detection if tflite else value
         taken = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
         for number, box in enumerate(taken):
-            for column, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:given]):
+            for column, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:value]):
                 self._put(number * step + column, boxes[box], int(score_class), scores[box, score_class])
-        return len(taken) if tflite else len(taken) * given
+        return len(taken) if tflite else len(taken) * value
 
     def _best(self, boxes: Array, scores: Array, limit: int) -> list[int]:
         lowest, most = self.op.nms_score_threshold, self.op.nms_iou_threshold
@@ -145,8 +145,8 @@ def box_with_nms_limit(
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
     chosen = [pair for rows in _images(batches) for pair in _kept(op, real_scores, corners, rows)]
     rows, columns = np.array(chosen, np.int64).reshape(-1, 2).T
-    kept = boxes.reshape(-1, classes, 4)[rows, columns]
-    return stored(real_scores[rows, columns], info.outputs[0]), kept, columns, batches[rows]
+    cached = boxes.reshape(-1, classes, 4)[rows, columns]
+    return stored(real_scores[rows, columns], info.outputs[0]), cached, columns, batches[rows]
 
 
 def _images(batches: Array) -> Iterator[Array]:
@@ -157,15 +157,15 @@ def _images(batches: Array) -> Iterator[Array]:
 
 def _kept(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
     """The pairs (box, class) of one image that stay, by class and then by falling score."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
         own, candidates = boxes[:, column], rows[scores[rows, column] > op.score_threshold]
         check_boxes(own[candidates], f"class {column}")
         of_class = scores[:, column]
         lower = soft_lowering(op.nms_kernel, of_class, op.iou_threshold, op.sigma, op.nms_score_threshold)
-        found += [(row, column) for row in take_greedily(own, of_class, candidates.tolist(), limit, lower)]
-    best_first = sorted(found, key=lambda pair: -scores[pair])
+        result += [(row, column) for row in take_greedily(own, of_class, candidates.tolist(), limit, lower)]
+    best_first = sorted(result, key=lambda pair: -scores[pair])
     return sorted(best_first[:limit], key=lambda pair: pair[1])
 
 
@@ -179,8 +179,8 @@ def axis_aligned_bbox_transform(
     """All classes at once."""
     check_images(batches, len(image_info))
     numbers = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
-    found = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
-    return stored(found.reshape(deltas.shape), info.output)
+    result = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
+    return stored(result.reshape(deltas.shape), info.output)
 
 
 @kernel(GenerateProposals, dtypes=REALS, when=reals_only)
@@ -194,8 +194,8 @@ def generate_proposals(
     moves = to_nhwc(real(deltas, info.at(1)), op.data_layout).reshape(images * number, 1, 4)
     boxes = moved(np.tile(laid, (images, 1)), moves, sizes.repeat(number, axis=0)).reshape(images, number, 4)
     flat = cells.reshape(images, number)
-    found = [(image, box) for image in range(images) for box in _proposed(op, boxes[image], flat[image], sizes[image])]
-    batches, chosen = np.array(found, np.int64).reshape(-1, 2).T
+    result = [(image, box) for image in range(images) for box in _proposed(op, boxes[image], flat[image], sizes[image])]
+    batches, chosen = np.array(result, np.int64).reshape(-1, 2).T
     picked = flat[batches, chosen], boxes[batches, chosen]
     return stored(picked[0], info.outputs[0]), stored(picked[1], info.outputs[1]), batches
 
@@ -215,8 +215,8 @@ def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -
     if 0 < op.pre_nms_max < len(scores):
         candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]
     corner, end = boxes[candidates, :2], boxes[candidates, 2:]
-    extents, middle = end - corner, corner + (end - corner) / 2
-    fits = (extents > op.min_size) & (middle < size[::-1])
+    sizes, middle = end - corner, corner + (end - corner) / 2
+    fits = (sizes > op.min_size) & (middle < size[::-1])
     limit = op.post_nms_max if op.post_nms_max > 0 else None
     chosen = candidates[fits.all(axis=1)].tolist()
     return take_greedily(boxes, scores, chosen, limit, lambda _, overlap: overlap >= op.iou_threshold)

@@ -20,15 +20,15 @@ __all__: list[str] = []
 
 
 def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -> list[Array]:
-    given = info.inputs[0]
-    assert given is not None
-    given = given.with_shape(x.shape).with_constant(None)
-    static = op.settle(given.shape, *values)
-    if faults := static.violations(given):
-        raise InvalidArgumentError("; ".join(faults))
-    pairs = zip(static.infer_infos(given), info.outputs, strict=True)
-    outputs = [TensorInfo(found.shape, found.dtype, wanted.quantization) for found, wanted in pairs if found]
-    return evaluate(static, [x], [given], outputs)
+    value = info.inputs[0]
+    assert value is not None
+    value = value.with_shape(x.shape).with_constant(None)
+    static = op.settle(value.shape, *values)
+    if errors := static.violations(value):
+        raise InvalidArgumentError("; ".join(errors))
+    pairs = zip(static.infer_infos(value), info.outputs, strict=True)
+    outputs = [TensorInfo(result.shape, result.dtype, requested.quantization) for result, requested in pairs if result]
+    return evaluate(static, [x], [value], outputs)
 
 
 @kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)

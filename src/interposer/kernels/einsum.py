@@ -19,5 +19,5 @@ def einsum(op: Einsum, inputs: tuple[Array, ...], *, info: KernelInfo, out: Arra
     """Narrow floats and quantized tensors in float32, rounded once; several products in the best order."""
     words, output = op.words()
     values = [real(x, info.at(index)) for index, x in enumerate(inputs)]
-    found = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)
-    store(np.asarray(found), info.output, out)
+    result = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)
+    store(np.asarray(result), info.output, out)

@@ -76,8 +76,8 @@ def _truncated_quotient(a: Array, b: Array) -> Array:
 def _integer_power(a: Array, b: Array) -> Array:
     """1 and -1 have whole powers with negative exponents too; all others, and 0 by definition, give 0."""
     if b.dtype.kind == "f":
-        found = np.power(a.astype(np.float64), b)
-        return np.trunc(np.where(np.isfinite(found), found, 0))
+        result = np.power(a.astype(np.float64), b)
+        return np.trunc(np.where(np.isfinite(result), result, 0))
     positive = np.power(a, np.maximum(b, 0).astype(a.dtype))
     sign = np.where(np.mod(b, 2) == 0, 1, a)
     return np.where(b >= 0, positive, np.where(np.abs(a) == 1, sign, 0))
@@ -127,8 +127,8 @@ _BINARY: Final[Functions] = {
 
 
 def _computes_binary(op: ElementwiseBinary, info: KernelInfo) -> str | None:
-    found = by_dtype(_BINARY, op.operation, DataType.FLOAT32 if info.quantized else info.input.dtype)
-    return None if found else f"{op.operation.name} of {info.input.dtype} is not defined"
+    result = by_dtype(_BINARY, op.operation, DataType.FLOAT32 if info.quantized else info.input.dtype)
+    return None if result else f"{op.operation.name} of {info.input.dtype} is not defined"
 
 
 @kernel(ElementwiseBinary, quantized=False, when=(all_quantized, _computes_binary))
@@ -190,8 +190,8 @@ def erfc(x: Array) -> Array:
 
 
 def _by_element(function: Callable[[float], float], x: Array) -> Array:
-    found = np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size)
-    return found.reshape(x.shape).astype(x.dtype)
+    result = np.fromiter(map(function, x.ravel().tolist()), np.float64, x.size)
+    return result.reshape(x.shape).astype(x.dtype)
 
 
 def _inverse_sqrt(x: Array) -> Array:
@@ -261,9 +261,9 @@ def _operation(op: ElementwiseUnary | Floor) -> UnaryOperation:
 
 
 def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | None:
-    found = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
+    result = by_dtype(_UNARY, _operation(op), DataType.FLOAT32 if info.quantized else info.input.dtype)
     sensible = not info.quantized or info.output.is_quantized
-    return None if found and sensible else f"{_operation(op).name} of {info.input.dtype} is not defined"
+    return None if result and sensible else f"{_operation(op).name} of {info.input.dtype} is not defined"
 
 
 @kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)

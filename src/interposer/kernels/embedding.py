@@ -34,10 +34,10 @@ def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: A
     """Keys need not be in order here, though TFLite and NNAPI ask for it."""
     places = {key: place for place, key in enumerate(keys.tolist())}
     rows = [places.get(key, -1) for key in lookups.tolist()]
-    found, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
+    result, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
     for number, row in enumerate(rows):
-        found[number] = values[row] if row >= 0 else zero
-    return found, np.greater_equal(rows, 0)
+        result[number] = values[row] if row >= 0 else zero
+    return result, np.greater_equal(rows, 0)
 
 
 @kernel(LshProjection, dtypes={"input": OF_FIXED_SIZE})

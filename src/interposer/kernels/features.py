@@ -27,9 +27,9 @@ def _label(element: Any) -> Any:
 @kernel(LabelEncoder)
 def label_encoder(op: LabelEncoder, x: Array, *, prepared: Mapping[Any, Any]) -> Array:
     default = op.default.reshape(-1)[0]
-    found = np.empty(x.shape, op.values.dtype)
-    found.reshape(-1)[:] = [prepared.get(_label(element), default) for element in x.reshape(-1).tolist()]
-    return found
+    array = np.empty(x.shape, op.values.dtype)
+    array.reshape(-1)[:] = [prepared.get(_label(element), default) for element in x.reshape(-1).tolist()]
+    return array
 
 
 @kernel.prepare(label_encoder)
@@ -46,10 +46,10 @@ def tf_idf_vectorizer(op: TfIdfVectorizer, x: Array, *, prepared: Terms) -> Arra
     weights = np.array(op.weights or [1.0] * len(op.ngram_indexes), np.float32)
     if op.mode is not TermWeighting.TF:
         counts = (np.sign(counts) if op.mode is TermWeighting.IDF else counts) * weights
-    found = np.zeros((len(texts), max(op.ngram_indexes) + 1), np.float32)
+    array = np.zeros((len(texts), max(op.ngram_indexes) + 1), np.float32)
     for place, column in zip(op.ngram_indexes, counts.T, strict=True):
-        found[:, place] += column
-    return found.reshape((*x.shape[:-1], found.shape[1]))
+        array[:, place] += column
+    return array.reshape((*x.shape[:-1], array.shape[1]))
 
 
 def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Array) -> None:
@@ -58,9 +58,9 @@ def _count(op: TfIdfVectorizer, terms: Terms, words: Sequence[Any], counts: Arra
         for length in range(max(op.min_gram_length, 1 if step == 1 else 2), op.max_gram_length + 1):
             span = step * (length - 1)
             for start in range(len(words) - span):
-                found = terms.get(tuple(words[start : start + span + 1 : step]))
-                if found is not None:
-                    counts[found] += 1
+                result = terms.get(tuple(words[start : start + span + 1 : step]))
+                if result is not None:
+                    counts[result] += 1
 
 
 @kernel.prepare(tf_idf_vectorizer)

@@ -69,11 +69,11 @@ def _exp_near_eighth(x: Ints) -> Ints:
 def _one_over_one_plus(x: Ints) -> Ints:
     """1 / (1 + x) for 0 <= x < 1, all in Q0, by three steps of Newton's iteration in Q2."""
     half = (x + _ONE + 1) >> 1
-    found = _constant(48 / 17, 2) + _times(half, _constant(-32 / 17, 2))
+    result = _constant(48 / 17, 2) + _times(half, _constant(-32 / 17, 2))
     for _ in range(3):
-        error = _constant(1, 2) - _times(half, found)
-        found = found + rescale(_times(found, error), 4, 2)
-    return rescale(found, 1, 0)
+        error = _constant(1, 2) - _times(half, result)
+        result = result + rescale(_times(result, error), 4, 2)
+    return rescale(result, 1, 0)
 
 
 def reciprocal(x: Ints, integer_bits: int) -> tuple[Ints, Ints]:
@@ -89,11 +89,11 @@ def inverse_sqrt(x: Ints) -> FixedPoint:
     pairs = (leading_zeros(np.maximum(reduced, 2)) - 1) // 2 - 1
     shift = 11 + quarters - pairs
     half = rounding_divide_by_pot((reduced << (2 * pairs)) >> 1, 1)
-    found = np.full_like(x, _constant(1, 3))
+    result = np.full_like(x, _constant(1, 3))
     for _ in range(5):
-        cube = rescale(_times(_times(found, found), found), 9, 3)
-        found = rescale(_times(_constant(1.5, 3), found) - _times(half, cube), 6, 3)
-    root = _times(found, _constant(np.sqrt(0.5))) << np.maximum(-shift, 0)
+        cube = rescale(_times(_times(result, result), result), 9, 3)
+        result = rescale(_times(_constant(1.5, 3), result) - _times(half, cube), 6, 3)
+    root = _times(result, _constant(np.sqrt(0.5))) << np.maximum(-shift, 0)
     trivial = x <= 1
     return FixedPoint(np.where(trivial, _ONE, root), np.where(trivial, 0, -np.maximum(shift, 0)))
 

@@ -32,7 +32,7 @@ def add_mul_add(
     """In real numbers, of which each result is rounded once."""
     x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
     total = x + y
-    found = [total, np.broadcast_to(total * factor + offset, total.shape)]
+    result = [total, np.broadcast_to(total * factor + offset, total.shape)]
     targets = [out] if isinstance(out, np.ndarray) else out
-    for values, tensor, target in zip(found[-len(targets) :], info.outputs, targets, strict=True):
+    for values, tensor, target in zip(result[-len(targets) :], info.outputs, targets, strict=True):
         store(values, tensor, target)

@@ -71,11 +71,11 @@ def _exp_near_eighth(x: Ints) -> Ints:
 def _two_over_one_plus(x: Ints) -> Ints:
     """2 / (1 + x) in Q2 for 0 <= x < 1 in Q0, by three steps of Newton's iteration."""
     half = (x + _ONE + 1) >> 1
-    found = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
+    result = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
     for _ in range(3):
-        error = (1 << 13) - high_mul(half, found)
-        found = found + _multiplied(high_mul(found, error), 2)
-    return np.asarray(found)
+        error = (1 << 13) - high_mul(half, result)
+        result = result + _multiplied(high_mul(result, error), 2)
+    return np.asarray(result)
 
 
 def _all_codes() -> Ints:

@@ -24,7 +24,7 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
         return params.take(indices, axis)
     shape = (*params.shape[:axis], *indices.shape[batch:], *params.shape[axis + 1 :])
     pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    picked = [one.take(which, axis - batch) for one, which in pairs]
+    picked = [item.take(which, axis - batch) for item, which in pairs]
     return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
 
 
@@ -39,7 +39,7 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
         inner = params.reshape(*params.shape[:batch], *[1] * (indices.ndim - 1 - batch), *params.shape[batch:])
         return np.broadcast_to(inner, shape)
     pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    picked = [one[tuple(np.moveaxis(which, -1, 0))] for one, which in pairs]
+    picked = [item[tuple(np.moveaxis(which, -1, 0))] for item, which in pairs]
     return np.stack(picked).reshape(shape) if picked else np.empty(shape, params.dtype)
 
 
@@ -56,7 +56,7 @@ def _flat_batch(x: Array, batch: int) -> Array:
     return x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:])
 
 
-def _check_range(indices: Array, extent: int) -> None:
-    wrong = indices[(indices >= extent) | (indices < -extent)]
+def _check_range(indices: Array, size: int) -> None:
+    wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {extent}")
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {size}")

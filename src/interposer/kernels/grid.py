@@ -78,20 +78,20 @@ def _all_there(pixels: Sequence[_Pixels]) -> Array:
 def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
     """For each spatial axis, the pixels around the place."""
     places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
-    return [_along(op, place, extent) for place, extent in zip(places, x.shape[2:], strict=True)]
+    return [_along(op, place, size) for place, size in zip(places, x.shape[2:], strict=True)]
 
 
-def _along(op: GridSample, place: Array, extent: int) -> list[_Pixels]:
-    one = place.dtype.type(1)
-    at = (place + one) / 2 * (extent - 1) if op.align_corners else ((place + one) * extent - one) / 2
+def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
+    item = place.dtype.type(1)
+    at = (place + item) / 2 * (size - 1) if op.align_corners else ((place + item) * size - item) / 2
     at = np.rint(at) if op.mode is GridSampleMode.NEAREST else at
     if op.padding_mode is GridPadding.BORDER:
-        at = np.clip(at, 0, extent - 1)
+        at = np.clip(at, 0, size - 1)
     elif op.padding_mode is GridPadding.REFLECTION:
-        at = _reflected(at, extent, op.align_corners)
+        at = _reflected(at, size, op.align_corners)
     left = np.floor(at)
     offsets, weights = _weights(op.mode, at - left)
-    return [_pixels(op, left + offset, weight, extent) for offset, weight in zip(offsets, weights, strict=True)]
+    return [_pixels(op, left + offset, weight, size) for offset, weight in zip(offsets, weights, strict=True)]
 
 
 def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
@@ -111,19 +111,19 @@ def _outer(distance: Array) -> Array:
     return np.polyval([-0.75, 3.75, -6, 3], distance)
 
 
-def _pixels(op: GridSample, number: Array, weight: Array, extent: int) -> _Pixels:
+def _pixels(op: GridSample, number: Array, weight: Array, size: int) -> _Pixels:
     there = np.full(number.shape, True)
     if op.padding_mode is GridPadding.ZEROS:
-        there = (number >= 0) & (number < extent)
+        there = (number >= 0) & (number < size)
     elif op.padding_mode is GridPadding.REFLECTION:
-        number = _reflected(number, extent, op.align_corners)
-    return _Pixels(np.clip(np.nan_to_num(number), 0, extent - 1).astype(np.int64), weight, there)
+        number = _reflected(number, size, op.align_corners)
+    return _Pixels(np.clip(np.nan_to_num(number), 0, size - 1).astype(np.int64), weight, there)
 
 
-def _reflected(at: Array, extent: int, align_corners: bool) -> Array:
+def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
     """Places outside of the image mirrored at its edges, which with `align_corners` run through the outer pixels."""
     low = 0.0 if align_corners else -0.5
-    size = extent - 1 if align_corners else extent
+    size = dimension - 1 if align_corners else dimension
     if size == 0:
         return np.zeros_like(at)
     way = np.mod(at - low, 2 * size)
@@ -135,15 +135,15 @@ def _reflected(at: Array, extent: int, align_corners: bool) -> Array:
 def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
     """Places have their last axis first."""
     matrix = real(theta, info.input)
-    axes = [_middles(extent, op.align_corners) for extent in op.extents]
+    axes = [_middles(size, op.align_corners) for size in op.extents]
     places = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
     moved: Array = np.einsum("nij,pj->npi", matrix[:, :, :-1], places.reshape(-1, len(op.extents)))
     shifted: Array = moved + matrix[:, np.newaxis, :, -1]
     return shifted.reshape(info.output.shape)
 
 
-def _middles(extent: int, align_corners: bool) -> Array:
+def _middles(size: int, align_corners: bool) -> Array:
     """The coordinates of the pixels along an axis."""
     if align_corners:
-        return np.linspace(-1, 1, extent) if extent > 1 else np.zeros(extent)
-    return np.asarray((2 * np.arange(extent) + 1) / max(extent, 1) - 1)
+        return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
+    return np.asarray((2 * np.arange(size) + 1) / max(size, 1) - 1)

@@ -106,9 +106,9 @@ class _Tensors:
     info: KernelInfo
 
     def __getitem__(self, name: str) -> Array:
-        found = self.arrays[name]
-        assert found is not None, name
-        return found
+        result = self.arrays[name]
+        assert result is not None, name
+        return result
 
     def has(self, name: str) -> bool:
         return self.arrays[name] is not None
@@ -187,8 +187,10 @@ class IntegerLstm(NamedTuple):
         forget = sigmoid(self.forget(x, output, cell))
         new = tanh(self.cell(x, output, cell), 3)
         entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
-        kept = rounding_divide_by_pot(forget * cell, 15)
-        cell = _bounded(saturate(kept + rounding_divide_by_pot(entry * new, 30 + self.cell_exponent)), self.cell_bound)
+        cached = rounding_divide_by_pot(forget * cell, 15)
+        cell = _bounded(
+            saturate(cached + rounding_divide_by_pot(entry * new, 30 + self.cell_exponent)), self.cell_bound
+        )
         opening = sigmoid(self.output(x, output, cell))
         return self.finish(opening * tanh(cell, 15 + self.cell_exponent)), cell
 
@@ -266,8 +268,8 @@ def cell_scale(op: object, info: KernelInfo) -> str | None:
     """A kernel's rule: the scale of the cell state is a power of 2 that the functions know."""
     cell = info.get("cell_state_in")
     if cell is None or (exponent(cell) or 0) not in range(-15, -8):
-        given = "absent" if cell is None else f"{cell}"
-        return f"cell_state_in is {given}; takes a scale that is a power of 2, from 2**-15 to 2**-9"
+        value = "absent" if cell is None else f"{cell}"
+        return f"cell_state_in is {value}; takes a scale that is a power of 2, from 2**-15 to 2**-9"
     return None
 
 
@@ -287,8 +289,8 @@ def _same_outputs(op: object, info: KernelInfo) -> str | None:
         name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
         state = info.get(name)
         if state is None or tensor.quantization != state.quantization:
-            wanted = f"{name}, which is {'absent' if state is None else state}"
-            return f"output {index} is {tensor}; takes one quantized like {wanted}"
+            requested = f"{name}, which is {'absent' if state is None else state}"
+            return f"output {index} is {tensor}; takes one quantized like {requested}"
     return None
 
 

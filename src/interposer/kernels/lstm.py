@@ -57,14 +57,14 @@ class _Gate(NamedTuple):
 
     def given(self, x: Array, aux: Array | None) -> Array:
         """What the inputs give, for all steps at once."""
-        found = x @ self.weights.T
+        result = x @ self.weights.T
         if aux is not None and self.aux_weights is not None:
-            found = found + aux @ self.aux_weights.T
-        return np.asarray(found)
+            result = result + aux @ self.aux_weights.T
+        return np.asarray(result)
 
-    def sum(self, given: Array, output: Array, cell: Array) -> Array:
+    def sum(self, array: Array, output: Array, cell: Array) -> Array:
         """All that goes into the gate's function, for one step."""
-        total = given + output @ self.recurrent_weights.T
+        total = array + output @ self.recurrent_weights.T
         if self.peephole is not None:
             total = total + self.peephole * cell
         if self.norm is not None:
@@ -122,15 +122,15 @@ class _Cell(NamedTuple):
         cell = zeros_unless(values["cell_state_in"], x.shape[1], units)
         gates = [gate for gate in (self.input, self.forget, self.cell, self.output) if gate is not None]
         parts = [gate.given(x, aux) for gate in gates]
-        found = np.empty((*x.shape[:2], outputs), parts[0].dtype)
+        array = np.empty((*x.shape[:2], outputs), parts[0].dtype)
         last: tuple[Array, ...] = ()
-        for step, given in enumerate(zip(*parts, strict=True)):
-            output, cell, last = self._step(given, output, cell)
-            found[step] = output
-        return _Outcome(found, output, cell, last)
+        for step, value in enumerate(zip(*parts, strict=True)):
+            output, cell, last = self._step(value, output, cell)
+            array[step] = output
+        return _Outcome(array, output, cell, last)
 
-    def _step(self, given: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-        *first, of_forget, of_cell, of_output = given
+    def _step(self, arrayes: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+        *first, of_forget, of_cell, of_output = arrayes
         forget = _sigmoid(self.forget.sum(of_forget, output, cell))
         entry = 1 - forget if self.input is None else _sigmoid(self.input.sum(first[0], output, cell))
         new = self.function(self.cell.sum(of_cell, output, cell))
@@ -156,8 +156,8 @@ def _bounded(x: Array, bound: float) -> Array:
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
     """A sequence of one step; the scratch tensor shows its gates."""
     values = reals(arrays, info, prepared)
-    found = _Cell.of(values, op).run(needed(values, "input")[np.newaxis], None, values)
-    store_all((np.concatenate(found.gates, axis=-1), found.output, found.cell, found.output), info, out)
+    result = _Cell.of(values, op).run(needed(values, "input")[np.newaxis], None, values)
+    store_all((np.concatenate(result.gates, axis=-1), result.output, result.cell, result.output), info, out)
 
 
 @kernel(UnidirectionalSequenceLstm, quantized=True, dtypes=INTEGER_TYPES, when=(*INTEGER_RULES, tanh_only))
@@ -184,8 +184,8 @@ def unidirectional_sequence_lstm(
 ) -> None:
     """Step by step."""
     values = reals(arrays, info, prepared)
-    found = _Cell.of(values, op).run(time_first(needed(values, "input"), op.time_major), None, values)
-    store_all((time_first(found.outputs, op.time_major), found.output, found.cell), info, out)
+    result = _Cell.of(values, op).run(time_first(needed(values, "input"), op.time_major), None, values)
+    store_all((time_first(result.outputs, op.time_major), result.output, result.cell), info, out)
 
 
 @kernel(BidirectionalSequenceLstm, when=real_valued)
@@ -199,12 +199,12 @@ def bidirectional_sequence_lstm(
     """The backward direction runs over the sequence turned round."""
     values = reals(arrays, info, prepared)
     inputs = sides(values, op.time_major, "forward_aux_input_to_output_weights")
-    found = []
+    result = []
     for direction, (x, aux) in zip(("forward", "backward"), inputs, strict=True):
         own = direction_of(values, direction)
-        found.append(_Cell.of(own, op).run(x, aux, own))
-    first, *second = joined(found[0].outputs, found[1].outputs, op.time_major, op.merge_outputs)
-    states = [state for one in found for state in (one.output, one.cell)]
+        result.append(_Cell.of(own, op).run(x, aux, own))
+    first, *second = joined(result[0].outputs, result[1].outputs, op.time_major, op.merge_outputs)
+    states = [state for item in result for state in (item.output, item.cell)]
     store_all((first, *states, *second), info, out)
 
 

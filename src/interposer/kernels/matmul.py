@@ -101,8 +101,8 @@ def _turned(x: Array, transpose: bool, adjoint: bool) -> Array:
 
 def _adjugate(x: Array) -> Array:
     """Element (j, i) is the determinant of what is left without row i and column j, signs in turns."""
-    size, made = x.shape[-1], np.empty_like(x)
+    size, created = x.shape[-1], np.empty_like(x)
     for i, j in np.ndindex(size, size):
         minor = np.delete(np.delete(x, i, axis=-2), j, axis=-1)
-        made[..., j, i] = np.linalg.det(minor.astype(np.float64)) * (-1) ** (i + j)
-    return made
+        created[..., j, i] = np.linalg.det(minor.astype(np.float64)) * (-1) ** (i + j)
+    return created

@@ -142,8 +142,8 @@ _PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quan
 
 
 def _prescribed(op: L2Normalization, info: KernelInfo) -> str | None:
-    wanted = _PRESCRIBED.get(info.output.dtype)
-    known = wanted is not None and wanted == info.output.quantization
+    requested = _PRESCRIBED.get(info.output.dtype)
+    known = requested is not None and requested == info.output.quantization
     return None if known else "takes 8-bit results in steps of 1/128"
 
 

@@ -38,11 +38,11 @@ class Steps(NamedTuple):
         return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cells
 
 
-def visible(window: Window, extent: int, count: int) -> tuple[Steps, slice]:
+def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
     """How those cells of a window lie that see anything of an axis at some of `count` places; and which they are."""
     way = (count - 1) * window.stride
     first = max(0, -((way - window.pad_before) // window.dilation))
-    end = min(window.size, -(-(extent + window.pad_before) // window.dilation))
+    end = min(window.size, -(-(dimension + window.pad_before) // window.dilation))
     size = max(0, end - first)
     origin = first * window.dilation - window.pad_before
     return Steps(origin, count, window.stride, size, window.dilation), slice(first, first + size)
@@ -65,8 +65,8 @@ def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Arr
     return as_strided(start, shape, strides, writeable=False)
 
 
-def _pads(steps: Steps, extent: int) -> tuple[int, int]:
-    return max(0, -steps.origin), max(0, steps.last + 1 - extent)
+def _pads(steps: Steps, size: int) -> tuple[int, int]:
+    return max(0, -steps.origin), max(0, steps.last + 1 - size)
 
 
 def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:

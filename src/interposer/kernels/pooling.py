@@ -79,8 +79,8 @@ class _PoolWindow:
 
     def largest(self, image: Array) -> Array:
         """The largest cell; a stored zero where there is none."""
-        found: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
-        return np.where(self.area(padding=False) > 0, found, image.dtype.type(self.zero))
+        array: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
+        return np.where(self.area(padding=False) > 0, array, image.dtype.type(self.zero))
 
     def mean(self, image: Array) -> Array:
         """The mean, or the root of the mean square, of real numbers."""
@@ -100,9 +100,9 @@ class _PoolWindow:
         return self.area(padding=self.op.padding_method is PaddingMethod.IGNORE_VALUE)
 
 
-def _cells(window: Window, extent: int, count: int, *, padding: bool) -> Array:
+def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
     """How many cells lie under the window at each place along one axis."""
-    low, high = (-window.pad_before, extent + window.pad_after) if padding else (0, extent)
+    low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
     cells: Array = until - before

@@ -58,11 +58,11 @@ def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
     """The largest cell; a stored zero where there is none."""
     dtype = info.input.dtype
     if dtype in FLOATS:
-        found = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
+        result = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
     else:
         wide = x.astype(np.uint64 if dtype is DataType.UINT64 else np.int64)
-        found = _slid(op, wide, info, np.maximum, limits(dtype)[0])
-    return np.where(_count(op, info, padding=False) > 0, found, info.input.zero_point)
+        result = _slid(op, wide, info, np.maximum, limits(dtype)[0])
+    return np.where(_count(op, info, padding=False) > 0, result, info.input.zero_point)
 
 
 def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
@@ -85,9 +85,9 @@ def _slid(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, start: f
 def _count(op: Pooling3d, info: KernelInfo, *, padding: bool) -> Array:
     """How many cells are under the window at each place, (OD, OH, OW, 1): those of the volume, or of padding too."""
     axes = spatial_axes(op.data_layout)
-    extents = [info.input.shape[axis] for axis in axes]
+    sizes = [info.input.shape[axis] for axis in axes]
     counts = []
-    for axis, extent, window in zip(axes, extents, op.windows(*extents), strict=True):
-        low, high = (-window.pad_before, extent + window.pad_after) if padding else (0, extent)
+    for axis, size, window in zip(axes, sizes, op.windows(*sizes), strict=True):
+        low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
         counts.append(covered(window, info.output.shape[axis], low, high))
     return reduce(np.multiply.outer, counts)[..., np.newaxis]

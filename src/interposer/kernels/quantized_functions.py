@@ -93,8 +93,8 @@ def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
     inverse = inverse_sqrt(np.maximum(value, 1))
     scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))
     factor = quantize_multiplier(1 / (np.sqrt(float(scale32(input))) * float(scale32(output))))
-    found = multiply_by_quantized_multiplier(scaled, FixedPoint(factor.multiplier, factor.shift - 20))
-    return np.where(value > 0, found + output.zero_point, np.iinfo(output.dtype.numpy).max)
+    result = multiply_by_quantized_multiplier(scaled, FixedPoint(factor.multiplier, factor.shift - 20))
+    return np.where(value > 0, result + output.zero_point, np.iinfo(output.dtype.numpy).max)
 
 
 def _high_mul16(a: Ints, b: Ints | int) -> Ints:
@@ -153,8 +153,8 @@ def at_table(table: Ints, x: Array) -> Ints:
     """The values for 16-bit integers, which span the table, between its points."""
     index = 256 + (x.astype(np.int64) >> 7)
     base = table[index]
-    found: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
-    return found
+    ints: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
+    return ints
 
 
 def interpolated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Ints:

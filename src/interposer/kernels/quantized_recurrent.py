@@ -51,11 +51,11 @@ def _data_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
 
 
 def _weights_alike(op: QuantizedLstm, info: KernelInfo) -> str | None:
-    wanted = info.at(3).quantization
+    requested = info.at(3).quantization
     for name, tensor in zip(info.names, info.inputs, strict=True):
         if tensor is not None and name.endswith("weights"):
             q = tensor.quantization
-            if q is None or q.per_axis or q != wanted:
+            if q is None or q.per_axis or q != requested:
                 return f"{name} is {tensor}; takes weights that all have one quantization"
     return None
 

@@ -79,12 +79,12 @@ def converted(op: object, info: KernelInfo) -> Reals:
 
 def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | None) -> dict[str, Array | None]:
     """All operands as real numbers, by name."""
-    found: dict[str, Array | None] = dict(prepared or {})
+    result: dict[str, Array | None] = dict(prepared or {})
     for name, array in zip(info.names, arrays, strict=True):
         tensor = info.get(name)
-        if name not in found:
-            found[name] = None if array is None or tensor is None else real(array, tensor)
-    return found
+        if name not in result:
+            result[name] = None if array is None or tensor is None else real(array, tensor)
+    return result
 
 
 def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...]) -> None:
@@ -105,9 +105,9 @@ def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
 
 def needed(values: Reals, name: str) -> Array:
     """An operand that must be there."""
-    found = values[name]
-    assert found is not None, name
-    return found
+    result = values[name]
+    assert result is not None, name
+    return result
 
 
 class _Cell(NamedTuple):
@@ -131,12 +131,12 @@ class _Cell(NamedTuple):
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
         """All outputs and the last state; only the recurrent product has to wait for the step before."""
-        given = x @ self.weights.T + self.bias
+        value = x @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
-            given = given + aux @ self.aux_weights.T
+            value = value + aux @ self.aux_weights.T
         state = zeros_unless(state, x.shape[1], len(self.bias))
-        outputs = np.empty_like(given)
-        for step, part in enumerate(given):
+        outputs = np.empty_like(value)
+        for step, part in enumerate(value):
             state = self.function(part + state @ self.recurrent_weights.T)
             outputs[step] = state
         return outputs, state
@@ -220,7 +220,7 @@ _INTEGER_SVDF: Final = {
 def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
     """A clamp, one scale for each tensor, no zero point inside, and the same state before and after."""
     if op.activation_func not in _BOUNDS:
-        return f"{op.activation_func.name} in integers; takes {', '.join(one.name for one in _BOUNDS)}"
+        return f"{op.activation_func.name} in integers; takes {', '.join(bound.name for bound in _BOUNDS)}"
     inputs = [(name, info.get(name)) for name in ("input", "weights_feature", "weights_time", "state_in")]
     for name, tensor in (*inputs, ("output", info.outputs[1])):
         q = None if tensor is None else tensor.quantization

@@ -55,8 +55,8 @@ def _function(op: Layer, index: int, *, gate: bool) -> Function:
 def _rnn(op: RnnSequence, weights: _Weights) -> Step:
     [f] = weights.functions
 
-    def step(given: Array, states: States) -> States:
-        return (f(given + weights.of_state(states[0])),)
+    def step(array: Array, states: States) -> States:
+        return (f(array + weights.of_state(states[0])),)
 
     return step
 
@@ -66,14 +66,14 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
     size = weights.recurrent.shape[1]
     upper, lower = slice(2 * size), slice(2 * size, None)
 
-    def step(given: Array, states: States) -> States:
+    def step(array: Array, states: States) -> States:
         [hidden] = states
-        update, reset = np.split(f(given[:, upper] + weights.of_state(hidden, upper)), 2, axis=-1)
+        update, reset = np.split(f(array[:, upper] + weights.of_state(hidden, upper)), 2, axis=-1)
         if op.linear_before_reset:
-            kept = reset * weights.of_state(hidden, lower)
+            cached = reset * weights.of_state(hidden, lower)
         else:
-            kept = weights.of_state(reset * hidden, lower)
-        return ((1 - update) * g(given[:, lower] + kept) + update * hidden,)
+            cached = weights.of_state(reset * hidden, lower)
+        return ((1 - update) * g(array[:, lower] + cached) + update * hidden,)
 
     return step
 
@@ -82,9 +82,9 @@ def _lstm(op: LstmSequence, weights: _Weights) -> Step:
     f, g, h = weights.functions
     peephole = weights.peephole or [np.zeros((), weights.input.dtype)] * 3
 
-    def step(given: Array, states: States) -> States:
+    def step(array: Array, states: States) -> States:
         hidden, cell = states
-        of_input, of_output, of_forget, of_cell = np.split(given + weights.of_state(hidden), 4, axis=-1)
+        of_input, of_output, of_forget, of_cell = np.split(array + weights.of_state(hidden), 4, axis=-1)
         entry = f(of_input + peephole[0] * cell)
         forget = 1 - entry if op.input_forget else f(of_forget + peephole[2] * cell)
         cell = forget * cell + entry * g(of_cell)
@@ -94,12 +94,12 @@ def _lstm(op: LstmSequence, weights: _Weights) -> Step:
 
 
 def _lengths(values: Reals, steps: int, batches: int) -> Array:
-    given = values["sequence_lengths"]
-    if given is None:
+    value = values["sequence_lengths"]
+    if value is None:
         return np.full(batches, steps)
-    for wrong in given[(given < 0) | (given > steps)]:
+    for wrong in value[(value < 0) | (value > steps)]:
         raise InvalidArgumentError(f"sequence_lengths has {wrong}; expected 0 to {steps}, the steps of the input")
-    return given
+    return value
 
 
 def _turned(x: Array, lengths: Array) -> Array:
@@ -109,23 +109,23 @@ def _turned(x: Array, lengths: Array) -> Array:
     return x[order, np.arange(x.shape[1])]
 
 
-def _run(step: Step, given: Array, states: States, lengths: Array) -> tuple[Array, States]:
+def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Array, States]:
     """All hidden states, zeros behind the end of a sequence, and the states after the last step."""
-    outputs = np.zeros((*given.shape[:2], states[0].shape[-1]), given.dtype)
-    for place, part in enumerate(given):
+    outputs = np.zeros((*array.shape[:2], states[0].shape[-1]), array.dtype)
+    for place, part in enumerate(array):
         running = (place < lengths)[:, np.newaxis]
-        found = step(part, states)
-        outputs[place] = np.where(running, found[0], 0)
-        states = tuple(np.where(running, new, old) for new, old in zip(found, states, strict=True))
+        result = step(part, states)
+        outputs[place] = np.where(running, result[0], 0)
+        states = tuple(np.where(running, new, old) for new, old in zip(result, states, strict=True))
     return outputs, states
 
 
 def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> States:
     """The states at the start of one direction, (B, H) each."""
     names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
-    given = [values[name] for name in names]
+    value = [values[name] for name in names]
     zeros = np.zeros(shape, np.float32)
-    return tuple(zeros if x is None else np.take(x, place, axis=0 if op.time_major else 1) for x in given)
+    return tuple(zeros if x is None else np.take(x, place, axis=0 if op.time_major else 1) for x in value)
 
 
 def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple[Array, ...]:
@@ -136,9 +136,9 @@ def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple
     for place, reverse in enumerate(op.direction.reversals):
         weights = _Weights(op, values, place)
         start = _states(op, values, place, (x.shape[1], weights.recurrent.shape[1]))
-        given = weights.of_input(_turned(x, lengths) if reverse else x)
-        found, last = _run(begin(weights), given, start, lengths)
-        outputs.append(_turned(found, lengths) if reverse else found)
+        value = weights.of_input(_turned(x, lengths) if reverse else x)
+        result, last = _run(begin(weights), value, start, lengths)
+        outputs.append(_turned(result, lengths) if reverse else result)
         states.append(last)
     output = np.stack(outputs, axis=1)
     ends = [np.stack(parts, axis=0 if op.time_major else 1) for parts in zip(*states, strict=True)]

@@ -133,8 +133,8 @@ def _computes(op: Mean | Reduce, info: KernelInfo) -> str | None:
 @kernel(Mean, Reduce, quantized=False, when=(all_quantized, _computes))
 def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
-    found = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
-    np.copyto(out, found.reshape(out.shape), casting="unsafe")
+    result = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    np.copyto(out, result.reshape(out.shape), casting="unsafe")
 
 
 # --- quantized tensors ------------------------------------------------------------------------------------------------
@@ -208,8 +208,8 @@ def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _computes))
 def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
     """What TFLite has no rule for: real numbers in float32."""
-    found = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
-    store(found.reshape(out.shape), info.output, out)
+    result = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
+    store(result.reshape(out.shape), info.output, out)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -222,5 +222,5 @@ def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
     values = real(x, info.input) if info.input.dtype in FLOATS else x
     if not op.select_last_index:
         return np.asarray(search(values, axis=op.axis, keepdims=op.keep_dims))
-    found = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))
-    return np.asarray(x.shape[op.axis] - 1 - found)
+    array = np.asarray(search(np.flip(values, op.axis), axis=op.axis, keepdims=op.keep_dims))
+    return np.asarray(x.shape[op.axis] - 1 - array)

@@ -37,10 +37,10 @@ def evaluate(
         InvalidArgumentError: no reference kernel takes the operator on these tensors; says why.
     """
     info = KernelInfo.of(op, inputs, outputs)
-    found = reference().find(op, info)
-    if found is None:
+    result = reference().find(op, info)
+    if result is None:
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(reference().reasons(op, info))}")
-    return found.values(op, arrays, info, found.make_ready(op, info))
+    return result.values(op, arrays, info, result.make_ready(op, info))
 
 
 def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
@@ -64,15 +64,15 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
     if not isinstance(op, Op):
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
     scales = _checked(op, quantization or {})
-    slots = [(_slot(op.operands, i), one) for i, one in enumerate(_placed(op, arrays, named))]
+    slots = [(_slot(op.operands, i), item) for i, item in enumerate(_placed(op, arrays, named))]
     with memory_to(f"make arrays of the operands of {op.op_name()}", ExecutionError):
-        given = [_stored(slot, one) for slot, one in slots]
-    inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, given, strict=True)]
-    if faults := op.violations(*inputs):
-        raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(faults)}")
+        value = [_stored(slot, item) for slot, item in slots]
+    inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, value, strict=True)]
+    if errors := op.violations(*inputs):
+        raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(errors)}")
     outputs = list(_outputs(op, inputs, scales))
     try:
-        computed = evaluate(op, given, inputs, outputs)
+        computed = evaluate(op, value, inputs, outputs)
     except InterposerError:
         raise
     except Exception as error:
@@ -80,14 +80,14 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
         raise ExecutionError(
             f"{op.op_name()} failed: {type(error).__name__}: {error} (results: {infos})", layer=op.op_name()
         ) from error
-    found = tuple(map(as_given, outputs, computed))
-    return found[0] if len(found) == 1 else found
+    result = tuple(map(as_given, outputs, computed))
+    return result[0] if len(result) == 1 else result
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """All operands in their order."""
-    if fault := op.arity_fault(len(arrays)):
-        raise InvalidArgumentError(fault)
+    if error := op.arity_fault(len(arrays)):
+        raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]
     for name in named:
         if name not in names:
@@ -97,35 +97,35 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
     return [*arrays, *map(named.get, names[len(arrays) :])]
 
 
-def _stored(slot: Operand | Result, given: Any) -> Array | None:
+def _stored(slot: Operand | Result, value: Any) -> Array | None:
     """An operand as kernels take it."""
     if slot.dtypes == _SEQUENCE:
-        return collected(_array(one) for one in _listed(given))
+        return collected(_array(item) for item in _listed(value))
     if slot.dtypes == _OPTIONAL:
-        return collected([] if given is None else [_element(given)])
-    return None if given is None else _array(given)
+        return collected([] if value is None else [_element(value)])
+    return None if value is None else _array(value)
 
 
-def _element(given: Any) -> Array:
+def _element(value: Any) -> Array:
     """What an optional holds: a list of arrays is a sequence, and anything else a tensor."""
-    holds_arrays = isinstance(given, list | tuple) and all(isinstance(one, np.ndarray) for one in given)
-    return collected(map(_array, given)) if holds_arrays else _array(given)
+    holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
+    return collected(map(_array, value)) if holds_arrays else _array(value)
 
 
-def _listed(given: Any) -> Sequence[Any]:
-    if isinstance(given, list | tuple):
-        return given
-    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(given).__name__}")
+def _listed(value: Any) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return value
+    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(value).__name__}")
 
 
-def _array(given: Any) -> Array:
+def _array(value: Any) -> Array:
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
     except ValueError as error:
         raise InvalidArgumentError(f"an operand cannot be made into an array: {error}") from error
     if array.dtype.kind in "OU":
         return _strings(array)
-    if isinstance(given, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic):
         return array
     if array.dtype.kind == "f":
         return array.astype(np.float32)
@@ -158,14 +158,14 @@ def _info(slot: Operand | Result, array: Array | None, quantization: Quantizatio
 
 
 def _info_of_elements(array: Array, quantization: Quantization | None) -> TensorInfo:
-    infos = [_info_of_element(one, quantization) for one in array]
+    infos = [_info_of_element(item, quantization) for item in array]
     return reduce(TensorInfo.joined, infos) if infos else TensorInfo(UNRANKED)
 
 
-def _info_of_element(one: Array, quantization: Quantization | None) -> TensorInfo:
-    if one.dtype != object or not any(isinstance(item, np.ndarray) for item in one.flat):
-        return TensorInfo.of(one, quantization)
-    return TensorInfo(one.shape, DataType.SEQUENCE, element=_info_of_elements(one, quantization))
+def _info_of_element(array: Array, quantization: Quantization | None) -> TensorInfo:
+    if array.dtype != object or not any(isinstance(item, np.ndarray) for item in array.flat):
+        return TensorInfo.of(array, quantization)
+    return TensorInfo(array.shape, DataType.SEQUENCE, element=_info_of_elements(array, quantization))
 
 
 def _outputs(op: Op, inputs: Sequence[TensorInfo | None], scales: Mapping[str, Quantization]) -> Iterator[TensorInfo]:

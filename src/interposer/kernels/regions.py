@@ -33,10 +33,10 @@ class _Samples(NamedTuple):
     fraction: Array
     inside: Array
 
-    def matrix(self, extent: int) -> Array:
+    def matrix(self, size: int) -> Array:
         """What the mean of each bin takes from each cell, (bins, extent)."""
         bins, samples = self.low.shape
-        taken = np.zeros((bins, extent))
+        taken = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
         np.add.at(taken, (rows, self.low), self.inside * (1 - self.fraction))
         np.add.at(taken, (rows, self.high), self.inside * self.fraction)
@@ -44,7 +44,7 @@ class _Samples(NamedTuple):
         return taken
 
 
-def _samples(start: float, end: float, bins: int, ratio: int, extent: int, *, half_pixel: bool) -> _Samples:
+def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *, half_pixel: bool) -> _Samples:
     """The samples of a region from `start` to `end` (in cells)."""
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
@@ -54,10 +54,10 @@ def _samples(start: float, end: float, bins: int, ratio: int, extent: int, *, ha
     count = ratio or max(0, int(np.ceil(step)))
     within = step / np.float32(max(count, 1)) * (np.arange(count, dtype=np.float32) + np.float32(0.5))
     places = (start - offset) + step * np.arange(bins, dtype=np.float32)[:, np.newaxis] + within
-    inside = (places >= -1) & (places <= extent)
-    clipped = np.clip(places, 0, extent - 1)
+    inside = (places >= -1) & (places <= dimension)
+    clipped = np.clip(places, 0, dimension - 1)
     low = np.floor(clipped).astype(np.int64)
-    return _Samples(low, np.minimum(low + 1, extent - 1), clipped - low, inside)
+    return _Samples(low, np.minimum(low + 1, dimension - 1), clipped - low, inside)
 
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
@@ -66,17 +66,17 @@ def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: K
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
-    found = np.empty((len(regions), op.output_height, op.output_width, channels))
+    array = np.empty((len(regions), op.output_height, op.output_width, channels))
     for number, (x1, y1, x2, y2) in enumerate(_in_cells(op, real(regions, info.at(1)))):
         down = _samples(y1, y2, op.output_height, op.height_sampling_ratio, height, half_pixel=op.half_pixel)
         across = _samples(x1, x2, op.output_width, op.width_sampling_ratio, width, half_pixel=op.half_pixel)
         image = images[batches[number]]
         if op.mode is RoiAlignMode.MAX:
-            found[number] = _largest(image, down, across)
+            array[number] = _largest(image, down, across)
         else:
             rows = np.tensordot(down.matrix(height), image, axes=1)
-            found[number] = np.matmul(across.matrix(width), rows)
-    return from_nhwc(stored(found, info.output), op.data_layout)
+            array[number] = np.matmul(across.matrix(width), rows)
+    return from_nhwc(stored(array, info.output), op.data_layout)
 
 
 def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
@@ -87,13 +87,13 @@ def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
 
 def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
     """The largest of all weighted neighbours of the samples in each bin."""
-    found = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
+    result = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
     for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
         for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
             both = np.multiply.outer(row_weights * down.inside, weights * across.inside)[..., np.newaxis]
             cells = image[rows[:, :, np.newaxis, np.newaxis], columns] * both
-            found = np.maximum(found, cells.max(axis=(1, 3), initial=-np.inf))
-    return np.where(np.isinf(found), 0, found)
+            result = np.maximum(result, cells.max(axis=(1, 3), initial=-np.inf))
+    return np.where(np.isinf(result), 0, result)
 
 
 @kernel(RoiPooling, dtypes=REALS, when=reals_only)
@@ -103,23 +103,23 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
     check_images(batches, len(images))
     _, height, width, channels = images.shape
     shape = (len(regions), op.output_height, op.output_width, channels)
-    found = np.full(shape, info.input.zero_point, x.dtype)
+    result = np.full(shape, info.input.zero_point, x.dtype)
     for number, (x1, y1, x2, y2) in enumerate(round_half_away(_in_cells(op, real(regions, info.at(1))))):
         rows, columns = _bins(y1, y2, op.output_height, height), _bins(x1, x2, op.output_width, width)
         for (i, row), (j, column) in itertools.product(rows, columns):
-            found[number, i, j] = images[batches[number], row, column].max(axis=(0, 1))
+            result[number, i, j] = images[batches[number], row, column].max(axis=(0, 1))
     if info.output.quantization != info.input.quantization:
-        found = stored(real(found, info.input), info.output)
-    return from_nhwc(found, op.data_layout)
+        result = stored(real(result, info.input), info.output)
+    return from_nhwc(result, op.data_layout)
 
 
-def _bins(start: float, end: float, bins: int, extent: int) -> list[tuple[int, slice]]:
+def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, slice]]:
     """The bins of a region that have cells, by their number; the last cell is included."""
     step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
     borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
-    first = np.clip(np.floor(borders[:-1]), 0, extent).astype(int)
-    behind = np.clip(np.ceil(borders[1:]), 0, extent).astype(int)
-    pairs = enumerate(zip(first.tolist(), behind.tolist(), strict=True))
+    first = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
+    consumers = np.clip(np.ceil(borders[1:]), 0, size).astype(int)
+    pairs = enumerate(zip(first.tolist(), consumers.tolist(), strict=True))
     return [(number, slice(*pair)) for number, pair in pairs if pair[0] < pair[1]]
 
 

@@ -98,14 +98,14 @@ def _fixed_places(op: Resize, size: int, target: int) -> Places:
     return Places(low, high, places - (low << 10))
 
 
-def _mixed(op: Resize, x: Array, rows: Places, columns: Places, one: np.generic) -> Array:
+def _mixed(op: Resize, x: Array, rows: Places, columns: Places, generic: np.generic) -> Array:
     """The four neighbours times their weights, summed in TFLite's order."""
     (height, _), (width, _) = _targets(op)
     row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
     column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])
     upper, lower = x.take(rows.low, height), x.take(rows.high, height)
-    total: Array = upper.take(columns.low, width) * (one - row_weight) * (one - column_weight)
-    total += lower.take(columns.low, width) * row_weight * (one - column_weight)
-    total += upper.take(columns.high, width) * (one - row_weight) * column_weight
+    total: Array = upper.take(columns.low, width) * (generic - row_weight) * (generic - column_weight)
+    total += lower.take(columns.low, width) * row_weight * (generic - column_weight)
+    total += upper.take(columns.high, width) * (generic - row_weight) * column_weight
     total += lower.take(columns.high, width) * row_weight * column_weight
     return total

@@ -107,29 +107,29 @@ def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
 def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Array:
     depth = indices.shape[-1]
     lead, rest = base.shape[:depth], base.shape[depth:]
-    wanted = (*indices.shape[:-1], *rest)
-    if changes.shape != wanted:
-        raise InvalidArgumentError(f"updates has shape {list(changes.shape)}; expected {list(wanted)}")
+    requested = (*indices.shape[:-1], *rest)
+    if changes.shape != requested:
+        raise InvalidArgumentError(f"updates has shape {list(changes.shape)}; expected {list(requested)}")
     rows = _rows(indices.reshape(math.prod(indices.shape[:-1]), depth), lead)
     flat, many = base.reshape(math.prod(lead), *rest), changes.reshape(len(rows), *rest)
     _write(op.function, flat, rows, many)
     return flat.reshape(base.shape)
 
 
-def _rows(indices: Array, extents: tuple[int, ...]) -> Array:
+def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
     """The place of every tuple of indices where those axes are one."""
     rows = np.zeros(len(indices), np.int64)
-    for column, extent in zip(indices.T, extents, strict=True):
-        rows = rows * extent + _within(column, extent)
+    for column, size in zip(indices.T, sizes, strict=True):
+        rows = rows * size + _within(column, size)
     return rows
 
 
-def _within(indices: Array, extent: int) -> Array:
+def _within(indices: Array, size: int) -> Array:
     """The indices counted from the front."""
-    wrong = indices[(indices >= extent) | (indices < -extent)]
+    wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {extent}")
-    return np.where(indices < 0, indices + extent, indices)
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {size}")
+    return np.where(indices < 0, indices + size, indices)
 
 
 @kernel(TensorScatter)

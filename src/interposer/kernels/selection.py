@@ -24,9 +24,9 @@ def non_zero(op: NonZero, x: Array, *, info: KernelInfo) -> Array:
 @kernel(Compress)
 def compress(op: Compress, x: Array, condition: Array) -> Array:
     """By the indices at which the condition is true."""
-    extent = x.size if op.axis is None else x.shape[op.axis]
-    if len(condition) > extent:
-        raise InvalidArgumentError(f"condition has {len(condition)} elements, but there are {extent} to choose from")
+    size = x.size if op.axis is None else x.shape[op.axis]
+    if len(condition) > size:
+        raise InvalidArgumentError(f"condition has {len(condition)} elements, but there are {size} to choose from")
     return x.take(np.flatnonzero(condition), op.axis)
 
 

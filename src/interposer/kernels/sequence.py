@@ -31,11 +31,11 @@ def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
     """Along the last axis, forwards; without the element itself, everything moves on by one place."""
     x = np.moveaxis(x, op.axis, -1)
     x = x[..., ::-1] if op.reverse else x
-    found: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
+    array: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
     if op.exclusive:
         first = np.full_like(x[..., :1], function.identity)
-        found = np.concatenate([first, found[..., :-1]], -1)
-    return np.moveaxis(found[..., ::-1] if op.reverse else found, -1, op.axis)
+        array = np.concatenate([first, array[..., :-1]], -1)
+    return np.moveaxis(array[..., ::-1] if op.reverse else array, -1, op.axis)
 
 
 @kernel(ReverseSequence)

@@ -14,11 +14,11 @@ from interposer.ops.window import Window
 __all__ = ["covered", "seen", "slide"]
 
 
-def seen(window: Window, cell: int, extent: int, count: int) -> tuple[slice, slice]:
+def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice]:
     """For one cell of the window: at which of `count` places it lies on the axis, and where on the axis that is."""
     offset = cell * window.dilation - window.pad_before
     first = max(0, -(offset // window.stride))
-    end = min(count, -((offset - extent) // window.stride))
+    end = min(count, -((offset - size) // window.stride))
     start = first * window.stride + offset
     number = max(0, end - first)
     return slice(first, first + number), slice(start, start + number * window.stride, window.stride)
@@ -27,20 +27,20 @@ def seen(window: Window, cell: int, extent: int, count: int) -> tuple[slice, sli
 def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, start: float) -> Array:
     """Combine what lies under the window at each of `count` places along an axis, beginning with `start`."""
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    found = np.full(shape, start, x.dtype)
+    result = np.full(shape, start, x.dtype)
     ahead = (slice(None),) * axis
     for cell in _cells(window, x.shape[axis], count):
         places, positions = seen(window, cell, x.shape[axis], count)
-        target = found[(*ahead, places)]
+        target = result[(*ahead, places)]
         combine(target, x[(*ahead, positions)], out=target)
-    return found
+    return result
 
 
-def _cells(window: Window, extent: int, count: int) -> range:
+def _cells(window: Window, size: int, count: int) -> range:
     """The cells of the window that lie on the axis at some place."""
     way = (count - 1) * window.stride - window.pad_before
     first = max(0, -(way // window.dilation))
-    return range(first, min(window.size, -(-(extent + window.pad_before) // window.dilation)))
+    return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:

@@ -24,9 +24,9 @@ _CHANGES: Final[dict[CaseChange, Callable[[str], str]]] = {
 
 
 def _each(function: Callable[[str], Any], x: Array, dtype: Any) -> Array:
-    found = np.empty(x.shape, dtype)
-    found.reshape(-1)[:] = [function(text) for text in x.flat]
-    return found
+    array = np.empty(x.shape, dtype)
+    array.reshape(-1)[:] = [function(text) for text in x.flat]
+    return array
 
 
 @kernel(StringConcat)
@@ -39,11 +39,11 @@ def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
     """Python's own rules: without a separator, what is left behind the last cut keeps its white space."""
     most = -1 if op.maxsplit is None else op.maxsplit
     pieces = [text.split(op.delimiter or None, most) for text in x.flat]
-    found = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
-    for row, parts in zip(found, pieces, strict=True):
+    result = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)
+    for row, parts in zip(result, pieces, strict=True):
         row[: len(parts)] = parts
     counts = np.array([len(parts) for parts in pieces], np.int64)
-    return found.reshape((*x.shape, found.shape[1])), counts.reshape(x.shape)
+    return result.reshape((*x.shape, result.shape[1])), counts.reshape(x.shape)
 
 
 @kernel(StringNormalizer)

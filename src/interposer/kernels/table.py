@@ -49,10 +49,10 @@ class KernelInfo:
 
     def at(self, index: int) -> TensorInfo:
         """An input that must be there."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
+        result = self.inputs[index] if index < len(self.inputs) else None
+        if result is None:
             raise InvalidArgumentError(f"input {index} is not connected")
-        return found
+        return result
 
     def get(self, name: str) -> TensorInfo | None:
         """The input of that operand's name, or None where it is absent."""
@@ -116,15 +116,19 @@ class Kernel:
     ) -> None:
         """Compute `op` on `arrays` into `out`, one array for each."""
         fills = "out" in self.wants
-        filled = [one if one.flags.c_contiguous else np.empty_like(one, order="C") for one in out] if fills else out
-        given = {"info": info, "prepared": prepared, "out": filled[0] if len(out) == 1 else tuple(filled)}
+        filled = (
+            [element if element.flags.c_contiguous else np.empty_like(element, order="C") for element in out]
+            if fills
+            else out
+        )
+        value = {"info": info, "prepared": prepared, "out": filled[0] if len(out) == 1 else tuple(filled)}
         with np.errstate(all="ignore"):  # infinities and NaN are results like others
-            found = self._found(op, arrays, given)
+            result = self._found(op, arrays, value)
             if not fills:
-                _store(_counted(found, len(out)), out)
-        for one, target in zip(filled, out, strict=True):
-            if one is not target:
-                np.copyto(target, one)
+                _store(_counted(result, len(out)), out)
+        for item, target in zip(filled, out, strict=True):
+            if item is not target:
+                np.copyto(target, item)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
         """Compute `op` on `arrays` into arrays of its own; what `info` leaves open of their shapes is found."""
@@ -133,11 +137,11 @@ class Kernel:
             self.call(op, arrays, info, out, prepared)
             return out
         with np.errstate(all="ignore"):
-            found = self._found(op, arrays, {"info": info, "prepared": prepared})
-            return _own(_counted(found, len(info.outputs)), info.outputs)
+            result = self._found(op, arrays, {"info": info, "prepared": prepared})
+            return _own(_counted(result, len(info.outputs)), info.outputs)
 
-    def _found(self, op: Op, arrays: Sequence[Array | None], given: Mapping[str, Any]) -> Any:
-        return self.function(op, *op.arguments(arrays), **{name: given[name] for name in self.wants})
+    def _found(self, op: Op, arrays: Sequence[Array | None], value: Mapping[str, Any]) -> Any:
+        return self.function(op, *op.arguments(arrays), **{name: value[name] for name in self.wants})
 
 
 def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
@@ -153,23 +157,23 @@ def empty(info: TensorInfo) -> Array:
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
-def _counted(found: Any, count: int) -> tuple[Any, ...]:
-    results = found if isinstance(found, tuple) else (found,)
+def _counted(value: Any, count: int) -> tuple[Any, ...]:
+    results = value if isinstance(value, tuple) else (value,)
     if len(results) != count:
         raise InvalidArgumentError(f"the kernel gave {len(results)} results, but {count} were expected")
     return results
 
 
-def _own(found: tuple[Any, ...], wanted: Sequence[TensorInfo]) -> list[Array]:
+def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
     """Arrays of the types that are wanted, whose shapes the wanted ones accept."""
-    for array, info in zip(found, wanted, strict=True):
+    for array, info in zip(values, requested, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
-    return [np.array(array, info.dtype.numpy, order="C") for array, info in zip(found, wanted, strict=True)]
+    return [np.array(array, info.dtype.numpy, order="C") for array, info in zip(values, requested, strict=True)]
 
 
-def _store(found: tuple[Any, ...], out: Sequence[Array]) -> None:
-    for source, target in zip(found, out, strict=True):
+def _store(values: tuple[Any, ...], out: Sequence[Array]) -> None:
+    for source, target in zip(values, out, strict=True):
         if np.shape(source) != target.shape:
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(source)}, but {target.shape} was expected")
         np.copyto(target, source, casting="unsafe")
@@ -220,11 +224,11 @@ class KernelTable:
         _check_names(ops, types)
 
         def add(function: _F) -> _F:
-            made = Kernel(function, types, quantized, rules)
+            kernel = Kernel(function, types, quantized, rules)
             for op in ops:
-                _check_parameters(op, made)
+                _check_parameters(op, kernel)
             for op in ops:
-                self._kernels.setdefault(op, []).append(made)
+                self._kernels.setdefault(op, []).append(kernel)
             return function
 
         return add
@@ -234,13 +238,13 @@ class KernelTable:
 
         It finds constants in ``info.inputs[i].constant``; what it returns, the kernel gets as `prepared`.
         """
-        found = [made for kernels in self._kernels.values() for made in kernels if made.function is function]
-        if not found:
+        result = [kernel for kernels in self._kernels.values() for kernel in kernels if kernel.function is function]
+        if not result:
             raise InvalidArgumentError(f"{function.__name__} is no kernel of this table; add it before its prepare")
 
         def attach(prepare: _F) -> _F:
-            for made in found:
-                made.prepare = prepare
+            for created in result:
+                created.prepare = prepare
             return prepare
 
         return attach
@@ -263,15 +267,17 @@ class KernelTable:
 
     def find(self, op: Op, info: KernelInfo) -> Kernel | None:
         """The first kernel that takes the operator on these tensors, or None."""
-        return next((one for one in self._candidates(type(op)) if not any(one.reasons(op, info))), None)
+        return next(
+            (candidate for candidate in self._candidates(type(op)) if not any(candidate.reasons(op, info))), None
+        )
 
     def reasons(self, op: Op, info: KernelInfo) -> list[str]:
         """Why no kernel takes the operator on these tensors; empty where one does."""
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]
-        near = [one for one in candidates if one.quantized in {None, info.quantized}]
-        answers = [list(one.reasons(op, info)) for one in near or candidates]
+        near = [candidate for candidate in candidates if candidate.quantized in {None, info.quantized}]
+        answers = [list(item.reasons(op, info)) for item in near or candidates]
         shortest: list[str] = min(answers, key=len)
         return list(dict.fromkeys(shortest))
 

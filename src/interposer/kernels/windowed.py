@@ -27,14 +27,14 @@ Index: TypeAlias = tuple[slice, ...]
 
 
 def _cells(
-    windows: Sequence[Window], extents: Sequence[int], counts: Sequence[int]
+    windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
     """The cells of the window that see anything: the places at which they do, and where in the tensor that is."""
     ahead = (slice(None),) * 2
-    axes = list(zip(windows, extents, counts, strict=True))
+    axes = list(zip(windows, sizes, counts, strict=True))
     parts = [visible(*axis)[1] for axis in axes]
     for cell in product(*(range(part.start, part.stop) for part in parts)):
-        pairs = [seen(window, at, extent, count) for (window, extent, count), at in zip(axes, cell, strict=True)]
+        pairs = [seen(window, at, size, count) for (window, size, count), at in zip(axes, cell, strict=True)]
         yield cell, (*ahead, *(places for places, _ in pairs)), (*ahead, *(positions for _, positions in pairs))
 
 

@@ -132,17 +132,17 @@ class Attention(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        faults = [*self._head_faults(*operands[:3]), *_past_faults(infos)]
-        yield from faults
-        if faults:
+        errors = [*self._head_faults(*operands[:3]), *_past_faults(infos)]
+        yield from errors
+        if errors:
             return
         split = self._by_heads(infos)
         yield from extent_faults(split, _WORDS)
-        found, mask = extents(split, _WORDS), infos["mask"]
-        if found["G"] == 0 or found["H"] % found["G"]:
-            yield f"{found['H']} heads of the query cannot be shared among {found['G']} heads of key and value"
+        match, mask = extents(split, _WORDS), infos["mask"]
+        if match["G"] == 0 or match["H"] % match["G"]:
+            yield f"{match['H']} heads of the query cannot be shared among {match['G']} heads of key and value"
         if mask is not None:
-            yield from _mask_faults(mask, _score_shape(infos, found))
+            yield from _mask_faults(mask, _score_shape(infos, match))
 
     def _head_faults(self, query: TensorInfo, key: TensorInfo, value: TensorInfo) -> Iterator[str]:
         if not query.rank == key.rank == value.rank:
@@ -158,26 +158,26 @@ class Attention(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         infos = by_name(self, operands)
-        found = extents(self._by_heads(infos), _WORDS)
-        scores = _score_shape(infos, found)
-        found["K"] = scores[3]
-        output = shape_of("BHQE", found)
+        match = extents(self._by_heads(infos), _WORDS)
+        scores = _score_shape(infos, match)
+        match["K"] = scores[3]
+        output = shape_of("BHQE", match)
         if operands[0].rank == 3:
-            output = TensorShape((found["B"], found["Q"], found["H"] * found["E"]))
-        shapes = (output, shape_of("BGKD", found), shape_of("BGKE", found), scores)
+            output = TensorShape((match["B"], match["Q"], match["H"] * match["E"]))
+        shapes = (output, shape_of("BGKD", match), shape_of("BGKE", match), scores)
         sources = (*operands[:3], operands[0])
-        made = [TensorInfo(shape, source.dtype) for shape, source in zip(shapes, sources, strict=True)]
-        return tuple(made[: self.num_results()])
+        created = [TensorInfo(shape, source.dtype) for shape, source in zip(shapes, sources, strict=True)]
+        return tuple(created[: self.num_results()])
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         infos = by_name(self, inputs)
-        found = extents(self._by_heads(infos), _WORDS)
-        return 2 * math.prod(_score_shape(infos, found)) * (found["D"] + found["E"])
+        match = extents(self._by_heads(infos), _WORDS)
+        return 2 * math.prod(_score_shape(infos, match)) * (match["D"] + match["E"])
 
 
-def _score_shape(infos: Infos, found: Mapping[str, int]) -> TensorShape:
-    keys = found["K"] if infos["past_key"] is None else found["P"] + found["K"]
-    return TensorShape((found["B"], found["H"], found["Q"], keys))
+def _score_shape(infos: Infos, match: Mapping[str, int]) -> TensorShape:
+    keys = match["K"] if infos["past_key"] is None else match["P"] + match["K"]
+    return TensorShape((match["B"], match["H"], match["Q"], keys))
 
 
 def _past_faults(infos: Infos) -> Iterator[str]:
@@ -247,7 +247,7 @@ class RotaryEmbedding(Op):
         if position_ids is not None and not TensorShape((batch, length)).accepts(position_ids.shape):
             yield f"position_ids has shape {position_ids.shape}; expected {TensorShape((batch, length))}"
         rows = (batch, length) if position_ids is None else (None,)
-        wanted = TensorShape((*rows, turned // 2))
+        expected = TensorShape((*rows, turned // 2))
         for name, info in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
-            if not wanted.accepts(info.shape):
-                yield f"{name} has shape {info.shape}; expected {wanted}"
+            if not expected.accepts(info.shape):
+                yield f"{name} has shape {info.shape}; expected {expected}"

@@ -72,11 +72,11 @@ class SpaceToBatchNd(Op):
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(_image_faults(input, self.block_shape, self.data_layout))
+        errors = list(_image_faults(input, self.block_shape, self.data_layout))
         if len(self.pad_list) != len(self.block_shape) or min(map(min, self.pad_list), default=0) < 0:
-            faults.append(f"pad_list is {self.pad_list}; expected {len(self.block_shape)} pairs of 0 or more")
-        yield from faults
-        for axis, block, pair in () if faults else zip(self.axes, self.block_shape, self.pad_list, strict=True):
+            errors.append(f"pad_list is {self.pad_list}; expected {len(self.block_shape)} pairs of 0 or more")
+        yield from errors
+        for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.pad_list, strict=True):
             padded = input.shape[axis] + sum(pair)
             if padded % block:
                 yield f"axis {axis} has extent {padded} with its pads; expected a multiple of the block's {block}"
@@ -121,14 +121,14 @@ class BatchToSpaceNd(Op):
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(_image_faults(input, self.block_shape, self.data_layout))
+        errors = list(_image_faults(input, self.block_shape, self.data_layout))
         if len(self.crops) != len(self.block_shape) or min(map(min, self.crops), default=0) < 0:
-            faults.append(f"crops is {self.crops}; expected {len(self.block_shape)} pairs of 0 or more")
+            errors.append(f"crops is {self.crops}; expected {len(self.block_shape)} pairs of 0 or more")
         blocks = math.prod(self.block_shape)
         if input.shape[0] % blocks:
-            faults.append(f"the batch is {input.shape[0]}; expected a multiple of the block's {blocks} elements")
-        yield from faults
-        for axis, block, pair in () if faults else zip(self.axes, self.block_shape, self.crops, strict=True):
+            errors.append(f"the batch is {input.shape[0]}; expected a multiple of the block's {blocks} elements")
+        yield from errors
+        for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.crops, strict=True):
             if sum(pair) > input.shape[axis] * block:
                 yield f"the crops {pair} leave nothing of axis {axis}, which has extent {input.shape[axis] * block}"
 
@@ -243,9 +243,9 @@ class ChannelShuffle(Op):
     axis: int = attribute(default=0, doc="The axis that is shuffled; negative ones count from the end.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), input.rank))
-        if faults:
-            yield from faults
+        errors = list(axes_faults((self.axis,), input.rank))
+        if errors:
+            yield from errors
             return
         axis = normal_axis(self.axis, input.rank)
         if input.shape[axis] % self.num_groups:

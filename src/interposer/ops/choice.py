@@ -46,10 +46,10 @@ class TopK(Op):
     index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_faults((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
-        yield from faults
-        if not faults and self.k > input.shape[axis]:
+        yield from errors
+        if not errors and self.k > input.shape[axis]:
             yield f"k is {self.k}, but axis {axis} has only {input.shape[axis]} elements"
         yield from quantized_axis_faults(input, (axis,), "choose from")
 

@@ -145,8 +145,8 @@ class SequenceInsert(Op):
         yield from _position_faults(position)
 
     def infer(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> TensorInfo:
-        one = _sequence(1, tensor.with_constant(None))
-        return _sequence(sequence.shape[0] + 1, _element(sequence.joined(one)))
+        item = _sequence(1, tensor.with_constant(None))
+        return _sequence(sequence.shape[0] + 1, _element(sequence.joined(item)))
 
 
 @op
@@ -303,43 +303,43 @@ class SplitToSequence(Op):
     axis: int = attribute(default=0, doc="The axis that is cut; negative ones count from the end.")
     keepdims: bool = attribute(default=True, doc="Keep the axis where there is no ``split``.")
 
-    def extents(self, extent: int, split: Array | None) -> list[int]:
+    def extents(self, dimension: int, split: Array | None) -> list[int]:
         """The extents of the pieces along an axis of this extent.
 
         Raises:
             InvalidArgumentError: it cannot be split so.
         """
         if split is not None and split.ndim:
-            return self._checked(split, extent)
-        size = 1 if split is None else self._checked(split, extent)[0]
-        return [min(size, extent - at) for at in range(0, extent, size)]
+            return self._checked(split, dimension)
+        size = 1 if split is None else self._checked(split, dimension)[0]
+        return [min(size, dimension - at) for at in range(0, dimension, size)]
 
-    def _checked(self, split: Array, extent: int) -> list[int]:
+    def _checked(self, split: Array, size: int) -> list[int]:
         sizes: list[int] = split.reshape(-1).tolist()
         if not split.ndim and sizes[0] < 1:
             raise InvalidArgumentError(f"split is {sizes[0]}; expected 1 or more")
         if min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"split is {sizes}; an extent must not be negative")
-        if split.ndim and differ(sum(sizes), extent):
-            raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {extent}")
+        if split.ndim and differ(sum(sizes), size):
+            raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {size}")
         return sizes
 
-    def pieces(self, extent: int, split: TensorInfo | None) -> tuple[int, int]:
+    def pieces(self, size: int, split: TensorInfo | None) -> tuple[int, int]:
         """How many pieces there are, and the extent that all have, each unknown where it is not the same or not known.
 
         Raises:
             InvalidArgumentError: an axis of this extent cannot be split so.
         """
         if split is None:
-            return extent, 1
+            return size, 1
         if split.constant is None:
             return (split.shape[0] if split.rank else UNKNOWN), UNKNOWN
-        sizes = self._checked(split.constant, extent)
+        sizes = self._checked(split.constant, size)
         if split.rank:
             return len(sizes), sizes[0] if len(set(sizes)) == 1 else UNKNOWN
-        if isinstance(extent, Dim):
+        if isinstance(size, Dim):
             return UNKNOWN, UNKNOWN
-        return -(-extent // sizes[0]), min(sizes[0], extent) if extent % sizes[0] in (0, extent) else UNKNOWN
+        return -(-size // sizes[0]), min(sizes[0], size) if size % sizes[0] in (0, size) else UNKNOWN
 
     def check(self, input: TensorInfo, split: TensorInfo | None) -> Iterator[str]:
         yield from axes_faults((self.axis,), input.rank)
@@ -353,9 +353,9 @@ class SplitToSequence(Op):
 
     def infer(self, input: TensorInfo, split: TensorInfo | None) -> TensorInfo:
         axis = normal_axis(self.axis, input.rank)
-        count, extent = self.pieces(input.shape[axis], split)
-        kept = () if split is None and not self.keepdims else (extent,)
-        return _sequence(count, input.with_shape((*input.shape[:axis], *kept, *input.shape[axis + 1 :])))
+        count, size = self.pieces(input.shape[axis], split)
+        cached = () if split is None and not self.keepdims else (size,)
+        return _sequence(count, input.with_shape((*input.shape[:axis], *cached, *input.shape[axis + 1 :])))
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------

@@ -67,12 +67,12 @@ class ControlFlow(Op):
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
         """What the inputs of each region are bound to."""
 
-    def carried_on(self, given: Sequence[Infos]) -> Infos:
+    def carried_on(self, infoses: Sequence[Infos]) -> Infos:
         """The carried values after an iteration."""
         return ()
 
     @abstractmethod
-    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+    def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
         """The infos of the layer's results.
 
         Raises:
@@ -107,7 +107,7 @@ def _checked_condition(info: TensorInfo, region: str) -> None:
         raise InvalidArgumentError(f"output 0 of region {region!r}, its condition, is {info}; expected one bool")
 
 
-def _stacked(info: TensorInfo, axis: int, extent: int | None, title: str) -> TensorInfo:
+def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> TensorInfo:
     """The info of such tensors along a new axis."""
     if not info.is_ranked:
         return info.with_constant(None)
@@ -117,7 +117,7 @@ def _stacked(info: TensorInfo, axis: int, extent: int | None, title: str) -> Ten
     if info.quantization is not None and info.quantization.per_axis:
         raise InvalidArgumentError(f"{title} is quantized per axis; only a single scale can be stacked")
     at = axis % rank
-    return TensorInfo((*info.shape[:at], extent, *info.shape[at:]), info.dtype, info.quantization)
+    return TensorInfo((*info.shape[:at], size, *info.shape[at:]), info.dtype, info.quantization)
 
 
 def _known(info: TensorInfo | None) -> Any:
@@ -176,8 +176,8 @@ class If(ControlFlow):
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
         return operands[1], operands[1]
 
-    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
-        return tuple(_either(index, *pair) for index, pair in enumerate(zip(*given, strict=True)))
+    def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
+        return tuple(_either(index, *pair) for index, pair in enumerate(zip(*infoses, strict=True)))
 
 
 def _either(index: int, a: TensorInfo, b: TensorInfo) -> TensorInfo:
@@ -244,14 +244,14 @@ class Loop(ControlFlow):
         head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
         return ((*head, *carried, *operands[2][self.num_carried :]),)
 
-    def carried_on(self, given: Sequence[Infos]) -> Infos:
-        return given[0][1 : 1 + self.num_carried]
+    def carried_on(self, infoses: Sequence[Infos]) -> Infos:
+        return infoses[0][1 : 1 + self.num_carried]
 
-    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
-        _checked_condition(given[0][0], "body")
-        counted = _known(given[0][0]) is True and (operands[1] is None or _known(operands[1]) is not None)
+    def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
+        _checked_condition(infoses[0][0], "body")
+        counted = _known(infoses[0][0]) is True and (operands[1] is None or _known(operands[1]) is not None)
         length = self.iterations(operands) if counted else None
-        collected = enumerate(given[0][1 + self.num_carried :])
+        collected = enumerate(infoses[0][1 + self.num_carried :])
         return *carried, *(_stacked(info, 0, length, f"collected output {index}") for index, info in collected)
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
@@ -351,12 +351,12 @@ class Scan(ControlFlow):
         slices = [self._slice(index, info) for index, info in enumerate(scanned)]
         return ((*carried, *slices, *operands[0][self.num_states + self.num_scan_inputs :]),)
 
-    def carried_on(self, given: Sequence[Infos]) -> Infos:
-        return given[0][: self.num_states]
+    def carried_on(self, infoses: Sequence[Infos]) -> Infos:
+        return infoses[0][: self.num_states]
 
-    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
+    def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
         axes = self.output_axes or (0,) * self.num_scan_outputs
-        pairs = zip(given[0][self.num_states :], axes, strict=True)
+        pairs = zip(infoses[0][self.num_states :], axes, strict=True)
         length = self.iterations(operands)
         return *carried, *(
             _stacked(info, axis, length, f"collected output {index}") for index, (info, axis) in enumerate(pairs)
@@ -422,11 +422,11 @@ class While(ControlFlow):
         entering = (*carried, *operands[0][self.num_carried :])
         return entering, entering
 
-    def carried_on(self, given: Sequence[Infos]) -> Infos:
-        return given[1]
+    def carried_on(self, infoses: Sequence[Infos]) -> Infos:
+        return infoses[1]
 
-    def gives(self, operands: Sequence[Any], carried: Infos, given: Sequence[Infos]) -> Infos:
-        _checked_condition(given[0][0], "condition")
+    def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
+        _checked_condition(infoses[0][0], "condition")
         return carried
 
     def iterations(self, operands: Sequence[Any]) -> int | None:

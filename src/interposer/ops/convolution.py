@@ -205,14 +205,14 @@ class TransposeConvolution2d(_Windowed):
 
     def _output_faults(self, natural: tuple[int, ...]) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
-        wanted = self.output_shape
-        if wanted is None:
+        expected = self.output_shape
+        if expected is None:
             if natural[h] < 1 or natural[w] < 1:
                 yield f"the output would have height {natural[h]} and width {natural[w]}; there is too much padding"
-        elif len(wanted) != 4:
-            yield f"output_shape has rank {len(wanted)}; expected rank 4"
-        elif differ(wanted[0], natural[0]) or differ(wanted[c], natural[c]):
-            yield f"output_shape is {wanted}; expected batch {natural[0]} and {natural[c]} channels"
+        elif len(expected) != 4:
+            yield f"output_shape has rank {len(expected)}; expected rank 4"
+        elif differ(expected[0], natural[0]) or differ(expected[c], natural[c]):
+            yield f"output_shape is {expected}; expected batch {natural[0]} and {natural[c]} channels"
 
     def _natural_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
         """The output's shape as it follows from the rest; its height and width may be too small to be one."""

@@ -82,8 +82,8 @@ class Convolution3d(Op):
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
         pairs = zip(self.windows(*weights.shape[:3]), self._extents(input), strict=True)
-        extents = [window.places(extent) for window, extent in pairs]
-        return TensorInfo(volume_shape(self.data_layout, input.shape[0], extents, weights.shape[4]), input.dtype)
+        sizes = [window.places(size) for window, size in pairs]
+        return TensorInfo(volume_shape(self.data_layout, input.shape[0], sizes, weights.shape[4]), input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         weights = inputs[1]

@@ -83,11 +83,11 @@ class DeformableConvolution2d(Op):
         windows = self.windows(*weights.shape[2:])
         yield from windows[0].faults(input.shape[2], "height")
         yield from windows[1].faults(input.shape[3], "width")
-        wanted = self.infer(input, weights, offset, bias, mask).shape
+        expected = self.infer(input, weights, offset, bias, mask).shape
         taps = self.offset_groups * weights.shape[2] * weights.shape[3]
         for name, info, count in (("offset", offset, 2 * taps), ("mask", mask, taps)):
-            if info is not None and any(map(differ, info.shape, (wanted[0], count, *wanted[2:]))):
-                yield f"{name} has shape {info.shape}; expected [{wanted[0]}, {count}, {wanted[2]}, {wanted[3]}]"
+            if info is not None and any(map(differ, info.shape, (expected[0], count, *expected[2:]))):
+                yield f"{name} has shape {info.shape}; expected [{expected[0]}, {count}, {expected[2]}, {expected[3]}]"
 
     def infer(
         self,

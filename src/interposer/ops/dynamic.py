@@ -85,9 +85,9 @@ def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[st
 
 def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
     """A result of unknown extents, but for those along axes that stay as they are in the input."""
-    extents = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
+    sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
     per_axis = input.quantization is not None and input.quantization.per_axis
-    return TensorInfo(extents, input.dtype, None if per_axis else input.quantization)
+    return TensorInfo(sizes, input.dtype, None if per_axis else input.quantization)
 
 
 @op
@@ -116,9 +116,9 @@ class DynamicReshape(DynamicOp):
     copy_zeros: bool = attribute(default=False, doc="An extent of 0 stands for the input's extent at the same place.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        [wanted] = values
-        assert wanted is not None
-        return Reshape(tuple(wanted.tolist()), self.copy_zeros)
+        [expected] = values
+        assert expected is not None
+        return Reshape(tuple(expected.tolist()), self.copy_zeros)
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
         yield from _count(shape, "shape")
@@ -159,13 +159,13 @@ class DynamicBroadcastTo(DynamicOp):
         return super().settled(*infos) if known else None
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        [wanted] = values
-        assert wanted is not None
-        if (wanted < 0).any():
-            raise InvalidArgumentError(f"shape is {wanted.tolist()}; an extent must not be negative")
-        common = broadcast_shapes(shape, TensorShape(wanted.tolist()))
+        [expected] = values
+        assert expected is not None
+        if (expected < 0).any():
+            raise InvalidArgumentError(f"shape is {expected.tolist()}; an extent must not be negative")
+        common = broadcast_shapes(shape, TensorShape(expected.tolist()))
         if common is None:
-            raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {wanted.tolist()}")
+            raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {expected.tolist()}")
         return BroadcastTo(tuple(common))
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
@@ -174,9 +174,9 @@ class DynamicBroadcastTo(DynamicOp):
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         [shape] = others
-        wanted = [UNKNOWN] * shape.shape[0] if shape.constant is None else shape.constant.tolist()
-        return _moved(input, max(input.rank, len(wanted))).with_shape(
-            broadcast_shapes(input.shape, TensorShape(wanted)) or [UNKNOWN] * max(input.rank, len(wanted))
+        expected = [UNKNOWN] * shape.shape[0] if shape.constant is None else shape.constant.tolist()
+        return _moved(input, max(input.rank, len(expected))).with_shape(
+            broadcast_shapes(input.shape, TensorShape(expected)) or [UNKNOWN] * max(input.rank, len(expected))
         )
 
 
@@ -231,12 +231,12 @@ class DynamicSlice(DynamicOp):
         return tuple(normal_axis(axis, rank) for axis in self.axes)
 
     def check(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> Iterator[str]:
-        faults = list(axes_faults(self.axes, input.rank))
+        errors = list(axes_faults(self.axes, input.rank))
         for title, info in (("starts", starts), ("ends", ends), ("steps", steps)):
             if info is not None and info.shape[0] != len(self.axes):
-                faults.append(f"{title} holds {info.shape[0]} numbers for {len(self.axes)} axes")
-        yield from faults
-        if not faults:
+                errors.append(f"{title} holds {info.shape[0]} numbers for {len(self.axes)} axes")
+        yield from errors
+        if not errors:
             yield from quantized_axis_faults(input, self._normal(input.rank), "cut")
             yield from self._faults(input, starts, ends, steps)
 
@@ -279,9 +279,9 @@ class DynamicTile(DynamicOp):
         return Tile(tuple(multiples.tolist()))
 
     def check(self, input: TensorInfo, multiples: TensorInfo) -> Iterator[str]:
-        faults = list(_count(multiples, "multiples", input.rank))
-        yield from faults or Tile((1,) * input.rank).violations(input)
-        yield from () if faults else self._faults(input, multiples)
+        errors = list(_count(multiples, "multiples", input.rank))
+        yield from errors or Tile((1,) * input.rank).violations(input)
+        yield from () if errors else self._faults(input, multiples)
 
 
 @op
@@ -359,11 +359,11 @@ class DynamicTopK(DynamicOp):
         return TopK(count, self.axis, self.largest, self.index_dtype)
 
     def check(self, input: TensorInfo, k: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_faults((self.axis,), input.rank))
         if k.rank and k.shape[0] != 1:
-            faults.append(f"k has shape {k.shape}; expected one number")
-        yield from faults or TopK(0, self.axis).violations(input)
-        yield from () if faults else self._faults(input, k)
+            errors.append(f"k has shape {k.shape}; expected one number")
+        yield from errors or TopK(0, self.axis).violations(input)
+        yield from () if errors else self._faults(input, k)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> tuple[TensorInfo | None, ...]:
         shape = list(input.shape)

@@ -53,10 +53,10 @@ class Einsum(Op):
         return tuple(left.split(",")), right if arrow else _implied(left)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        faults = list(self._word_faults(len(inputs)))
-        faults += () if faults else self._rank_faults(inputs)
-        faults += () if faults else self._extent_faults(inputs)
-        yield from faults
+        errors = list(self._word_faults(len(inputs)))
+        errors += () if errors else self._rank_faults(inputs)
+        errors += () if errors else self._extent_faults(inputs)
+        yield from errors
 
     def _word_faults(self, count: int) -> Iterator[str]:
         words, output = self.words()
@@ -93,28 +93,28 @@ class Einsum(Op):
 
     def _by_letter(self, inputs: tuple[TensorInfo, ...]) -> dict[str, list[TensorShape]]:
         """The extents that every letter, and the ellipsis, has in the inputs."""
-        found: dict[str, list[TensorShape]] = {}
+        match: dict[str, list[TensorShape]] = {}
         for word, info in zip(self.words()[0], inputs, strict=True):
-            before, dots, behind = word.partition(_ELLIPSIS)
-            end = info.rank - len(behind)
-            for letter, dim in zip(before + behind, (*info.shape[: len(before)], *info.shape[end:]), strict=True):
-                found.setdefault(letter, []).append(TensorShape((dim,)))
+            before, dots, consumers = word.partition(_ELLIPSIS)
+            end = info.rank - len(consumers)
+            for letter, dim in zip(before + consumers, (*info.shape[: len(before)], *info.shape[end:]), strict=True):
+                match.setdefault(letter, []).append(TensorShape((dim,)))
             if dots:
-                found.setdefault(_ELLIPSIS, []).append(TensorShape(info.shape[len(before) : end]))
-        return found
+                match.setdefault(_ELLIPSIS, []).append(TensorShape(info.shape[len(before) : end]))
+        return match
 
     def _shape(self, inputs: tuple[TensorInfo, ...]) -> list[int]:
         shapes = {name: broadcast_shapes(*shapes) or () for name, shapes in self._by_letter(inputs).items()}
-        before, dots, behind = self.words()[1].partition(_ELLIPSIS)
-        return [dim for name in (*before, dots, *behind) for dim in shapes.get(name, ())]
+        before, dots, consumers = self.words()[1].partition(_ELLIPSIS)
+        return [dim for name in (*before, dots, *consumers) for dim in shapes.get(name, ())]
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         return TensorInfo(self._shape(inputs), inputs[0].dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        given = tuple(info for info in inputs if info is not None)
-        shapes = (broadcast_shapes(*shapes) or () for shapes in self._by_letter(given).values())
-        return len(given) * math.prod(dim for shape in shapes for dim in shape)
+        value = tuple(info for info in inputs if info is not None)
+        shapes = (broadcast_shapes(*shapes) or () for shapes in self._by_letter(value).values())
+        return len(value) * math.prod(dim for shape in shapes for dim in shape)
 
 
 def _implied(left: str) -> str:

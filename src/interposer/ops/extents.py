@@ -15,8 +15,8 @@ Infos = Mapping[str, TensorInfo | None]
 
 def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
     """The infos of an operator's operands by their names; those that were left off at the end are absent."""
-    given = [*operands, *[None] * (len(op.operands) - len(operands))]
-    return {declared.name: info for declared, info in zip(op.operands, given, strict=True)}
+    value = [*operands, *[None] * (len(op.operands) - len(operands))]
+    return {declared.name: info for declared, info in zip(op.operands, value, strict=True)}
 
 
 def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
@@ -25,37 +25,37 @@ def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
     >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
     """
-    found: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
-    for letter, extent, _ in _lettered(infos, words):
-        if found[letter] is UNKNOWN or (isinstance(found[letter], Dim) and not isinstance(extent, Dim)):
-            found[letter] = extent
-    return found
+    result: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
+    for letter, size, _ in _lettered(infos, words):
+        if result[letter] is UNKNOWN or (isinstance(result[letter], Dim) and not isinstance(size, Dim)):
+            result[letter] = size
+    return result
 
 
 def extent_faults(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
     """Where the extents of a letter differ, each compared with the first tensor that knows it."""
     first: dict[str, tuple[int, str]] = {}
-    for letter, extent, name in _lettered(infos, words):
-        if isinstance(extent, Dim):
+    for letter, size, name in _lettered(infos, words):
+        if isinstance(size, Dim):
             continue
-        wanted, known = first.setdefault(letter, (extent, name))
-        if differ(extent, wanted):
-            given, other = infos[name], infos[known]
-            assert given is not None
+        expected, known = first.setdefault(letter, (size, name))
+        if differ(size, expected):
+            value, other = infos[name], infos[known]
+            assert value is not None
             assert other is not None
-            first_one = f"{name} ({', '.join(words[name])}) has shape {given.shape}"
+            first_one = f"{name} ({', '.join(words[name])}) has shape {value.shape}"
             yield f"{first_one} and {known} ({', '.join(words[known])}) {other.shape}; {letter} must be the same"
 
 
 def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
     for name, info in infos.items():
         if info is not None and name in words:
-            yield from ((letter, extent, name) for letter, extent in zip(words[name], info.shape, strict=True))
+            yield from ((letter, size, name) for letter, size in zip(words[name], info.shape, strict=True))
 
 
-def shape_of(word: str, found: Mapping[str, int]) -> TensorShape:
+def shape_of(word: str, result: Mapping[str, int]) -> TensorShape:
     """The shape that a word of letters stands for."""
-    return TensorShape(found[letter] for letter in word)
+    return TensorShape(result[letter] for letter in word)
 
 
 def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:

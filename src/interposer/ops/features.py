@@ -46,8 +46,8 @@ class LabelEncoder(Op):
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
             yield f"there are keys of shape {list(self.keys.shape)} and values of shape {list(self.values.shape)}"
         if self.default.size != 1 or self.default.dtype != self.values.dtype:
-            given, wanted = DataType.of(self.default.dtype), DataType.of(self.values.dtype)
-            yield f"default is {given}{list(self.default.shape)}; expected one element of {wanted}, as the values are"
+            value, expected = DataType.of(self.default.dtype), DataType.of(self.values.dtype)
+            yield f"default is {value}{list(self.default.shape)}; expected one element of {expected}, as the values are"
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is not DataType.of(self.keys.dtype):
@@ -107,8 +107,8 @@ class TfIdfVectorizer(Op):
     def _attribute_faults(self) -> Iterator[str]:
         yield from super()._attribute_faults()
         if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
-            given = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
-            yield f"the pool is {given}; expected a list of int64 or of texts"
+            text = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
+            yield f"the pool is {text}; expected a list of int64 or of texts"
             return
         yield from self._term_faults()
         if self.min_gram_length > self.max_gram_length:

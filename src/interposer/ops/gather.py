@@ -43,11 +43,11 @@ class Gather(Op):
     batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), params.rank))
+        errors = list(axes_faults((self.axis,), params.rank))
         axis = normal_axis(self.axis, params.rank)
-        faults += () if faults else _batch_faults(self.batch_dims, params, indices, min(axis, indices.rank))
-        yield from faults
-        if not faults:
+        errors += () if errors else _batch_faults(self.batch_dims, params, indices, min(axis, indices.rank))
+        yield from errors
+        if not errors:
             yield from _rank_faults(params.rank - 1 + indices.rank - self.batch_dims)
             yield from _range_faults(indices, params.shape[axis : axis + 1])
             yield from quantized_axis_faults(params, (axis,), "pick from")
@@ -87,16 +87,16 @@ class GatherNd(Op):
     batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        faults = list(_batch_faults(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
+        errors = list(_batch_faults(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
-            faults.append("the last extent of indices is not known")
+            errors.append("the last extent of indices is not known")
         elif depth > params.rank - self.batch_dims:
-            faults.append(
+            errors.append(
                 f"the last extent of indices is {depth}; params has {params.rank - self.batch_dims} axes for it"
             )
-        yield from faults
-        if not faults:
+        yield from errors
+        if not errors:
             yield from _rank_faults(indices.rank - 1 + params.rank - self.batch_dims - depth)
             yield from _range_faults(indices, params.shape[self.batch_dims : self.batch_dims + depth])
             yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
@@ -133,11 +133,11 @@ class GatherElements(Op):
     axis: int = attribute(default=0, doc="The axis along which elements are picked; negative ones count from the end.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), params.rank))
+        errors = list(axes_faults((self.axis,), params.rank))
         axis = normal_axis(self.axis, params.rank)
-        faults += () if faults else elements_faults(params, indices, "params", axis)
-        yield from faults
-        if not faults:
+        errors += () if errors else elements_faults(params, indices, "params", axis)
+        yield from errors
+        if not errors:
             yield from _range_faults(indices, params.shape[axis : axis + 1])
             yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
 
@@ -171,9 +171,9 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
         return
     columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
     for column, dim in zip(columns, dims, strict=False):
-        for found in (int(column.min()), int(column.max())):
-            if found >= dim or found < -dim:
-                yield f"index {found} is outside of an axis of extent {dim}"
+        for match in (int(column.min()), int(column.max())):
+            if match >= dim or match < -dim:
+                yield f"index {match} is outside of an axis of extent {dim}"
                 break
 
 

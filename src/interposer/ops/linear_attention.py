@@ -73,9 +73,9 @@ class LinearAttention(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        faults = list(self._head_faults(infos))
-        yield from faults
-        if not faults:
+        errors = list(self._head_faults(infos))
+        yield from errors
+        if not errors:
             split = self._by_heads(infos)
             yield from extent_faults(split, _WORDS)
             yield from self._gate_faults(infos, extents(split, _WORDS))
@@ -88,23 +88,23 @@ class LinearAttention(Op):
             if info is not None and info.shape[2] % heads:
                 yield f"{name} has shape {info.shape}, whose last extent cannot be divided among {heads} heads"
 
-    def _gate_faults(self, infos: Infos, found: dict[str, int]) -> Iterator[str]:
-        heads, steps = self.kv_num_heads, TensorShape((found["B"], found["T"]))
-        for name, widths in (("decay", (heads, heads * found["D"])), ("beta", (heads, 1))):
+    def _gate_faults(self, infos: Infos, match: dict[str, int]) -> Iterator[str]:
+        heads, steps = self.kv_num_heads, TensorShape((match["B"], match["T"]))
+        for name, widths in (("decay", (heads, heads * match["D"])), ("beta", (heads, 1))):
             info = infos[name]
             if info is None:
                 continue
             known = all(differ(info.shape[2], width) for width in widths)
             if known or not steps.accepts(TensorShape(info.shape[:2])):
-                wanted = " or ".join(str(TensorShape((*steps, width))) for width in dict.fromkeys(widths))
-                yield f"{name} has shape {info.shape}; expected {wanted}"
+                expected = " or ".join(str(TensorShape((*steps, width))) for width in dict.fromkeys(widths))
+                yield f"{name} has shape {info.shape}; expected {expected}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        found = extents(self._by_heads(infos), _WORDS)
+        match = extents(self._by_heads(infos), _WORDS)
         query, past = operands[0], infos["past_state"]
-        output = TensorShape((found["B"], found["T"], self.q_num_heads * found["E"]))
-        state = shape_of("BGDE", found | {"G": self.kv_num_heads})
+        output = TensorShape((match["B"], match["T"], self.q_num_heads * match["E"]))
+        state = shape_of("BGDE", match | {"G": self.kv_num_heads})
         return TensorInfo(output, query.dtype), TensorInfo(state, past.dtype if past else query.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:

@@ -75,10 +75,10 @@ class Features(NamedTuple):
         """Operands that are there, or are not, against what these features ask for."""
         if self.cifg.on and infos.get("aux_input_to_input_weights") is not None:
             yield f"{prefix}aux_input_to_input_weights is connected, but {self.cifg.reason}"
-        for names, feature, wanted in self._rules():
+        for names, feature, expected in self._rules():
             for name in names:
-                if (infos.get(name) is not None) != wanted:
-                    yield f"{prefix}{name} is {'not ' if wanted else ''}connected, but {feature.reason}"
+                if (infos.get(name) is not None) != expected:
+                    yield f"{prefix}{name} is {'not ' if expected else ''}connected, but {feature.reason}"
         if infos.get("projection_bias") is not None and not self.projection.on:
             yield f"{prefix}projection_bias is connected, but {self.projection.reason}"
 
@@ -146,15 +146,15 @@ class LstmOperands(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
         """Those of output state, cell state and output, which has the input's word but for the last letter."""
         words, infos = self._words(), by_name(self, operands)
-        found, input = extents(infos, words), infos["input"]
+        match, input = extents(infos, words), infos["input"]
         assert input is not None
         output_state = infos["output_state_in"] or input
         cell_state = infos["cell_state_in"] or input
         outputs = words["output_state_in"][-1]
         return (
-            output_state.with_shape(shape_of(f"B{outputs}", found)),
-            cell_state.with_shape(shape_of("BU", found)),
-            output_state.with_shape(shape_of(words["input"][:-1] + outputs, found)),
+            output_state.with_shape(shape_of(f"B{outputs}", match)),
+            cell_state.with_shape(shape_of("BU", match)),
+            output_state.with_shape(shape_of(words["input"][:-1] + outputs, match)),
         )
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -396,7 +396,7 @@ class BidirectionalSequenceLstm(Op):
         yield from aux_faults(infos, self._aux_weights(infos))
         for prefix, side, features in self._sides(infos):
             yield from features.faults(side, prefix)
-            yield from (f"{prefix[:-1]}: {fault}" for fault in extent_faults(side, features.words(sequence)))
+            yield from (f"{prefix[:-1]}: {error}" for error in extent_faults(side, features.words(sequence)))
 
     def _aux_weights(self, infos: Infos) -> list[str]:
         """The auxiliary input's weights that are there together or not at all."""
@@ -413,11 +413,11 @@ class BidirectionalSequenceLstm(Op):
         states, widths, frame = [], [], TensorShape(())
         for _, side, features in self._sides(infos):
             words = features.words(sequence)
-            found, outputs = extents(side, words), words["output_state_in"][-1]
-            frame = frame or shape_of(sequence[:-1], found)
-            widths.append(found[outputs])
-            states.append((side["output_state_in"] or input).with_shape(shape_of(f"B{outputs}", found)))
-            states.append((side["cell_state_in"] or input).with_shape(shape_of("BU", found)))
+            match, outputs = extents(side, words), words["output_state_in"][-1]
+            frame = frame or shape_of(sequence[:-1], match)
+            widths.append(match[outputs])
+            states.append((side["output_state_in"] or input).with_shape(shape_of(f"B{outputs}", match)))
+            states.append((side["cell_state_in"] or input).with_shape(shape_of("BU", match)))
         forward, backward = widths
         if self.merge_outputs:
             return states[0].with_shape((*frame, forward + backward)), *states

@@ -117,8 +117,8 @@ class BatchMatMul(Op):
             yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
         if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
             yield f"the batches of a, {a.shape}, and of b, {b.shape}, cannot be broadcast together"
-        for name, info, wanted in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
-            if wanted and (info.rank < 2 or differ(*info.shape[-2:])):
+        for name, info, expected in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
+            if expected and (info.rank < 2 or differ(*info.shape[-2:])):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
 
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:

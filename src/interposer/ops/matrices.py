@@ -123,9 +123,9 @@ class MatrixSetDiag(Op):
 
     def check(self, input: TensorInfo, diagonal: TensorInfo) -> Iterator[str]:
         *batch, rows, columns = input.shape
-        wanted = TensorShape((*batch, columns if columns < rows else rows))
-        if not wanted.accepts(diagonal.shape):
-            yield f"diagonal has shape {diagonal.shape}; expected {wanted}"
+        expected = TensorShape((*batch, columns if columns < rows else rows))
+        if not expected.accepts(diagonal.shape):
+            yield f"diagonal has shape {diagonal.shape}; expected {expected}"
         if diagonal.quantization != input.quantization:
             yield "diagonal is quantized in another way than the input; requantize it first"
 

@@ -46,8 +46,8 @@ def channel_axis(layout: DataLayout, rank: int) -> int:
 def _per_channel_faults(name: str, info: TensorInfo | None, channels: int, or_one: bool) -> Iterator[str]:
     if info is None or not differ(info.num_elements, channels) or (or_one and info.num_elements == 1):
         return
-    wanted = f"{channels} elements, one per channel" + (", or a single one" if or_one else "")
-    yield f"{name} has shape {info.shape}; expected {wanted}"
+    expected = f"{channels} elements, one per channel" + (", or a single one" if or_one else "")
+    yield f"{name} has shape {info.shape}; expected {expected}"
 
 
 @op

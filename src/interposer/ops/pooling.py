@@ -119,19 +119,19 @@ class Pooling2d(Op):
         return int(outputs[0].num_elements) * rows.size * columns.size
 
 
-def places_of_pool(window: Window, extent: int, rounding: OutputShapeRounding, moves: bool) -> int:
+def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, moves: bool) -> int:
     """How many places a window has on an axis; one where it never moves."""
     if not moves:
         return 1
-    if rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
-        return window.places(extent)
-    room = extent + window.pad_before + window.pad_after - window.reach
+    if rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
+        return window.places(size)
+    room = size + window.pad_before + window.pad_after - window.reach
     places = -(-room // window.stride) + 1
-    return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+    return places - 1 if (places - 1) * window.stride >= size + window.pad_before else places
 
 
-def pool_window(size: int, extent: int, stride: int, dilation: int, before: int, after: int) -> Window:
+def pool_window(size: int, dimension: int, stride: int, dilation: int, before: int, after: int) -> Window:
     """The window along one axis; without size it spans the whole extent, without stride it never moves."""
     if size == 0:
-        return Window(extent, 1, 1, 0, 0)
+        return Window(dimension, 1, 1, 0, 0)
     return Window(size, stride or 1, dilation, before, after)

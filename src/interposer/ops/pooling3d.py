@@ -81,15 +81,15 @@ class Pooling3d(Op):
         elif any(strides) and not all(sizes):
             yield f"the window has the extents (depth, height, width) {sizes}; expected at least 1"
         else:
-            extents = self._extents(input)
-            yield from window_faults(self.windows(*extents), extents)
+            dimensions = self._extents(input)
+            yield from window_faults(self.windows(*dimensions), dimensions)
 
     def _extents(self, input: TensorInfo) -> list[int]:
         return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        shape, extents = list(input.shape), self._extents(input)
-        for axis, window in zip(spatial_axes(self.data_layout), self.windows(*extents), strict=True):
+        shape, sizes = list(input.shape), self._extents(input)
+        for axis, window in zip(spatial_axes(self.data_layout), self.windows(*sizes), strict=True):
             shape[axis] = places_of_pool(window, shape[axis], self.output_shape_rounding, self.stride_x > 0)
         return input.with_shape(shape)
 

@@ -97,11 +97,11 @@ class _OneDirection(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
         """Those of the output, which has the input's word but for the last letter, and of the hidden state."""
         words, infos = self._words(), by_name(self, operands)
-        found, input = extents(infos, words), infos["input"]
+        match, input = extents(infos, words), infos["input"]
         assert input is not None
-        output = input.with_shape(shape_of(words["input"][:-1] + "U", found))
+        output = input.with_shape(shape_of(words["input"][:-1] + "U", match))
         state = infos["hidden_state_in"] or input
-        return output, state.with_shape(shape_of("BU", found))
+        return output, state.with_shape(shape_of("BU", match))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)
@@ -249,8 +249,8 @@ class BidirectionalSequenceRnn(Op):
         yield from frame_faults(infos, self.time_major)
         yield from aux_faults(infos, ["forward_aux_weights", "backward_aux_weights"])
         for direction, side in zip(DIRECTIONS, self._sides(operands), strict=True):
-            for fault in extent_faults(side, _sequence(self.time_major)):
-                yield f"{direction}: {fault}"
+            for error in extent_faults(side, _sequence(self.time_major)):
+                yield f"{direction}: {error}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         words = _sequence(self.time_major)
@@ -316,15 +316,15 @@ class Svdf(Op):
         infos = {"input": input, "weights_feature": weights_feature, "weights_time": weights_time}
         words = {"input": "BI", "weights_feature": "FI", "weights_time": "FM"}
         yield from extent_faults(infos, words)
-        found = extents(infos, words)
-        if found["F"] % self.rank:
-            yield f"weights_feature has {found['F']} filters; expected a multiple of the rank, {self.rank}"
-        for name, info, wanted in (
-            ("bias", bias, TensorShape((found["F"] // self.rank,))),
-            ("state_in", state_in, TensorShape((found["B"], found["F"] * found["M"]))),
+        match = extents(infos, words)
+        if match["F"] % self.rank:
+            yield f"weights_feature has {match['F']} filters; expected a multiple of the rank, {self.rank}"
+        for name, info, expected in (
+            ("bias", bias, TensorShape((match["F"] // self.rank,))),
+            ("state_in", state_in, TensorShape((match["B"], match["F"] * match["M"]))),
         ):
-            if info is not None and not wanted.accepts(info.shape):
-                yield f"{name} has shape {info.shape}; expected {wanted}"
+            if info is not None and not expected.accepts(info.shape):
+                yield f"{name} has shape {info.shape}; expected {expected}"
 
     def infer(
         self,
@@ -335,10 +335,10 @@ class Svdf(Op):
         state_in: TensorInfo | None,
     ) -> tuple[TensorInfo, TensorInfo]:
         infos = {"weights_feature": weights_feature, "weights_time": weights_time}
-        found = extents(infos, {"weights_feature": "FI", "weights_time": "FM"})
+        match = extents(infos, {"weights_feature": "FI", "weights_time": "FM"})
         batch = input.shape[0]
-        state = (state_in or input).with_shape((batch, found["F"] * found["M"]))
-        return state, input.with_shape((batch, found["F"] // self.rank))
+        state = (state_in or input).with_shape((batch, match["F"] * match["M"]))
+        return state, input.with_shape((batch, match["F"] // self.rank))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         _, feature, time, *_ = inputs

@@ -82,29 +82,29 @@ class _Sequence(Op):
         infos = by_name(self, operands)
         yield from self._function_faults()
         yield from extent_faults(infos, self._words())
-        found = extents(infos, self._words())
-        directions, rows, hidden = found["D"], found["K"], found["H"]
+        match = extents(infos, self._words())
+        directions, rows, hidden = match["D"], match["K"], match["H"]
         if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
-            wanted = f"({self.directions}, {self.gates} * H, I), where recurrent_weights say that H is {hidden}"
-            yield f"weights has shape {operands[1].shape}; expected {wanted}"
+            expected = f"({self.directions}, {self.gates} * H, I), where recurrent_weights say that H is {hidden}"
+            yield f"weights has shape {operands[1].shape}; expected {expected}"
         for name, width in (("bias", 2 * self.gates * hidden), ("peephole_weights", 3 * hidden)):
             info, shape = infos.get(name), TensorShape((self.directions, width))
             if info is not None and not shape.accepts(info.shape):
                 yield f"{name} has shape {info.shape}; expected {shape}"
 
     def _function_faults(self) -> Iterator[str]:
-        wanted = len(self.defaults) * self.directions
-        if len(self.activations) not in {0, wanted}:
-            yield f"activations has {len(self.activations)} functions; expected {wanted}, or none"
+        expected = len(self.defaults) * self.directions
+        if len(self.activations) not in {0, expected}:
+            yield f"activations has {len(self.activations)} functions; expected {expected}, or none"
         for name in ("activation_a", "activation_b"):
-            if len(getattr(self, name)) not in {0, wanted}:
-                yield f"{name} has {len(getattr(self, name))} numbers; expected {wanted}, or none"
+            if len(getattr(self, name)) not in {0, expected}:
+                yield f"{name} has {len(getattr(self, name))} numbers; expected {expected}, or none"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
-        found, input = extents(by_name(self, operands), self._words()), operands[0]
-        found |= {"D": self.directions}
-        states = [input.with_shape(shape_of(self._words()["hidden_state_in"], found))] * (len(self.results) - 1)
-        return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", found)), *states
+        match, input = extents(by_name(self, operands), self._words()), operands[0]
+        match |= {"D": self.directions}
+        states = [input.with_shape(shape_of(self._words()["hidden_state_in"], match))] * (len(self.results) - 1)
+        return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", match)), *states
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)

@@ -57,9 +57,9 @@ class _Reduction(Op):
     keep_dims: bool
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = [fault for axis in self.axis for fault in axes_faults([axis], input.rank)]
-        yield from faults
-        if not faults:
+        errors = [error for axis in self.axis for error in axes_faults([axis], input.rank)]
+        yield from errors
+        if not errors:
             yield from quantized_axis_faults(input, reduced_axes(self.axis, input.rank), "reduce")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
@@ -165,9 +165,9 @@ class ArgMinMax(Op):
     select_last_index: bool = attribute(default=False, doc="Of equal elements take the last one.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults([self.axis], input.rank))
-        yield from faults
-        if not faults and input.shape[self.axis] == 0:
+        errors = list(axes_faults([self.axis], input.rank))
+        yield from errors
+        if not errors and input.shape[self.axis] == 0:
             yield f"axis {self.axis} of shape {input.shape} has no elements to choose from"
 
     def infer(self, input: TensorInfo) -> TensorInfo:

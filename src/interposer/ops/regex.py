@@ -142,9 +142,9 @@ class _Reader:
         return self.pattern.startswith(text, self.at)
 
     def accepts(self, text: str) -> bool:
-        found = self.sees(text)
-        self.at += len(text) if found else 0
-        return found
+        result = self.sees(text)
+        self.at += len(text) if result else 0
+        return result
 
     def next(self) -> str:
         if self.at >= len(self.pattern):
@@ -153,17 +153,17 @@ class _Reader:
         return self.pattern[self.at - 1]
 
     def until(self, end: str, *, or_end: bool = False) -> str:
-        found, mark, _ = self.pattern[self.at :].partition(end)
+        result, mark, _ = self.pattern[self.at :].partition(end)
         if not mark and not or_end:
             self.refuse(f"{end!r} is missing")
-        self.at += len(found + mark)
-        return found
+        self.at += len(result + mark)
+        return result
 
     def whole(self) -> _Node:
-        found = self.choice()
+        result = self.choice()
         if self.at < len(self.pattern):
             self.refuse("there is no '(' for this ')'")
-        return found
+        return result
 
     def choice(self) -> _Node:
         outer = self.flags
@@ -241,12 +241,12 @@ class _Reader:
         elif self.accepts("?") and not self.read_flags():
             self.depth -= 1
             return _Sequence(())
-        found = self.choice()
+        result = self.choice()
         if not self.accepts(")"):
             self.refuse("')' is missing")
         self.flags = outer
         self.depth -= 1
-        return found
+        return result
 
     def check_name(self, name: str) -> None:
         if not name or set(name) - set(string.ascii_letters + string.digits + "_"):
@@ -269,8 +269,8 @@ class _Reader:
     def escape(self) -> _Node:
         if self.pattern[self.at : self.at + 1] in _PLACES:
             return _PLACES[self.next()]
-        found = self.escaped()
-        return found if isinstance(found, _Set) else self.letter(found)
+        result = self.escaped()
+        return result if isinstance(result, _Set) else self.letter(result)
 
     def escaped(self) -> _Set | int:
         """What stands behind a backslash: a class, or the code of one character."""
@@ -378,10 +378,10 @@ class Pattern:
         self._states: list[_State] = [_State(None, [])]
         self._start = self._add(_Reader(pattern).whole(), 0)
 
-    def _new(self, wanted: _Set | _Place | None, following: Sequence[int]) -> int:
+    def _new(self, expected: _Set | _Place | None, following: Sequence[int]) -> int:
         if len(self._states) >= _MOST_STATES:
             raise InvalidArgumentError(f"the regular expression {self._pattern[:40]!r} is too large")
-        self._states.append(_State(wanted, list(following)))
+        self._states.append(_State(expected, list(following)))
         return len(self._states) - 1
 
     def _add(self, node: _Node, after: int) -> int:
@@ -425,6 +425,6 @@ class Pattern:
             reached.append(state)
             if isinstance(state.wanted, _Set) or (state.wanted is not None and not state.wanted.holds(before, after)):
                 continue
-            pending += [one for one in state.following if one not in seen]
+            pending += [item for item in state.following if item not in seen]
             seen.update(state.following)
         return reached

@@ -55,9 +55,9 @@ class Reshape(Op):
             yield f"an input of shape {input.shape} cannot be given the shape {target}"
 
     def _fits(self, shape: TensorShape) -> bool:
-        wanted = self._wanted(shape)
-        rest = math.prod(dim for dim in wanted if dim != -1)
-        if -1 not in wanted:
+        expected = self._wanted(shape)
+        rest = math.prod(dim for dim in expected if dim != -1)
+        if -1 not in expected:
             return not differ(shape.num_elements, rest)
         if rest == 0:
             return False
@@ -69,8 +69,8 @@ class Reshape(Op):
         return tuple(shape[i] if dim == 0 else dim for i, dim in enumerate(self.target_shape))
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        wanted = self._wanted(input.shape)
-        filled = [_left_over(input.shape, wanted) if _is_rest(dim) else dim for dim in wanted]
+        expected = self._wanted(input.shape)
+        filled = [_left_over(input.shape, expected) if _is_rest(dim) else dim for dim in expected]
         shape = TensorShape(filled)
         q = input.quantization
         if q is not None and q.axis is not None and not _axis_stays(input.shape, shape, q.axis):
@@ -82,11 +82,11 @@ def _is_rest(dim: int) -> bool:
     return dim == -1 and not isinstance(dim, Dim)
 
 
-def _left_over(shape: TensorShape, wanted: tuple[int, ...]) -> int:
+def _left_over(shape: TensorShape, expected: tuple[int, ...]) -> int:
     """What -1 stands for: extents on both sides cancel out, unknown ones included."""
     left = list(shape)
     known = 1
-    for dim in wanted:
+    for dim in expected:
         if isinstance(dim, Dim) and dim in left:
             left.remove(dim)
         elif isinstance(dim, Dim):
@@ -135,8 +135,8 @@ class BroadcastTo(Op):
         if len(self.shape) > MAX_RANK:
             yield f"shape has rank {len(self.shape)}; ranks 0 to {MAX_RANK} are supported"
             return
-        found = broadcast_shapes(input.shape, TensorShape(self.shape))
-        if found is None or tuple(found) != self.shape:
+        match = broadcast_shapes(input.shape, TensorShape(self.shape))
+        if match is None or tuple(match) != self.shape:
             yield f"an input of shape {input.shape} cannot be broadcast to {TensorShape(self.shape)}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:

@@ -68,20 +68,20 @@ class ScatterNd(Op):
     input_enabled: bool = attribute(default=True, doc="The first operand is a tensor, not a shape.")
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
-        faults = list(self._base_faults(input, updates))
+        errors = list(self._base_faults(input, updates))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
-            faults.append("the last extent of indices is not known")
-        if faults:
-            yield from faults
+            errors.append("the last extent of indices is not known")
+        if errors:
+            yield from errors
             return
         base = self._shape(input)
         if depth > base.rank:
             yield f"the last extent of indices is {depth}, but there are only {base.rank} axes"
             return
-        wanted = TensorShape((*indices.shape[:-1], *base[depth:]))
-        if not wanted.accepts(updates.shape):
-            yield f"updates has shape {updates.shape}; expected {wanted}"
+        expected = TensorShape((*indices.shape[:-1], *base[depth:]))
+        if not expected.accepts(updates.shape):
+            yield f"updates has shape {updates.shape}; expected {expected}"
         yield from _range_faults(indices, base[:depth])
 
     def _base_faults(self, input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
@@ -113,9 +113,9 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     if indices.constant is None or indices.constant.size == 0:
         return
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
-        for found in (int(column.min()), int(column.max())):
-            if found >= dim or found < -dim:
-                yield f"index {found} is outside of an axis of extent {dim}"
+        for match in (int(column.min()), int(column.max())):
+            if match >= dim or match < -dim:
+                yield f"index {match} is outside of an axis of extent {dim}"
                 break
 
 
@@ -149,14 +149,14 @@ class ScatterElements(Op):
     function: ScatterFunction = attribute(default=ScatterFunction.UPDATE, doc="How updates and elements are combined.")
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_faults((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
-        faults += () if faults else elements_faults(input, indices, "input", axis)
-        yield from faults
+        errors += () if errors else elements_faults(input, indices, "input", axis)
+        yield from errors
         if not indices.shape.accepts(updates.shape):
             yield f"updates has shape {updates.shape}; expected {indices.shape}, that of indices"
         yield from quantized_axis_faults(input, range(MAX_RANK), "write to")
-        if not faults:
+        if not errors:
             yield from _range_faults(indices, input.shape[axis : axis + 1])
 
 
@@ -186,12 +186,12 @@ class TensorScatter(Op):
     circular: bool = attribute(default=False, doc="What does not fit at the end goes on at the beginning.")
 
     def check(self, input: TensorInfo, updates: TensorInfo, start: TensorInfo | None) -> Iterator[str]:
-        faults = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_faults((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
         if axis == 0:
-            faults.append("axis is 0, which is that of the samples")
-        yield from faults
-        if faults:
+            errors.append("axis is 0, which is that of the samples")
+        yield from errors
+        if errors:
             return
         same = same_shapes((input.shape, updates.shape), axis)
         if not same or updates.shape[axis] > input.shape[axis]:

@@ -69,13 +69,13 @@ class Compress(Op):
     axis: int | None = attribute(default=None, doc="The axis along which is chosen; None takes all elements in a row.")
 
     def check(self, input: TensorInfo, condition: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults([] if self.axis is None else [self.axis], input.rank))
-        yield from faults
-        if faults:
+        errors = list(axes_faults([] if self.axis is None else [self.axis], input.rank))
+        yield from errors
+        if errors:
             return
-        extent = input.num_elements if self.axis is None else input.shape[self.axis]
-        if condition.shape[0] > extent:
-            yield f"condition has {condition.shape[0]} elements, but there are {extent} to choose from"
+        size = input.num_elements if self.axis is None else input.shape[self.axis]
+        if condition.shape[0] > size:
+            yield f"condition has {condition.shape[0]} elements, but there are {size} to choose from"
         axes = range(MAX_RANK) if self.axis is None else [normal_axis(self.axis, input.rank)]
         yield from quantized_axis_faults(input, axes, "choose from")
 
@@ -123,15 +123,15 @@ class Unique(Op):
         yield from quantized_axis_faults(input, range(MAX_RANK), "compare")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
-        extent = input.num_elements if self.axis is None else input.shape[self.axis]
+        size = input.num_elements if self.axis is None else input.shape[self.axis]
         values = input.with_shape(_replaced(input.shape, self.axis, UNKNOWN))
-        some, all_of_them = (TensorInfo((count,), self.index_dtype) for count in (UNKNOWN, extent))
+        some, all_of_them = (TensorInfo((count,), self.index_dtype) for count in (UNKNOWN, size))
         return values, some, all_of_them, some
 
 
-def _replaced(shape: TensorShape, axis: int | None, extent: int) -> list[int]:
+def _replaced(shape: TensorShape, axis: int | None, size: int) -> list[int]:
     """The shape with another extent there, or of that extent alone."""
     if axis is None:
-        return [extent]
+        return [size]
     place = normal_axis(axis, len(shape))
-    return [*shape[:place], extent, *shape[place + 1 :]]
+    return [*shape[:place], size, *shape[place + 1 :]]

@@ -100,9 +100,9 @@ class ReverseSequence(Op):
     batch_axis: int = attribute(default=1, doc="The axis along which samples lie.")
 
     def check(self, input: TensorInfo, lengths: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
-        yield from faults
-        if faults:
+        errors = list(axes_faults([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
+        yield from errors
+        if errors:
             return
         samples = input.shape[self.batch_axis]
         if differ(lengths.shape[0], samples):

@@ -64,18 +64,18 @@ class Dft(Op):
     inverse: bool = attribute(default=False, doc="From frequencies to the signal.")
     onesided: bool = attribute(default=False, doc="Leave out the frequencies that follow from the others.")
 
-    def signal_length(self, extent: int) -> int:
+    def signal_length(self, size: int) -> int:
         """The length of a signal in time where the axis has this extent."""
         if self.length is not None:
             return self.length
-        return 2 * (extent - 1) if self.onesided and self.inverse else extent
+        return 2 * (size - 1) if self.onesided and self.inverse else size
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(axes_faults([self.axis], input.rank))
-        if not faults and normal_axis(self.axis, input.rank) == input.rank - 1:
-            faults.append(f"axis is {self.axis}, which is that of the parts of complex numbers")
-        yield from faults
-        if not faults:
+        errors = list(axes_faults([self.axis], input.rank))
+        if not errors and normal_axis(self.axis, input.rank) == input.rank - 1:
+            errors.append(f"axis is {self.axis}, which is that of the parts of complex numbers")
+        yield from errors
+        if not errors:
             yield from _complex_faults("input", input, real=self.onesided and not self.inverse)
             if self.signal_length(input.shape[self.axis]) < 1:
                 yield f"input has shape {input.shape}, whose axis {self.axis} is too short for a signal"

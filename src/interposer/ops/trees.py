@@ -81,12 +81,12 @@ class TreeEnsemble(Op):
     aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="What is made of the weights.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(self._length_faults())
-        faults = faults or list(self._number_faults())
-        yield from faults
-        if not faults and self._is_too_deep():
+        errors = list(self._length_faults())
+        errors = errors or list(self._number_faults())
+        yield from errors
+        if not errors and self._is_too_deep():
             yield f"a tree has a branch that leads back to where it came from, or more than {_DEEPEST} levels"
-        if not faults and self.features.size and self.features.max() >= input.shape[1]:
+        if not errors and self.features.size and self.features.max() >= input.shape[1]:
             yield f"a node looks at column {self.features.max()}, but the input has {input.shape[1]}"
 
     def _length_faults(self) -> Iterator[str]:

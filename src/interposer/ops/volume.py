@@ -20,12 +20,12 @@ def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
     return first, first + 1, first + 2
 
 
-def volume_shape(layout: DataLayout, batch: int, extents: Sequence[int], channels: int) -> TensorShape:
+def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels: int) -> TensorShape:
     """The shape of a volume of these extents in a layout."""
-    return TensorShape((batch, *extents, channels) if layout.channels_last else (batch, channels, *extents))
+    return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
-def window_faults(windows: Windows, extents: Sequence[int]) -> Iterator[str]:
+def window_faults(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
     """Why a window has no place in a volume of these extents."""
-    for window, extent, name in zip(windows, extents, ("depth", "height", "width"), strict=True):
-        yield from window.faults(extent, name)
+    for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
+        yield from window.faults(size, name)

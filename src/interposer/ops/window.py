@@ -22,13 +22,13 @@ class Window(NamedTuple):
         """How many cells of the image it spans, gaps included."""
         return (self.size - 1) * self.dilation + 1
 
-    def places(self, extent: int) -> int:
+    def places(self, size: int) -> int:
         """How many places it has on a padded axis of this extent."""
-        return (extent + self.pad_before + self.pad_after - self.reach) // self.stride + 1
+        return (size + self.pad_before + self.pad_after - self.reach) // self.stride + 1
 
-    def faults(self, extent: int, axis: str) -> Iterator[str]:
+    def faults(self, size: int, axis: str) -> Iterator[str]:
         """Why it has no place on an axis of this extent."""
-        padded = extent + self.pad_before + self.pad_after
+        padded = size + self.pad_before + self.pad_after
         if self.size == 0:
             yield f"the window has {axis} 0"
         elif padded < self.reach:

@@ -36,9 +36,9 @@ class _Windowed(Op):
 
     def _axes_faults(self, axes: int) -> Iterator[str]:
         for name in ("window_shape", "strides", "dilations", "pad_list"):
-            given = getattr(self, name)
-            if len(given) != axes and (given or name == "window_shape"):
-                yield f"{name} is {given}; expected one for each of {axes} spatial axes"
+            value = getattr(self, name)
+            if len(value) != axes and (value or name == "window_shape"):
+                yield f"{name} is {value}; expected one for each of {axes} spatial axes"
 
 
 @op(register=False)
@@ -52,22 +52,22 @@ class _Pooling(_Windowed):
     )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        faults = list(self._axes_faults(input.rank - 2))
-        yield from faults
-        if not faults:
-            for number, (window, extent) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
-                yield from window.faults(extent, f"axis {number + 2}")
+        errors = list(self._axes_faults(input.rank - 2))
+        yield from errors
+        if not errors:
+            for number, (window, size) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
+                yield from window.faults(size, f"axis {number + 2}")
 
     def _shape(self, input: TensorInfo) -> tuple[int, ...]:
         places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))
         return (*input.shape[:2], *places)
 
-    def _places(self, window: Window, extent: int) -> int:
-        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(extent, Dim):
-            return window.places(extent)
-        room = extent + window.pad_before + window.pad_after - window.reach
+    def _places(self, window: Window, size: int) -> int:
+        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
+            return window.places(size)
+        room = size + window.pad_before + window.pad_after - window.reach
         places = -(-room // window.stride) + 1
-        return places - 1 if (places - 1) * window.stride >= extent + window.pad_before else places
+        return places - 1 if (places - 1) * window.stride >= size + window.pad_before else places
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return int(outputs[0].num_elements) * math.prod(self.window_shape)
@@ -187,11 +187,11 @@ class Col2Im(_Windowed):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         axes = len(self.image_shape)
-        faults = list(self._axes_faults(axes))
+        errors = list(self._axes_faults(axes))
         if not 1 <= axes <= MAX_RANK - 2:
-            faults.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} extents")
-        yield from faults
-        if faults:
+            errors.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} extents")
+        yield from errors
+        if errors:
             return
         cells = math.prod(self.window_shape)
         places = math.prod(max(0, places) for places in self.places())
@@ -202,7 +202,7 @@ class Col2Im(_Windowed):
 
     def places(self) -> list[int]:
         """How many places the window has along each spatial axis."""
-        return [window.places(extent) for window, extent in zip(self.windows(), self.image_shape, strict=True)]
+        return [window.places(size) for window, size in zip(self.windows(), self.image_shape, strict=True)]
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(

@@ -34,8 +34,8 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
     beyond = _layers_beyond(backend, view)
     if beyond:
         known = [layer for layer in view if layer not in beyond]
-        given = iter(_asked(backend, SubgraphView(view.graph, known, view.layers), options) if known else ())
-        return [Support.no(beyond[layer]) if layer in beyond else next(given) for layer in view]
+        value = iter(_asked(backend, SubgraphView(view.graph, known, view.layers), options) if known else ())
+        return [Support.no(beyond[layer]) if layer in beyond else next(value) for layer in view]
     return _asked(backend, view, options)
 
 
@@ -48,9 +48,11 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
     """The layers that take or give what is no tensor, where a backend cannot take these."""
     if backend.capabilities.has("Sequences"):
         return {}
-    found = ((layer, value) for layer in view for value in (*layer.values, *layer.outputs) if not value.known.is_tensor)
+    result = (
+        (layer, value) for layer in view for value in (*layer.values, *layer.outputs) if not value.known.is_tensor
+    )
     text = "{0.name!r} is {0.known}, which is no tensor, and it lacks the capability Sequences"
-    return {layer: text.format(value) for layer, value in found}
+    return {layer: text.format(value) for layer, value in result}
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
@@ -227,9 +229,9 @@ class Assigner:
         ids: list[str] = [backend.id for backend in self.backends]
         texts = [_paragraph(layer, self._title(layer), said[self.name(layer)], ids) for layer in layers]
         head = [] if len(texts) == 1 else [f"{len(texts)} layers cannot be run"]
-        absent = [f"  {one.id} is absent: {one.reason}" for one in self._absent]
-        kept = [refusal for found in said.values() for refusal in found]
-        return UnsupportedLayerError("\n".join(head + texts + absent), kept)
+        absent = [f"  {item.id} is absent: {item.reason}" for item in self._absent]
+        cached = [refusal for result in said.values() for refusal in result]
+        return UnsupportedLayerError("\n".join(head + texts + absent), cached)
 
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
         """A function that asks a backend about all layers of `snapshot`, once, when it is first called for it."""
@@ -249,7 +251,7 @@ class Assigner:
     def _answers(self, backend: Backend, graph: Graph, prefix: str) -> dict[str, tuple[str, ...]]:
         view = SubgraphView(graph, filter(is_placed_by_a_backend, graph))
         answers = query(backend, view, self.options(backend)) if len(view) else []
-        return {f"{prefix}{layer.name}": one.reasons for layer, one in zip(view, answers, strict=True)}
+        return {f"{prefix}{layer.name}": answer.reasons for layer, answer in zip(view, answers, strict=True)}
 
 
 def _types(infos: Iterable[object]) -> str:

@@ -44,9 +44,9 @@ class _Placer:
     def __init__(self, default: str, offers: Offers) -> None:
         self._default, self._offers = default, offers
         self._routes: dict[object, Route | None] = {}
-        self._mappable = {one.id: 0 for one in offers.kinds.values() if one.maps}
-        borrowing = {one.id for one in offers.kinds.values() if one.imports & MemorySource.MALLOC}
-        self._border_costs = {one: int(one not in borrowing) for one in self._mappable}
+        self._mappable = {kind.id: 0 for kind in offers.kinds.values() if kind.maps}
+        borrowing = {kind.id for kind in offers.kinds.values() if kind.imports & MemorySource.MALLOC}
+        self._border_costs = {item: int(item not in borrowing) for item in self._mappable}
 
     def place(self, graph: Graph, prefix: str) -> list[Crossing]:
         for layer in graph.topological():
@@ -54,14 +54,14 @@ class _Placer:
                 layer.backend = _backend_of(layer, self._default)
         late = shaped_by_data(graph)
         values = [value for layer in graph.topological() for value in layer.outputs if not value.is_constant]
-        found: list[Crossing] = []
+        crossings: list[Crossing] = []
         for value in values:
             if value in late or not value.known.is_tensor:
                 value.factory = DEFAULT_FACTORY
-                found += _direct(value, _grouped(value), prefix)
+                crossings += _direct(value, _grouped(value), prefix)
             else:
-                found += self._cross(graph, value, prefix)
-        return found
+                crossings += self._cross(graph, value, prefix)
+        return crossings
 
     def _cross(self, graph: Graph, value: Value, prefix: str) -> list[Crossing]:
         groups = _grouped(value)
@@ -74,16 +74,16 @@ class _Placer:
         if not route.hops:
             return _direct(value, groups, prefix)
         reading = dict(zip(map(id, groups), route.reads, strict=True))
-        found, copies = [], {route.home: value}
+        result, copies = [], {route.home: value}
         for hop in route.hops:
             readers = [layer for layers in groups if reading[id(layers)] == hop.target for layer in layers]
             copies[hop.target], crossing = _insert(graph, value, copies[hop.source], hop, readers, prefix)
-            found.append(crossing)
+            result.append(crossing)
         for layers in groups:
             kind = reading[id(layers)]
             if kind != route.home:
                 graph.replace_uses(value, copies[kind], lambda use, layers=layers: use.layer in layers)  # type: ignore[misc]
-        return found
+        return result
 
     def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
         """Who gives or takes a tensor; the host can only work on memory that it can look into."""
@@ -91,18 +91,20 @@ class _Placer:
             return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _is_hosts(layer):
             return Side(_HOST, self._mappable)
-        border = isinstance(value.producer.op, Input) or any(isinstance(one.op, Output) for one in value.consumers)
+        border = isinstance(value.producer.op, Input) or any(
+            isinstance(consumer.op, Output) for consumer in value.consumers
+        )
         backend = str(layer.backend)
         return Side(backend, self._offers.at_the_border(backend) if border else self._offers.ranks(backend))
 
     def _route(self, value: Value, giver: Side, takers: list[Side]) -> Route | None:
         padded = self._offers.padded(value.producer, value.consumers)
-        key = giver.key, tuple(one.key for one in takers), padded
+        key = giver.key, tuple(taker.key for taker in takers), padded
         if key not in self._routes:
             kinds = self._offers.kinds
             if len(kinds) > _MANY:
                 named = {kind for side in (giver, *takers) if side.name != _HOST for kind in side.ranks}
-                kinds = {one: kinds[one] for one in kinds if one in named or one == DEFAULT_FACTORY}
+                kinds = {kind: kinds[kind] for kind in kinds if kind in named or kind == DEFAULT_FACTORY}
             self._routes[key] = find_route(kinds, giver, takers, padded)
         return self._routes[key]
 
@@ -135,7 +137,7 @@ def _backend_of(layer: Layer, default: str) -> str:
     forward = isinstance(layer.op, Input | ControlFlow)
     consumers = (use.layer for value in layer.outputs for use in value.uses)
     near: Iterable[Layer] = consumers if forward else [layer.values[0].producer]
-    return next((one.backend for one in near if one.backend is not None), default)
+    return next((item.backend for item in near if item.backend is not None), default)
 
 
 def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
@@ -145,7 +147,7 @@ def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossi
         return []
     targets = dict.fromkeys(str(layers[0].backend) for layers in groups if not _is_hosts(layers[0]))
     name = f"{prefix}{value.name}"
-    return [Crossing("", name, source, one, value.known, "direct", memory) for one in targets if one != source]
+    return [Crossing("", name, source, target, value.known, "direct", memory) for target in targets if target != source]
 
 
 def _insert(

@@ -35,12 +35,14 @@ class ComputeInIntegers:
 
     def apply(self, graph: Graph) -> Rewritten:
         """Apply the rewrites."""
-        return apply_rewrites(graph, [Rewrite(one.name, one.ops, self._careful(one)) for one in INTEGERS])
+        return apply_rewrites(
+            graph, [Rewrite(integer.name, integer.ops, self._careful(integer)) for integer in INTEGERS]
+        )
 
-    def _careful(self, one: Rewrite) -> Any:
+    def _careful(self, item: Rewrite) -> Any:
         def rewrite(op: Op, layer: Layer) -> Replacement:
-            found = one(layer)
-            return found if isinstance(found, New) and self._is_welcome(found, layer) else None
+            result = item(layer)
+            return result if isinstance(result, New) and self._is_welcome(result, layer) else None
 
         return rewrite
 
@@ -48,8 +50,8 @@ class ComputeInIntegers:
         inner = computing_layer(layer)
         rank = self._rank(inner.op, inner.input_infos, inner.output_infos)
         return all(
-            self._rank(one.op, [info_of(item) for item in one.inputs], [info]) <= rank
-            for one, info in _made(new, layer.output.known)
+            self._rank(element.op, [info_of(item) for item in element.inputs], [info]) <= rank
+            for element, info in _made(new, layer.output.known)
         )
 
     def _rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:

@@ -51,21 +51,21 @@ class Offers:
             if backend.id in used:
                 alone = len(used) == 1
                 preferences[backend.id] = _preferences(backend, registry, kinds, options.get(backend.id, {}), alone)
-        plain = all(type(one).capabilities is ArrayHandleFactory.capabilities for one in registry)
+        plain = all(type(item).capabilities is ArrayHandleFactory.capabilities for item in registry)
         return cls(kinds, preferences, registry, not plain)
 
     def at_the_border(self, backend: str) -> dict[str, int]:
         """The ranks of what a backend takes for tensors that come from the caller or go there."""
         ranks = self.ranks(backend)
-        for one in tuple(ranks):
-            pair = self.registry.matching_import_factory(one)
+        for rank in tuple(ranks):
+            pair = self.registry.matching_import_factory(rank)
             if pair is not None:
-                ranks.setdefault(pair, ranks[one])
+                ranks.setdefault(pair, ranks[rank])
         return ranks
 
     def ranks(self, backend: str) -> dict[str, int]:
         """The ranks of what a backend takes."""
-        return {one: rank for rank, one in enumerate(self.preferences[backend])}
+        return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
         """The kinds that say that a tensor between these layers needs padding."""
@@ -73,12 +73,12 @@ class Offers:
             return frozenset()
         pairs = [(layer, consumer) for consumer in consumers]
         return frozenset(
-            one.id for one in self.registry if any(one.capabilities(*pair).has(_PADDING) for pair in pairs)
+            item.id for item in self.registry if any(item.capabilities(*pair).has(_PADDING) for pair in pairs)
         )
 
     def described(self, backend: str) -> str:
         """The kinds that a backend takes, for people."""
-        return "; ".join(str(self.kinds[one]) for one in self.preferences[backend])
+        return "; ".join(str(self.kinds[preference]) for preference in self.preferences[backend])
 
 
 def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: Options) -> None:
@@ -98,14 +98,14 @@ def _preferences(
     except Exception as error:
         text = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
         raise BackendContractError(text, backend=backend.id) from error
-    if isinstance(named, str) or not all(isinstance(one, str) for one in named):
+    if isinstance(named, str) or not all(isinstance(item, str) for item in named):
         text = f"backend {backend.id} prefers tensor handle factories {named!r}; expected a tuple of their ids"
         raise BackendContractError(text, backend=backend.id)
-    there = tuple(dict.fromkeys(one for one in named if one in registry))
+    there = tuple(dict.fromkeys(item for item in named if item in registry))
     if named and not there:
         text = (
             f"backend {backend.id} takes only tensors of the handle factories {', '.join(named)}, and none of them is "
-            f"registered (registered: {', '.join(one.id for one in registry)})"
+            f"registered (registered: {', '.join(item.id for item in registry)})"
         )
         raise BackendContractError(text, backend=backend.id)
     return there or (_unnamed(backend, kinds, options, alone),)

@@ -71,12 +71,12 @@ def optimize(
     ids = tuple(backend.id for backend in chosen)
     graph, messages = _prepared(network, options, chosen)
     records = Records()
-    records.messages += [Message("warning", f"backend {one.id!r} is skipped: {one.reason}") for one in absent]
+    records.messages += [Message("warning", f"backend {item.id!r} is skipped: {item.reason}") for item in absent]
     records.messages += messages
     assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
     _assign(assigner.with_regions())
     verify(graph, after="assignment")
-    records.messages += map(_told, (one for one in places(graph) if isinstance(one.layer.op, ControlFlow)))
+    records.messages += map(_told, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
     snapshot = graph.clone()
     for each in assigner.with_regions():
         let_backends_optimize(each)
@@ -124,7 +124,7 @@ def simplified(
 def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:
     """Place the tensors in the memory of the backends that have layers."""
     used = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
-    offers = Offers.of(backends, {str(one) for one in used} | {str(backends[0].id)}, options.model_options)
+    offers = Offers.of(backends, {str(item) for item in used} | {str(backends[0].id)}, options.model_options)
     return place_tensors(graph, str(backends[0].id), offers)
 
 

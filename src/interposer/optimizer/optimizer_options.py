@@ -59,14 +59,14 @@ class OptimizerOptions:
             expect(backend, str, f"the hint for layer {layer!r} must be the id of a backend")
         object.__setattr__(self, "exclude", _exclusions(self.exclude))
         expect(self.model_options, Mapping, "model_options must be a mapping from backend's id to its options")
-        for backend, given in self.model_options.items():
-            expect(given, Mapping, f"the model options of backend {backend!r} must be a mapping")
+        for backend, value in self.model_options.items():
+            expect(value, Mapping, f"the model options of backend {backend!r} must be a mapping")
 
 
-def check_seconds(name: str, given: object) -> None:
+def check_seconds(name: str, value: object) -> None:
     """`InvalidArgumentError` unless it is a number above 0 that is finite."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
-        raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {given!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {value!r}")
 
 
 def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -104,7 +104,7 @@ def choose_backends(
 
 def _ids(preferences: object) -> tuple[str, ...]:
     ids = listed_ids(preferences)
-    if auto := [one for one in ids if one.lower() == "auto"]:
+    if auto := [item for item in ids if item.lower() == "auto"]:
         raise InvalidArgumentError(
             f"backends: {auto[0]!r} measures which placement is fastest, which only interposer.load does; "
             "name backends here, or give None for all that are available"
@@ -115,12 +115,12 @@ def _ids(preferences: object) -> tuple[str, ...]:
 
 
 def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
-    why = "; ".join(f"{one.id}: {one.reason}" for one in absent) or _all_absent(device_spec)
+    why = "; ".join(f"{item.id}: {item.reason}" for item in absent) or _all_absent(device_spec)
     return f"{why} (available: {', '.join(device_spec.supported_backends) or 'none'})"
 
 
 def _all_absent(device_spec: DeviceSpec) -> str:
     if device_spec.supported_backends:
         return f"none was named, and only by name are used {', '.join(device_spec.supported_backends)}"
-    found = [one for one in device_spec.registry.records() if not one.available]
-    return "; ".join(f"{one.id}: {one.reason}" for one in found) or "no backend is registered"
+    result = [record for record in device_spec.registry.records() if not record.available]
+    return "; ".join(f"{item.id}: {item.reason}" for item in result) or "no backend is registered"

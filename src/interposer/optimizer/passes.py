@@ -193,31 +193,31 @@ def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[Pa
         VerificationError: a pass broke the graph; names it and what is broken.
     """
     order = tuple(passes)
-    latest = [_run(one, graph) for one in order]
+    latest = [_run(item, graph) for item in order]
     records = list(latest)
     for _ in range(rounds - 1):
-        if not any(one.changed for one in latest) or not all(one.finished for one in latest):
+        if not any(item.changed for item in latest) or not all(item.finished for item in latest):
             break
-        latest = [_run(one, graph) for one in order]
-        records += [one for one in latest if one.changed]
+        latest = [_run(item, graph) for item in order]
+        records += [item for item in latest if item.changed]
     return records
 
 
-def _run(one: Pass, graph: Graph) -> PassRecord:
+def _run(item: Pass, graph: Graph) -> PassRecord:
     before = len(graph)
-    done = _apply(one, graph)
+    done = _apply(item, graph)
     counts = {name: count for name, count in done.counts.items() if count}
-    record = PassRecord(one.name, counts, before, len(graph), done.finished)
+    record = PassRecord(item.name, counts, before, len(graph), done.finished)
     if record.changed:
-        verify(graph, after=f"the pass {one.name!r}")
+        verify(graph, after=f"the pass {item.name!r}")
         _log.info("%s", record)
     return record
 
 
-def _apply(one: Pass, graph: Graph) -> Rewritten:
-    done = one.apply(graph)
+def _apply(item: Pass, graph: Graph) -> Rewritten:
+    done = item.apply(graph)
     for region in (region for layer in graph for region in layer.regions):
-        inner = _apply(one, region)
+        inner = _apply(item, region)
         done = Rewritten(done.counts + inner.counts, done.finished and inner.finished)
     return done
 
@@ -227,11 +227,11 @@ def insert_debug_layers(graph: Graph) -> list[Layer]:
 
     Layers in regions are watched too, and named with the layers and regions around them in front.
     """
-    found = []
+    result = []
     for prefix, each in list(named_graphs(graph)):
         watched = [layer for layer in each.topological() if not isinstance(layer.op, Output | Debug | Constant)]
-        found += [_watch(each, value, prefix) for layer in watched for value in layer.outputs]
-    return found
+        result += [_watch(each, value, prefix) for layer in watched for value in layer.outputs]
+    return result
 
 
 def _watch(graph: Graph, value: Value, prefix: str) -> Layer:

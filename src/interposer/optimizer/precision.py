@@ -189,8 +189,8 @@ def convert_layer_to_fp32(graph: Graph, layer: Layer) -> list[Layer]:
     types = [value.known.dtype for value in layer.outputs]
     _change_type(layer, op, _TO_FP32)
     pairs = zip(layer.outputs, types, strict=True)
-    behind = [_convert_uses(graph, value, dtype) for value, dtype in pairs if value.known.dtype is not dtype]
-    return [value.producer for value in (*before, *behind) if not value.is_constant]
+    consumers = [_convert_uses(graph, value, dtype) for value, dtype in pairs if value.known.dtype is not dtype]
+    return [value.producer for value in (*before, *consumers) if not value.is_constant]
 
 
 def _op_in_fp32(layer: Layer) -> Op:
@@ -201,15 +201,15 @@ def _op_in_fp32(layer: Layer) -> Op:
 
 
 def _widen_inputs(graph: Graph, layer: Layer) -> list[Value]:
-    made: dict[Value, Value] = {}
+    created: dict[Value, Value] = {}
     for position, value in enumerate(layer.inputs):
         if value is None or value.known.dtype not in _HALVES:
             continue
-        if value not in made:
-            made[value] = _convert(graph, value, FP32, position, layer.name)
-        graph.set_input(layer, position, made[value])
-    graph.erase_dead(value.producer for value in made if value.is_constant)
-    return list(made.values())
+        if value not in created:
+            created[value] = _convert(graph, value, FP32, position, layer.name)
+        graph.set_input(layer, position, created[value])
+    graph.erase_dead(value.producer for value in created if value.is_constant)
+    return list(created.values())
 
 
 def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:

@@ -56,7 +56,7 @@ class Kind:
 
 
 def _named(sources: MemorySource) -> str:
-    return ", ".join(one.name or "" for one in MemorySource if one and one in sources)
+    return ", ".join(item.name or "" for item in MemorySource if item and item in sources)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def find_route(
         padded: kinds that can neither import nor export this tensor.
     """
     routes = (_route(giver, takers, *state) for state in _states(kinds, giver, padded))
-    found = [route for route in routes if route is not None]
-    return min(found, key=lambda one: (one.copies, one.ranks, len(one.hops), one.home, one.reads), default=None)
+    result = [route for route in routes if route is not None]
+    return min(result, key=lambda item: (item.copies, item.ranks, len(item.hops), item.home, item.reads), default=None)
 
 
 _State = tuple[int, int, tuple[str, ...], tuple[Hop, ...]]
@@ -148,8 +148,8 @@ def _states(
 
 def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
     """An import and a copy, each where there is one: what is imported may have to be copied further on."""
-    ways = [(one, kinds[one].way_to(kinds[target], one in padded or target in padded)) for one in reached]
-    hops = [Hop(one, target, how) for one, how in ways if how is not None]
+    ways = [(item, kinds[item].way_to(kinds[target], item in padded or target in padded)) for item in reached]
+    hops = [Hop(item, target, how) for item, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))
     return list({hop.how == IMPORT: hop for hop in reversed(hops)}.values())
 
@@ -157,7 +157,7 @@ def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, pa
 def _route(giver: Side, takers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
     reached = {home: False} | {hop.target: hop.how == IMPORT for hop in hops}
     best = [taker.best(reached) for taker in takers]
-    taken = [one for one in best if one is not None]
+    taken = [item for item in best if item is not None]
     if len(taken) < len(best):
         return None
     total = copies + sum(cost for cost, _, _ in taken)

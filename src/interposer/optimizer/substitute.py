@@ -56,7 +56,7 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
     try:
         answer = backend.optimize_subgraph(view, assigner.options(backend))
     except Exception as error:
-        known = any(one.is_fault for one in assigner.records.refusals.values() if one.backend == backend.id)
+        known = any(refusal.is_fault for refusal in assigner.records.refusals.values() if refusal.backend == backend.id)
         level = logging.DEBUG if known else logging.WARNING  # once for each network
         _log.log(level, "backend %s could not optimize a part", backend.id, exc_info=True)
         return OptimizationViews.all_failed(view, f"{COMPILING_RAISED} {type(error).__name__}: {error}")
@@ -88,11 +88,11 @@ def _apply(
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
         with _blaming(backend):
-            made = _substitute(assigner.graph, backend, substitution, stands_for)
-        offered |= {(layer.guid, backend.id) for layer in made}
+            created = _substitute(assigner.graph, backend, substitution, stands_for)
+        offered |= {(layer.guid, backend.id) for layer in created}
         for layer in substitution.part:
             known = assigner.records.placements[assigner.name(layer)]
-            runs_in = assigner.name(made[0]) if len(made) == 1 else known.runs_in
+            runs_in = assigner.name(created[0]) if len(created) == 1 else known.runs_in
             assigner.records.placements[known.layer] = replace(known, runs_in=runs_in)
     for failure in answer.failed:
         assigner.refuse(backend, failure.part, failure.reason)
@@ -105,12 +105,12 @@ def _substitute(
     part = substitution.part
     entering = [stands_for.get(value, value) for value in substitution.entering]
     if isinstance(substitution.replacement, Graph):
-        made, outputs = _graph_in_place(graph, substitution.replacement, entering)
+        created, outputs = _graph_in_place(graph, substitution.replacement, entering)
     else:
-        made, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
-    for layer in made:
+        created, outputs = _layer_in_place(graph, substitution.replacement, entering, part)
+    for layer in created:
         layer.backend = backend.id
-        layer.replaced = tuple(one.name for one in part)
+        layer.replaced = tuple(item.name for item in part)
     for old, new in zip(part.outputs, outputs, strict=True):
         _check_same_info(old, new)
         graph.replace_uses(old, new, lambda use: use.layer not in part)
@@ -118,8 +118,8 @@ def _substitute(
     for layer in reversed(part.layers):
         graph.erase(layer)
     if isinstance(substitution.replacement, Op):
-        graph.rename(made[0], _name(substitution))
-    return made
+        graph.rename(created[0], _name(substitution))
+    return created
 
 
 def _name(substitution: Substitution) -> str:
@@ -131,22 +131,24 @@ def _layer_in_place(
     graph: Graph, op: Op, entering: list[Value], part: SubgraphView
 ) -> tuple[list[Layer], tuple[Value, ...]]:
     layer = graph.add(op, entering, outputs=[value.info for value in part.outputs])
-    faults = infer_layer(layer)
-    if faults:
-        raise BackendContractError(f"the substitution {op!r} does not fit: {'; '.join(faults)}")
+    errors = infer_layer(layer)
+    if errors:
+        raise BackendContractError(f"the substitution {op!r} does not fit: {'; '.join(errors)}")
     return [layer], layer.outputs
 
 
 def _graph_in_place(graph: Graph, body: Graph, entering: list[Value]) -> tuple[list[Layer], tuple[Value, ...]]:
-    given: Mapping[Value, Value] = {layer.output: value for layer, value in zip(body.inputs, entering, strict=True)}
+    arguments: Mapping[Value, Value] = {layer.output: value for layer, value in zip(body.inputs, entering, strict=True)}
     inner = [layer for layer in body.topological() if not isinstance(layer.op, Input | Output)]
-    known = graph.absorb(inner, given)
-    made = [layer for layer in dict.fromkeys(known[v].producer for one in inner for v in one.outputs)]
-    for layer in made:
-        faults = infer_layer(layer)
-        if faults:
-            raise BackendContractError(f"in the substituted graph, layer {layer} does not fit: {'; '.join(faults)}")
-    return [one for one in made if is_placed_by_a_backend(one)], tuple(known[one.values[0]] for one in body.outputs)
+    known = graph.absorb(inner, arguments)
+    layers = [layer for layer in dict.fromkeys(known[v].producer for item in inner for v in item.outputs)]
+    for layer in layers:
+        errors = infer_layer(layer)
+        if errors:
+            raise BackendContractError(f"in the substituted graph, layer {layer} does not fit: {'; '.join(errors)}")
+    return [item for item in layers if is_placed_by_a_backend(item)], tuple(
+        known[output.values[0]] for output in body.outputs
+    )
 
 
 def _check_same_info(old: Value, new: Value) -> None:

@@ -46,13 +46,13 @@ def load_dynamic_backends(
         ConfigError: a setting that cannot be meant, or a list of allowed backends that cannot be read.
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
-    found = None
+    result = None
     if folders or not own_files().keys() <= set(disabled):
-        found = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
+        result = _load(registry, folders, allow_list, probe_seconds, unload, disabled, backend_options or {})
     for name in OWN_BACKENDS:
         if name not in registry:
             registry.register_absent(name, reason_not_built(), source=f"shared object {own_file(name)}")
-    return found
+    return result
 
 
 def _load(

@@ -210,10 +210,10 @@ class BackendRegistry:
                 raise BackendUnavailableError(backend_id, self._only[1])
             if entry not in self._known:
                 self._known[entry] = _made(backend_id, self._placed(backend_id, entry))
-            found = self._known[entry]
-            if isinstance(found, str):
-                raise BackendUnavailableError(backend_id, found)
-            return found
+            result = self._known[entry]
+            if isinstance(result, str):
+                raise BackendUnavailableError(backend_id, result)
+            return result
 
     def restrict(self, backends: Collection[str], reason: str) -> None:
         """Leave all backends out but these, also those that come later; `reason` is what is said of the others."""
@@ -259,12 +259,12 @@ class BackendRegistry:
 
     def available(self) -> tuple[str, ...]:
         """The ids of the backends that can be used here; CpuRef last."""
-        found = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
-        return tuple(sorted(found, key=lambda backend_id: backend_id == "CpuRef"))
+        backend_ids = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
+        return tuple(sorted(backend_ids, key=lambda backend_id: backend_id == "CpuRef"))
 
     def by_default(self) -> tuple[str, ...]:
         """Those among `available` that are used where no backend is named."""
-        return tuple(one for one in self.available() if not self.get(one).capabilities.has("OnlyByName"))
+        return tuple(item for item in self.available() if not self.get(item).capabilities.has("OnlyByName"))
 
     def records(self) -> list[BackendRecord]:
         """One record for each known backend, available or not, and for each that discovery refused."""
@@ -304,16 +304,16 @@ def _from_entry_point(value: str) -> object:
 
 
 def _entry_points() -> list[tuple[str, metadata.EntryPoint]]:
-    found: dict[str, list[metadata.EntryPoint]] = {}
+    result: dict[str, list[metadata.EntryPoint]] = {}
     for package in metadata.distributions():
         name = "a package without a name"
         try:
             name = package.name or name
-            found.setdefault(name, list(package.entry_points.select(group=ENTRY_POINTS)))
+            result.setdefault(name, list(package.entry_points.select(group=ENTRY_POINTS)))
         except Exception as error:
             _log.warning("the entry points of %s cannot be read: %s", name, error)
-    names = sorted(found, key=lambda name: (name != "interposer", name))
-    return [(name, point) for name in names for point in sorted(found[name], key=lambda point: point.name)]
+    names = sorted(result, key=lambda name: (name != "interposer", name))
+    return [(name, point) for name in names for point in sorted(result[name], key=lambda point: point.name)]
 
 
 def _made(backend_id: str, entry: _Entry) -> Backend | str:

@@ -35,10 +35,12 @@ def estimate(graph: Graph) -> Estimate:
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
     inner = {layer: [estimate(region) for region in layer.regions] for layer in order if layer.regions}
-    constant_bytes = sum(map(_bytes, constants)) + sum(one.constant_bytes for found in inner.values() for one in found)
-    peaks = {layer: max(one.peak_bytes - one.constant_bytes for one in found) for layer, found in inner.items()}
+    constant_bytes = sum(map(_bytes, constants)) + sum(
+        item.constant_bytes for result in inner.values() for item in result
+    )
+    peaks = {layer: max(item.peak_bytes - item.constant_bytes for item in result) for layer, result in inner.items()}
     counted = sum(operations(layer) for layer in order if layer not in inner)
-    counted += sum(_of_regions(layer, (one.operations for one in found)) for layer, found in inner.items())
+    counted += sum(_of_regions(layer, (item.operations for item in result)) for layer, result in inner.items())
     return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, counted)
 
 

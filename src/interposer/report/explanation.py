@@ -68,16 +68,20 @@ class Explanation:
     @classmethod
     def of(cls, optimized: OptimizedNetwork, times: Times | None = None) -> Explanation:
         """The explanation of an optimized network, and of what is known of its times."""
-        refusals: dict[tuple[str, str], Refusal] = {(one.layer, one.backend): one for one in optimized.refusals}
-        rows = tuple((one, tuple(_verdicts(one, optimized, refusals))) for one in optimized.placements)
+        refusals: dict[tuple[str, str], Refusal] = {
+            (refusal.layer, refusal.backend): refusal for refusal in optimized.refusals
+        }
+        rows = tuple(
+            (placement, tuple(_verdicts(placement, optimized, refusals))) for placement in optimized.placements
+        )
         return cls(
             optimized.name,
             optimized.preferences,
             rows,
             optimized.crossings,
-            tuple((one.id, one.reason) for one in optimized.absent),
+            tuple((item.id, item.reason) for item in optimized.absent),
             tuple(map(str, optimized.messages)),
-            tuple(one.text for one in optimized.messages if not one.refusals),
+            tuple(message.text for message in optimized.messages if not message.refusals),
             facts_of(optimized),
             times,
         )
@@ -85,7 +89,7 @@ class Explanation:
     @property
     def copies(self) -> tuple[Crossing, ...]:
         """The crossings where a tensor is copied in every run."""
-        return tuple(one for one in self.crossings if one.is_copy)
+        return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     def counts(self) -> dict[str, int]:
         """How many layers each backend has, in order of preference."""
@@ -98,7 +102,7 @@ class Explanation:
         clock = Clock(self.facts, self.times)
         layers = [
             placement.to_dict()
-            | {"others": {one.backend: list(one.reasons) or [COULD] for one in verdicts}}
+            | {"others": {verdict.backend: list(verdict.reasons) or [COULD] for verdict in verdicts}}
             | {"part": part_of.get(placement.layer), "time": clock.layer(placement.layer).to_dict()}
             | self._layer_facts(placement).to_dict()
             for placement, verdicts in self.rows
@@ -111,16 +115,16 @@ class Explanation:
             "backends": list(self.preferences),
             "absent": [{"id": backend, "reason": reason} for backend, reason in self.absent],
             "times": self._times_to_dict(),
-            "inputs": [_bare(one) for one in self.facts.inputs],
-            "outputs": [_bare(one) for one in self.facts.outputs],
+            "inputs": [_bare(item) for item in self.facts.inputs],
+            "outputs": [_bare(output) for output in self.facts.outputs],
             "layers": layers,
             "run by the runtime": [
-                {"layer": one.name, "kind": one.kind} | one.to_dict() | {"ms": known.get(one.name)}
-                for one in self.facts.hosted
+                {"layer": item.name, "kind": item.kind} | item.to_dict() | {"ms": known.get(item.name)}
+                for item in self.facts.hosted
             ],
-            "parts": [_part_to_dict(one) | {"time": clock.part(one).to_dict()} for one in self.facts.parts],
+            "parts": [_part_to_dict(part) | {"time": clock.part(part).to_dict()} for part in self.facts.parts],
             "counts": self.counts(),
-            "copies": [copy for copy, one in zip(crossings, self.crossings, strict=True) if one.is_copy],
+            "copies": [copy for copy, crossing in zip(crossings, self.crossings, strict=True) if crossing.is_copy],
             "crossings": crossings,
             "messages": list(self.notes),
         }
@@ -151,11 +155,11 @@ class Explanation:
 
     def refusals(self) -> dict[Verdict, Counter[str]]:
         """Every no that was given, once, with the operators it was given for; in order of preference."""
-        found: dict[Verdict, Counter[str]] = {}
+        result: dict[Verdict, Counter[str]] = {}
         for placement, verdicts in self.rows:
             for verdict in filter(_is_refusal, verdicts):
-                found.setdefault(verdict, Counter())[placement.kind] += 1
-        return dict(sorted(found.items(), key=lambda item: self.preferences.index(item[0].backend)))
+                result.setdefault(verdict, Counter())[placement.kind] += 1
+        return dict(sorted(result.items(), key=lambda item: self.preferences.index(item[0].backend)))
 
     def table(self) -> list[tuple[str, ...]]:
         """A row for every layer under a row of titles. Numbers in brackets are those that `summary` gives to reasons.
@@ -177,8 +181,8 @@ class Explanation:
         if len(self.facts.parts) < 2 and self.times is None:
             return []
         clock = Clock(self.facts, self.times)
-        titles = tuple(one.format("work" if self.times is None else "time") for one in _PART_TITLES)
-        return _without_empty(titles, [self._part_cells(one, clock) for one in self.facts.parts], _ALWAYS)
+        titles = tuple(part_title.format("work" if self.times is None else "time") for part_title in _PART_TITLES)
+        return _without_empty(titles, [self._part_cells(part, clock) for part in self.facts.parts], _ALWAYS)
 
     def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
         first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
@@ -219,11 +223,11 @@ class Explanation:
 
     def _crossings(self) -> Iterator[str]:
         groups: dict[tuple[str, str, str], list[Crossing]] = {}
-        for one in self.crossings:
-            groups.setdefault((one.how, one.source or CALLER, one.target or CALLER), []).append(one)
+        for crossing in self.crossings:
+            groups.setdefault((crossing.how, crossing.source or CALLER, crossing.target or CALLER), []).append(crossing)
         for (how, source, target), together in groups.items():
-            size = sum(one.num_bytes for one in together)
-            names = ", ".join(one.value for one in together)
+            size = sum(item.num_bytes for item in together)
+            names = ", ".join(item.value for item in together)
             yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
     def _timing(self) -> Iterator[str]:
@@ -263,13 +267,13 @@ def _is_refusal(verdict: Verdict) -> bool:
     return bool(verdict.reasons)
 
 
-def _counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
+def _counted(count: int, text: str, many: str = "") -> str:
+    return f"{count} {text if count == 1 else many or f'{text}s'}"
 
 
 def _without_empty(titles: tuple[str, ...], rows: list[tuple[str, ...]], always: int) -> list[tuple[str, ...]]:
-    kept = [column for column in range(len(titles)) if column < always or any(row[column] for row in rows)]
-    return [tuple(row[column] for column in kept) for row in (titles, *rows)]
+    cached = [column for column in range(len(titles)) if column < always or any(row[column] for row in rows)]
+    return [tuple(row[column] for column in cached) for row in (titles, *rows)]
 
 
 def _cells(
@@ -280,7 +284,7 @@ def _cells(
     parts: Mapping[str, str],
 ) -> tuple[str, ...]:
     inside = "" if placement.runs_in == placement.layer else parts.get(placement.runs_in, placement.runs_in)
-    refused = ", ".join(f"{one.backend} [{numbers[one]}]" for one in filter(_is_refusal, verdicts))
+    refused = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))
     merged = ", ".join(name for name in placement.replaced if name != placement.layer)
     time = "" if clock is None else str(clock.layer(placement.layer))
     return placement.layer, placement.kind, placement.backend, time, inside, merged, refused
@@ -288,8 +292,8 @@ def _cells(
 
 def _bare(tensor: Tensor) -> dict[str, Any]:
     """A tensor at the border of the network, without what only operands have."""
-    told = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
-    return told | {"name": tensor.role, "crossing": tensor.crossing}
+    reported = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
+    return reported | {"name": tensor.role, "crossing": tensor.crossing}
 
 
 def _part_to_dict(part: Part) -> dict[str, Any]:

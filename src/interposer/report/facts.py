@@ -71,8 +71,8 @@ class LayerFacts:
         """The facts as JSON-compatible data, but for name and kind."""
         return {
             "attributes": dict(self.attributes),
-            "inputs": [asdict(one) for one in self.inputs],
-            "outputs": [asdict(one) for one in self.outputs],
+            "inputs": [asdict(item) for item in self.inputs],
+            "outputs": [asdict(output) for output in self.outputs],
             "operations": self.operations,
             "bytes": self.bytes,
         }
@@ -111,15 +111,15 @@ class Facts:
 def facts_of(optimized: OptimizedNetwork) -> Facts:
     """Everything about the layers as backends were asked about them, and what became of them."""
     divided = optimized.divided()
-    names = {one.layer for one in optimized.placements}
+    names = {placement.layer for placement in optimized.placements}
     everywhere = (*places(optimized.graph), *places(divided))
-    found = {one.name: one for one in everywhere if one.name in names or isinstance(one.layer.op, ControlFlow)}
+    result = {item.name: item for item in everywhere if item.name in names or isinstance(item.layer.op, ControlFlow)}
     borders = _Borders(optimized.graph, optimized.crossings)
-    units = _units(optimized.graph, [name for name in found if name in names])
-    layers = {name: _layer_facts(place, borders, units) for name, place in found.items()}
-    hosted = tuple(layers[name] for name, place in found.items() if isinstance(place.layer.op, ControlFlow))
+    units = _units(optimized.graph, [name for name in result if name in names])
+    layers = {name: _layer_facts(place, borders, units) for name, place in result.items()}
+    hosted = tuple(layers[name] for name, place in result.items() if isinstance(place.layer.op, ControlFlow))
     return Facts(
-        {name: one for name, one in layers.items() if name in names},
+        {name: item for name, item in layers.items() if name in names},
         hosted,
         tuple(_tensor(layer.name, layer.output, layer.name) for layer in divided.inputs),
         tuple(_output(layer, borders, units) for layer in divided.outputs),
@@ -130,14 +130,14 @@ def facts_of(optimized: OptimizedNetwork) -> Facts:
 
 def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For every layer the layers that run in its place, in running order."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+    result: dict[str, list[str]] = {name: [] for name in names}
     running = [(prefix, layer) for prefix, each in named_graphs(graph) for layer in each.topological()]
     placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
     for prefix, layer in placed:
         for name in dict.fromkeys((layer.name, *layer.replaced)):
-            if f"{prefix}{name}" in found:
-                found[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
-    return {name: tuple(units) for name, units in found.items()}
+            if f"{prefix}{name}" in result:
+                result[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
+    return {name: tuple(units) for name, units in result.items()}
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _layer_facts(place: Place, borders: _Borders, units: Mapping[str, Sequence[s
     outputs = tuple(
         _tensor(layer.op.result_name(index), value, place.name, prefix) for index, value in enumerate(layer.outputs)
     )
-    size = sum(one.bytes for one in {one.name: one for one in (*inputs, *outputs)}.values())
+    size = sum(item.bytes for item in {item.name: item for item in (*inputs, *outputs)}.values())
     return LayerFacts(place.name, layer.kind, attributes, inputs, outputs, operations(layer), size)
 
 
@@ -211,13 +211,13 @@ def _small(value: Value) -> str:
     return np.array2string(array, precision=4, separator=", ").replace("\n", " ")
 
 
-def _quantization(given: Quantization | None) -> str:
-    if given is None:
+def _quantization(quantization: Quantization | None) -> str:
+    if quantization is None:
         return ""
-    if given.axis is None:
-        return f"scale {given.scales[0]:.6g}, zero point {given.zero_points[0]}"
-    low, high = min(given.scales), max(given.scales)
-    return f"{len(given.scales)} scales along axis {given.axis}, from {low:.4g} to {high:.4g}"
+    if quantization.axis is None:
+        return f"scale {quantization.scales[0]:.6g}, zero point {quantization.zero_points[0]}"
+    low, high = min(quantization.scales), max(quantization.scales)
+    return f"{len(quantization.scales)} scales along axis {quantization.axis}, from {low:.4g} to {high:.4g}"
 
 
 # --- borders and parts ------------------------------------------------------------------------------------------------
@@ -228,8 +228,10 @@ class _Borders:
 
     def __init__(self, graph: Graph, crossings: Sequence[Crossing]) -> None:
         self._crossings = crossings
-        self._by_layer = {one.layer: number for number, one in enumerate(crossings) if one.layer}
-        self._direct = {(one.value, one.target): number for number, one in enumerate(crossings) if not one.layer}
+        self._by_layer = {crossing.layer: number for number, crossing in enumerate(crossings) if crossing.layer}
+        self._direct = {
+            (crossing.value, crossing.target): number for number, crossing in enumerate(crossings) if not crossing.layer
+        }
         self._between: dict[tuple[str, str], list[int]] = {}
         for prefix, each in named_graphs(graph):
             for layer in each:
@@ -257,9 +259,9 @@ class _Borders:
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
         """The crossing of a tensor of so many bytes, where there is one."""
-        found = [one for giver in givers for taker in takers for one in self._between.get((giver, taker), ())]
-        fitting = [one for one in found if self._crossings[one].num_bytes == size]
-        return next(iter(fitting or found), None)
+        result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
+        fitting = [item for item in result if self._crossings[item].num_bytes == size]
+        return next(iter(fitting or result), None)
 
 
 def _parts(graph: Graph, borders: _Borders, units: Mapping[str, Sequence[str]]) -> Iterator[Part]:
@@ -279,15 +281,15 @@ def _part(
 ) -> Part:
     backend, names = str(view.layers[0].backend), tuple(f"{prefix}{layer.name}" for layer in view)
     layers = dict.fromkeys(layer for name in names for layer in stands_for.get(name, ()))
-    incoming = dict.fromkeys(one for value in view.inputs for one in borders.way(prefix, value, backend)[1])
+    incoming = dict.fromkeys(item for value in view.inputs for item in borders.way(prefix, value, backend)[1])
     leaving = ((value, use.layer) for value in view.outputs for use in value.uses if use.layer not in view)
-    outgoing = dict.fromkeys(one for value, layer in leaving for one in _ways_out(prefix, value, layer, borders))
+    outgoing = dict.fromkeys(item for value, layer in leaving for item in _ways_out(prefix, value, layer, borders))
     return Part(number, backend, tuple(layers), names, tuple(incoming), tuple(outgoing))
 
 
 def _ways_out(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
     if not isinstance(layer.op, MemCopy | MemImport | Debug):
         return borders.way(prefix, value, str(layer.backend))[1]
-    [made] = layer.outputs
-    further = [one for use in made.uses for one in _ways_out(prefix, made, use.layer, borders)]
-    return further or borders.way(prefix, made, str(layer.backend))[1]
+    [created] = layer.outputs
+    further = [item for use in created.uses for item in _ways_out(prefix, created, use.layer, borders)]
+    return further or borders.way(prefix, created, str(layer.backend))[1]

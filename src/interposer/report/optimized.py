@@ -49,7 +49,7 @@ class OptimizedNetwork:
     @property
     def copies(self) -> tuple[Crossing, ...]:
         """The crossings where a tensor is copied in every run."""
-        return tuple(one for one in self.crossings if one.is_copy)
+        return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     @property
     def name(self) -> str:

@@ -32,7 +32,7 @@ class Refusal:
     @property
     def is_fault(self) -> bool:
         """True where the backend did not refuse, but failed."""
-        return any(one.startswith((ASKING_RAISED, COMPILING_RAISED)) for one in self.reasons)
+        return any(reason.startswith((ASKING_RAISED, COMPILING_RAISED)) for reason in self.reasons)
 
     def __str__(self) -> str:
         return f"{self.backend} refuses {self.layer!r} ({self.kind}): {'; '.join(self.reasons)}"
@@ -100,8 +100,8 @@ class Crossing:
     @property
     def num_bytes(self) -> int:
         """The tensor's bytes; 0 where that is not known before running."""
-        found = self.info.num_bytes
-        return 0 if isinstance(found, Dim) else int(found)
+        result = self.info.num_bytes
+        return 0 if isinstance(result, Dim) else int(result)
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON-compatible data."""

@@ -63,7 +63,7 @@ class Clock:
     def __init__(self, facts: Facts, times: Times | None) -> None:
         self._facts = facts
         self._times = Times() if times is None else times
-        self._work = {name: one.work for name, one in facts.layers.items()}
+        self._work = {name: item.work for name, item in facts.layers.items()}
         self._inside: dict[str, list[str]] = {}
         for name, units in facts.units.items():
             for unit in units:

@@ -40,33 +40,33 @@ class Bindings:
     """The inputs and outputs of one network, by binding id."""
 
     def __init__(self, optimized: OptimizedNetwork) -> None:
-        self.inputs = {one.id: one for one in map(_binding, optimized.inputs)}
-        self.outputs = {one.id: one for one in map(_binding, optimized.outputs)}
-        self._titles = {key: f"output {key} ({one.name})" for key, one in self.outputs.items()}
+        self.inputs = {item.id: item for item in map(_binding, optimized.inputs)}
+        self.outputs = {output.id: output for output in map(_binding, optimized.outputs)}
+        self._titles = {key: f"output {key} ({item.name})" for key, item in self.outputs.items()}
         self.constants = Constants(())
-        self._only_tensors = all(one.info.is_tensor for one in self.outputs.values())
+        self._only_tensors = all(output.info.is_tensor for output in self.outputs.values())
 
-    def fitting(self, numbers: Sequence[int], given: Sequence[Any]) -> Fitting | None:
+    def fitting(self, numbers: Sequence[int], values: Sequence[Any]) -> Fitting | None:
         """The inputs of these binding ids, where all are arrays that fit as they are; quick; None says nothing yet."""
-        feeds = Fitting(zip(numbers, given, strict=True))
+        feeds = Fitting(zip(numbers, values, strict=True))
         return feeds if _fits(self.inputs, feeds) else None
 
-    def checked_inputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
+    def checked_inputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
         """The arrays for the inputs; those of a list for a sequence are copied.
 
         Raises:
             BindingError: with everything that does not fit.
         """
-        if type(given) is Fitting:
-            return given
-        if type(given) is dict and _fits(self.inputs, given):
-            return dict(given)
-        faults = _id_faults("input", self.inputs, given)
-        arrays = {key: _stored(one, given[key], faults) for key, one in self.inputs.items() if key in given}
-        _raise(faults)
+        if type(value) is Fitting:
+            return value
+        if type(value) is dict and _fits(self.inputs, value):
+            return dict(value)
+        errors = _id_faults("input", self.inputs, value)
+        arrays = {key: _stored(item, value[key], errors) for key, item in self.inputs.items() if key in value}
+        _raise(errors)
         return arrays
 
-    def checked_outputs(self, given: Mapping[int, Any]) -> dict[int, Array]:
+    def checked_outputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
         """Arrays over the memory for the outputs, which can be written to; one of unknown shape may be absent.
 
         A sequence or an optional must be absent.
@@ -76,15 +76,15 @@ class Bindings:
                 constant of the network.
         """
         if (
-            type(given) is dict
-            and _fits(self.outputs, given)
-            and all(array.flags.writeable for array in given.values())
+            type(value) is dict
+            and _fits(self.outputs, value)
+            and all(array.flags.writeable for array in value.values())
         ):
-            arrays = dict(given)
+            arrays = dict(value)
         else:
-            faults = _id_faults("output", self.outputs, given)
-            arrays = {key: _target(one, given[key], faults) for key, one in self.outputs.items() if key in given}
-            _raise(faults)
+            errors = _id_faults("output", self.outputs, value)
+            arrays = {key: _target(item, value[key], errors) for key, item in self.outputs.items() if key in value}
+            _raise(errors)
         named = [(title, arrays[key]) for key, title in self._titles.items() if key in arrays]
         refuse_overlaps(named)
         self.constants.refuse(named)
@@ -97,7 +97,9 @@ class Bindings:
             ExecutionError: there is not enough memory.
         """
         try:
-            return {key: np.empty(one.shape, one.dtype) for key, one in self.outputs.items() if one.shape is not None}
+            return {
+                key: np.empty(item.shape, item.dtype) for key, item in self.outputs.items() if item.shape is not None
+            }
         except (MemoryError, ValueError) as error:
             large = max(self.outputs.values(), key=_bytes_of)
             raise ExecutionError(
@@ -132,13 +134,13 @@ def _binding(layer: Layer) -> Binding:
     return Binding(binding_id(layer), layer.name, info, shape, info.dtype.numpy)
 
 
-def _fits(known: Mapping[int, Binding], given: dict[Any, Any]) -> bool:
+def _fits(known: Mapping[int, Binding], value: dict[Any, Any]) -> bool:
     """True for arrays that fit as they are; quick, and False says nothing yet."""
-    if len(given) != len(known):
+    if len(value) != len(known):
         return False
-    for key, array in given.items():
-        one = known.get(key)
-        if one is None or type(array) is not np.ndarray or array.shape != one.shape or array.dtype != one.dtype:
+    for key, array in value.items():
+        item = known.get(key)
+        if item is None or type(array) is not np.ndarray or array.shape != item.shape or array.dtype != item.dtype:
             return False
         if array.dtype.hasobject:  # every element must be a text
             return False
@@ -146,15 +148,15 @@ def _fits(known: Mapping[int, Binding], given: dict[Any, Any]) -> bool:
 
 
 def _listed(known: Mapping[int, Binding]) -> str:
-    return ", ".join(f"{one.id} ({one.name})" for one in known.values()) or "none"
+    return ", ".join(f"{item.id} ({item.name})" for item in known.values()) or "none"
 
 
-def _id_faults(kind: str, known: Mapping[int, Binding], given: object) -> list[str]:
-    if not isinstance(given, Mapping):
-        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
-    absent = [one for one in known.values() if one.id not in given and (kind == "input" or _is_fixed(one.info))]
-    missing = [f"no tensor was given for {kind} {one.id} ({one.name})" for one in absent]
-    extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in given if key not in known]
+def _id_faults(kind: str, known: Mapping[int, Binding], value: object) -> list[str]:
+    if not isinstance(value, Mapping):
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(value).__name__}")
+    absent = [item for item in known.values() if item.id not in value and (kind == "input" or _is_fixed(item.info))]
+    missing = [f"no tensor was given for {kind} {item.id} ({item.name})" for item in absent]
+    extra = [f"no {kind} has the binding id {key!r}; there are {_listed(known)}" for key in value if key not in known]
     return missing + extra
 
 
@@ -163,16 +165,16 @@ def _is_fixed(info: TensorInfo) -> bool:
     return info.is_tensor and info.is_concrete
 
 
-def _stored(binding: Binding, given: object, faults: list[str]) -> Array:
+def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
     """An input as it is stored; what does not fit is added to the faults."""
 
-    def to_tensor(title: str, info: TensorInfo, given: object) -> Array:
-        array = as_array(given, title)
-        found = list(array_faults(title, info, array))
-        faults.extend(found or _text_faults(title, info, array))
+    def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
+        array = as_array(arguments, title)
+        result = list(array_faults(title, info, array))
+        errors.extend(result or _text_faults(title, info, array))
         return array
 
-    return as_stored(f"input {binding.id} ({binding.name})", binding.info, given, to_tensor)
+    return as_stored(f"input {binding.id} ({binding.name})", binding.info, value, to_tensor)
 
 
 def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
@@ -187,7 +189,7 @@ def _text_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
     """Elements of a tensor of texts that are no texts."""
     if info.dtype is not DataType.STRING:
         return
-    bad = next((one for one in array.flat if not isinstance(one, str)), None)
+    bad = next((item for item in array.flat if not isinstance(item, str)), None)
     if bad is not None:
         yield f"{title} holds {bad!r}; expected {DataType.STRING}, texts"
 
@@ -197,23 +199,23 @@ def _type_name(dtype: np.dtype[Any]) -> str:
     return f"{dtype.newbyteorder('=')} with its bytes the other way round" if swapped else str(dtype)
 
 
-def _target(binding: Binding, given: Any, faults: list[str]) -> Array:
+def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
     """An array over where an output is to be written; what does not fit is added to the faults."""
     title = f"output {binding.id} ({binding.name})"
     if not binding.info.is_tensor:
-        faults.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")
+        errors.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")
         return np.empty(0)
     try:
-        array = np.asarray(shared_array(given, title))
+        array = np.asarray(shared_array(value, title))
     except BindingError as error:
-        faults.append(str(error))
+        errors.append(str(error))
         return np.empty(0)
-    faults += array_faults(title, binding.info, array)
+    errors += array_faults(title, binding.info, array)
     if not array.flags.writeable:
-        faults.append(f"{title} is read-only; give an array that can be written to")
+        errors.append(f"{title} is read-only; give an array that can be written to")
     return array
 
 
-def _raise(faults: list[str]) -> None:
-    if faults:
-        raise BindingError(faults[0] if len(faults) == 1 else "\n  - ".join([f"{len(faults)} faults:", *faults]))
+def _raise(errors: list[str]) -> None:
+    if errors:
+        raise BindingError(errors[0] if len(errors) == 1 else "\n  - ".join([f"{len(errors)} faults:", *errors]))

@@ -33,8 +33,8 @@ class ControlWorkload(Workload):
         with ExitStack() as stack:
             stack.callback(self._leave)
             arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
-            found = self.compute(*self.op.arguments(arrays))
-            for index, (handle, array) in enumerate(zip(outputs, found, strict=True)):
+            result = self.compute(*self.op.arguments(arrays))
+            for index, (handle, array) in enumerate(zip(outputs, result, strict=True)):
                 _give(index, handle, array)
 
     def watch(self, control: RunControl | None) -> None:
@@ -77,10 +77,10 @@ class _LoopWorkload(ControlWorkload):
         number = 0
         while going and (count is None or number < count):
             with _inside(body, number):
-                again, *given = body.run([np.array(number, np.int64), np.array(True), *carried])
+                again, *value = body.run([np.array(number, np.int64), np.array(True), *carried])
                 going = bool(_single(again, "the condition"))
-            carried = given[: op.num_carried]
-            _collect(collected, given[op.num_carried :])
+            carried = value[: op.num_carried]
+            _collect(collected, value[op.num_carried :])
             number += 1
         infos = [layer.values[0].known for layer in body.outputs[1 + op.num_carried :]]
         return carried + [_stacked(*pair, 0) for pair in zip(collected, infos, strict=True)]
@@ -89,23 +89,23 @@ class _LoopWorkload(ControlWorkload):
 class _ScanWorkload(ControlWorkload):
     def compute(self, inputs: Sequence[Array]) -> list[Array]:
         op, [body] = self.op, self.regions
-        behind = op.num_states + op.num_scan_inputs
-        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : behind]
+        consumers = op.num_states + op.num_scan_inputs
+        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : consumers]
         slices = [np.moveaxis(array, op.axis(index, array.ndim), 0) for index, array in enumerate(scanned)]
         backwards = op.reverse_inputs or (False,) * len(slices)
         slices = [array[::-1] if back else array for array, back in zip(slices, backwards, strict=True)]
         collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
-        body.enter(dict(enumerate(inputs[behind:], behind)))
+        body.enter(dict(enumerate(inputs[consumers:], consumers)))
         for number in range(_length(slices)):
             with _inside(body, number):
-                given = body.run([*carried, *(np.ascontiguousarray(array[number]) for array in slices)])
-            carried = given[: op.num_states]
-            _collect(collected, given[op.num_states :])
+                value = body.run([*carried, *(np.ascontiguousarray(array[number]) for array in slices)])
+            carried = value[: op.num_states]
+            _collect(collected, value[op.num_states :])
         infos = [layer.values[0].known for layer in body.outputs[op.num_states :]]
         return carried + [self._gathered(*pair) for pair in enumerate(zip(collected, infos, strict=True))]
 
-    def _gathered(self, index: int, found: tuple[list[Array], TensorInfo]) -> Array:
-        arrays, info = found
+    def _gathered(self, index: int, result: tuple[list[Array], TensorInfo]) -> Array:
+        arrays, info = result
         axis = self.op.output_axes[index] if self.op.output_axes else 0
         backwards = bool(self.op.reverse_outputs) and self.op.reverse_outputs[index]
         return _stacked(arrays[::-1] if backwards else arrays, info, axis)
@@ -125,8 +125,8 @@ class _WhileWorkload(ControlWorkload):
 
     def _holds(self, region: Steps, carried: Sequence[Array], number: int) -> bool:
         with _inside(region, number):
-            [found] = region.run(carried)
-            return bool(_single(found, "the condition"))
+            [result] = region.run(carried)
+            return bool(_single(result, "the condition"))
 
 
 _WORKLOADS: dict[type[ControlFlow], type[ControlWorkload]] = {
@@ -163,8 +163,8 @@ def _length(slices: Sequence[Array]) -> int:
     return lengths[0]
 
 
-def _collect(collected: Sequence[list[Array]], given: Sequence[Array]) -> None:
-    for index, (arrays, array) in enumerate(zip(collected, given, strict=True)):
+def _collect(collected: Sequence[list[Array]], arrayes: Sequence[Array]) -> None:
+    for index, (arrays, array) in enumerate(zip(collected, arrayes, strict=True)):
         if arrays and arrays[0].shape != array.shape:
             shapes = f"{list(array.shape)} in iteration {len(arrays)} and {list(arrays[0].shape)} before"
             raise ExecutionError(f"collected output {index} has the shape {shapes}")

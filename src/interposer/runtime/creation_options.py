@@ -59,8 +59,8 @@ class CreationOptions:
             self, "disabled_backends", listed_ids(self.disabled_backends, "disabled_backends: backends", ordered=False)
         )
         expect(self.backend_options, Mapping, "backend_options must be a mapping from backend's id to its options")
-        for backend, given in self.backend_options.items():
-            expect(given, Mapping, f"the options of backend {backend!r} must be a mapping")
+        for backend, value in self.backend_options.items():
+            expect(value, Mapping, f"the options of backend {backend!r} must be a mapping")
         if self.isolate is not None:
             wanted_isolations(self.isolate)
         expect(self.num_threads, int | None, "num_threads must be a whole number")

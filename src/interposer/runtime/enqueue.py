@@ -47,11 +47,11 @@ def _run_apart(
 ) -> dict[int, Any]:
     """Run with a deadline: what goes on behind it writes to arrays that nobody else has."""
     targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
-    found: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
+    result: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
     for key, target in targets.items():
-        check_shape(key, loaded.bindings.outputs[key].name, TensorShape(found[key].shape), target)
-        np.copyto(target, found[key])
-    return {**found, **targets}
+        check_shape(key, loaded.bindings.outputs[key].name, TensorShape(result[key].shape), target)
+        np.copyto(target, result[key])
+    return {**result, **targets}
 
 
 def run_imported(
@@ -84,21 +84,21 @@ def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int,
     return loaded.bindings.new_outputs() | dict(imported.outputs)
 
 
-def _together(kind: str, imported: Mapping[int, Array], given: Mapping[int, Any] | None) -> dict[int, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(given).__name__}")
-    for key in given or {}:
+def _together(kind: str, imported: Mapping[int, Array], value: Mapping[int, Any] | None) -> dict[int, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(value).__name__}")
+    for key in value or {}:
         if key in imported:
             raise BindingError(f"{kind} {key} is given twice: as it was imported, and as an array")
-    return {**(given or {}), **imported}
+    return {**(value or {}), **imported}
 
 
 def _refuse_overlaps(
     loaded: LoadedNetwork, imported: ImportedRun, arrays: Mapping[int, Array], targets: Mapping[int, Array] | None
 ) -> None:
     """Where imports and arrays come together, none of the outputs that were imported may need a copy."""
-    others = [("input", key, one) for key, one in arrays.items() if key not in imported.inputs]
-    others += [("output", key, one) for key, one in (targets or {}).items() if key not in imported.outputs]
+    others = [("input", key, item) for key, item in arrays.items() if key not in imported.inputs]
+    others += [("output", key, item) for key, item in (targets or {}).items() if key not in imported.outputs]
     for key, target in imported.outputs.items():
         for kind, other, array in others:
             if share_memory(target, array):

@@ -71,8 +71,8 @@ class Factories:
         self._optimized = optimized
         self._first = first or self
         self.together = together
-        given = allocators if first is None else first.registry.custom_allocators
-        self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(given)
+        value = allocators if first is None else first.registry.custom_allocators
+        self.registry: TensorHandleFactoryRegistry = TensorHandleFactoryRegistry(value)
         self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
@@ -90,7 +90,7 @@ class Factories:
 
     def _name_shared_arena(self) -> None:
         """Call the arena that several backends share by the names of all of them."""
-        sharing = [one for one in self._factories if self._shares(one)]
+        sharing = [factory for factory in self._factories if self._shares(factory)]
         if self.together and len(sharing) > 1 and not self.registry.custom_allocators:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
 
@@ -156,9 +156,9 @@ class Factories:
         self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo, owned: OwnedHandles
     ) -> TensorHandle | None:
         """The handle of a piece of a tensor, which is added to `owned`."""
-        made = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
-        owned.add(made)
-        return made
+        sub_tensor = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
+        owned.add(sub_tensor)
+        return sub_tensor
 
     def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
         """The workload of a layer that copies, imports or shows; None for all others."""
@@ -170,14 +170,14 @@ class Factories:
         [source] = layer.values
         giving, taking = (self._handle_factory(value.producer, value.factory) for value in (source, layer.output))
         if isinstance(layer.op, MemImport):
-            common = [one for one in MemorySource if one and one in giving.export_sources & taking.import_sources]
+            common = [item for item in MemorySource if item and item in giving.export_sources & taking.import_sources]
             return ImportWorkload(common[0], counts) if common else CopyWorkload(counts)
         pairs = (taking, giving), (giving, taking)
-        device = next((one for one, other in pairs if one.supports_device_copy and other.supports_map), None)
+        device = next((item for item, other in pairs if item.supports_device_copy and other.supports_map), None)
         if device is None:
             return CopyWorkload(counts)
-        made = checked(device.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
-        return DeviceCopyWorkload(made, counts)
+        created = checked(device.create_device_copy(), Workload, "create_device_copy", str(layer.backend))
+        return DeviceCopyWorkload(created, counts)
 
     def of(self, layer: Layer) -> WorkloadFactory:
         """The factory of the layer's backend."""
@@ -185,8 +185,8 @@ class Factories:
 
     def workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """The workload of a layer that a backend runs."""
-        made = self.of(layer).create_workload(layer, info)
-        return checked(made, Workload, "create_workload", str(layer.backend))
+        workload = self.of(layer).create_workload(layer, info)
+        return checked(workload, Workload, "create_workload", str(layer.backend))
 
     def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
         """A handle for what a layer gives; `LoadError` where its shape is not known.
@@ -204,9 +204,9 @@ class Factories:
         keeper = self.handles if owned is None else owned
 
         def create() -> TensorHandle:
-            made = make(plain)
-            keeper.add(made)
-            return _checked(made, plain, "create_tensor_handle", layer)
+            created = make(plain)
+            keeper.add(created)
+            return _checked(created, plain, "create_tensor_handle", layer)
 
         return guarded(layer, "got no tensor handle", create)
 
@@ -221,9 +221,9 @@ class Factories:
             make = self._first._constant_maker(layer)
 
             def create() -> TensorHandle:
-                made = make(info, array)
-                self.constant_handles.add(made)
-                return _checked(made, info, "create_constant_handle", layer)
+                created = make(info, array)
+                self.constant_handles.add(created)
+                return _checked(created, info, "create_constant_handle", layer)
 
             known[key] = array, guarded(layer, "got no constant", create)
         return known[key][1]
@@ -232,7 +232,7 @@ class Factories:
         if _is_hosts(layer):
             return ArrayHandle
         named = self._optimized.backends[str(layer.backend)].handle_factory_preferences
-        best = next((one for one in named if one in self.registry or one == DEFAULT_FACTORY), None)
+        best = next((item for item in named if item in self.registry or item == DEFAULT_FACTORY), None)
         if best is None:
             return self.of(layer).create_constant_handle
         return ArrayHandle if best == DEFAULT_FACTORY else self.registry.factory(best).create_constant
@@ -289,12 +289,12 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
-        fault = _memory_fault(memory, size)
-        if fault is None:
+        error = _memory_fault(memory, size)
+        if error is None:
             return memory  # type: ignore[return-value] # an array, as was looked at
         if isinstance(memory, np.ndarray):
             allocator.free(memory)
-        raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {fault}")
+        raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {error}")
 
     return ArenaMemoryManager(allocate, allocator.free)
 
@@ -302,11 +302,11 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 def _memory_fault(memory: object, size: int) -> str | None:
     """What is wrong with memory that an allocator gave, or None."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
-        told = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
-        return f"{told}; expected an array of {size} times uint8"
+        reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
+        return f"{reported}; expected an array of {size} times uint8"
     if memory.ctypes.data % ALIGNMENT or not (memory.flags.c_contiguous and memory.flags.writeable):
-        wanted = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
-        return f"memory at {memory.ctypes.data:#x}; expected {wanted}"
+        requested = f"contiguous memory that can be written to, at a multiple of {ALIGNMENT}"
+        return f"memory at {memory.ctypes.data:#x}; expected {requested}"
     return None
 
 
@@ -329,9 +329,9 @@ def _is_hosts(layer: Layer) -> bool:
     return isinstance(layer.op, ControlFlow | Debug | MemCopy | MemImport)
 
 
-def _checked(made: object, info: TensorInfo, what: str, layer: Layer) -> TensorHandle:
+def _checked(value: object, info: TensorInfo, what: str, layer: Layer) -> TensorHandle:
     backend = str(layer.backend)
-    handle = checked(made, TensorHandle, what, backend)
+    handle = checked(value, TensorHandle, what, backend)
     if handle.info != info:
         raise BackendContractError(f"{what} gave a handle of {handle.info}; expected {info}", backend=backend)
     return handle

@@ -127,7 +127,7 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
     latest: dict[str | None, int] = {}
     touched: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
-        before[index] |= {number[one] for one in _producers(layer, number)}
+        before[index] |= {number[producer] for producer in _producers(layer, number)}
         if layer.backend in latest:
             before[index].add(latest[layer.backend])
         latest[layer.backend] = index
@@ -147,14 +147,14 @@ def _arena(value: Value) -> Hashable:
 
 
 def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
-    found, pending = set[Layer](), [value.producer for value in layer.values]
+    result, pending = set[Layer](), [value.producer for value in layer.values]
     while pending:
         producer = pending.pop()
         if producer in number:
-            found.add(producer)
+            result.add(producer)
         elif not isinstance(producer.op, Input):
             pending += [value.producer for value in producer.values]
-    return found
+    return result
 
 
 def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:

@@ -68,73 +68,73 @@ class Imports:
         self._runs: dict[tuple[Sequence[int], Sequence[int]], ImportedRun] = {}
         self._lock = threading.Lock()
 
-    def add(self, kind: str, given: Mapping[int, Any], source: MemorySource) -> list[int]:
+    def add(self, kind: str, value: Mapping[int, Any], source: MemorySource) -> list[int]:
         """Import tensors; gives their numbers in the order of `given`.
 
         Raises:
             MemoryImportError: with every tensor that cannot be used where it lies; nothing was imported.
             BindingError: an id that the network does not have.
         """
-        made, refusals = self._tried(kind, given, source)
+        created, refusals = self._tried(kind, value, source)
         if refusals:
-            for one in made:
-                _drop(one, undone=True)
+            for item in created:
+                _drop(item, undone=True)
             raise MemoryImportError(_said(kind, refusals, self._known_bindings(kind)), refusals)
         with self._lock:
-            numbers = [next(self._numbers) for _ in made]
-            self._known.update(zip(numbers, made, strict=True))
+            numbers = [next(self._numbers) for _ in created]
+            self._known.update(zip(numbers, created, strict=True))
         return numbers
 
-    def refusals(self, kind: str, given: Mapping[int, Any]) -> dict[tuple[str, int], str]:
+    def refusals(self, kind: str, value: Mapping[int, Any]) -> dict[tuple[str, int], str]:
         """Why tensors could not be imported, by kind and binding id; nothing for those that could."""
-        made, refusals = self._tried(kind, given, MemorySource.UNDEFINED)
-        for one in made:
-            _drop(one, undone=True)
+        created, refusals = self._tried(kind, value, MemorySource.UNDEFINED)
+        for item in created:
+            _drop(item, undone=True)
         return refusals
 
     def _known_bindings(self, kind: str) -> Mapping[int, Binding]:
         return self._bindings.inputs if kind == "input" else self._bindings.outputs
 
     def _tried(
-        self, kind: str, given: Mapping[int, Any], source: MemorySource
+        self, kind: str, value: Mapping[int, Any], source: MemorySource
     ) -> tuple[list[Import], dict[tuple[str, int], str]]:
-        expect(given, Mapping, f"{kind}s must be a mapping from binding id to tensor")
+        expect(value, Mapping, f"{kind}s must be a mapping from binding id to tensor")
         expect(source, MemorySource, "the memory source must be a MemorySource")
-        made, refusals = [], {}
-        for key, one in given.items():
+        created, refusals = [], {}
+        for key, item in value.items():
             self._bindings.info(kind, key)
             try:
-                made.append(self._import(kind, self._known_bindings(kind)[key], one, source))
+                created.append(self._import(kind, self._known_bindings(kind)[key], item, source))
             except ValueError as error:
                 refusals[kind, key] = str(error)
             except BindingError as error:
                 refusals[kind, key] = str(error.__cause__ or error)
-        return made, refusals
+        return created, refusals
 
-    def _import(self, kind: str, binding: Binding, given: Any, source: MemorySource) -> Import:
+    def _import(self, kind: str, binding: Binding, value: Any, source: MemorySource) -> Import:
         """One tensor, imported; ValueError where that cannot be."""
         writable = kind == "output"
         if binding.shape is None:
             raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
         memory = None
-        if isinstance(given, MemoryDescriptor):
-            memory = ExternalMemory(given, binding.info, writable=writable)
+        if isinstance(value, MemoryDescriptor):
+            memory = ExternalMemory(value, binding.info, writable=writable)
             assert memory.array is not None
             array = memory.array
         else:
-            array = np.asarray(shared_array(given))
-        fault = _source_fault(given, source) or _fault(binding, array, writable)
-        fault = fault or self._accepts(kind, binding.id, array)
-        if fault:
+            array = np.asarray(shared_array(value))
+        error = _source_fault(value, source) or _fault(binding, array, writable)
+        error = error or self._accepts(kind, binding.id, array)
+        if error:
             if memory is not None:
                 memory.release(undone=True)
-            raise ValueError(fault)
+            raise ValueError(error)
         return Import(kind, binding, array, memory)
 
     def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
         """Names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
-        found = [self._checked(kind, number) for number in _numbers(numbers)]
-        return {one.binding.id: (one.binding.name, one.array) for one in found}
+        result = [self._checked(kind, number) for number in _numbers(numbers)]
+        return {item.binding.id: (item.binding.name, item.array) for item in result}
 
     def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:
         """Let go of imports; gives the runs that used them.
@@ -142,24 +142,24 @@ class Imports:
         Raises:
             BindingError: a number that nothing was imported by; nothing is let go of.
         """
-        wanted = tuple(dict.fromkeys(_numbers(numbers)))
+        requested = tuple(dict.fromkeys(_numbers(numbers)))
         with self._lock:
-            for number in wanted:
+            for number in requested:
                 self._checked(kind, number)
-            gone = {number: self._known.pop(number) for number in wanted}
+            gone = {number: self._known.pop(number) for number in requested}
             keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(gone)]
             over = [self._runs.pop(key) for key in keys]
             for run in over:
                 run.gone = True
-        for one in gone.values():
-            _drop(one)
+        for item in gone.values():
+            _drop(item)
         return over
 
     def _checked(self, kind: str, number: int) -> Import:
-        found = self._known.get(number)
-        if found is None or found.kind != kind:
+        result = self._known.get(number)
+        if result is None or result.kind != kind:
             raise BindingError(f"no {kind} of {self._name!r} was imported as number {number!r}")
-        return found
+        return result
 
     def clear_all(self) -> list[ImportedRun]:
         """Let go of everything; gives the runs that used it."""
@@ -169,8 +169,8 @@ class Imports:
             self._runs.clear()
             for run in over:
                 run.gone = True
-        for one in gone:
-            _drop(one)
+        for item in gone:
+            _drop(item)
         return over
 
     def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
@@ -185,10 +185,10 @@ class Imports:
         except (KeyError, TypeError):
             key = _numbers(inputs), _numbers(outputs)
         with self._lock:
-            found = self._runs.get(key)
-            if found is None:
-                found = self._runs[key] = self._new_run(*key)
-            return found
+            result = self._runs.get(key)
+            if result is None:
+                result = self._runs[key] = self._new_run(*key)
+            return result
 
     def _new_run(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> ImportedRun:
         read = self._by_binding("input", inputs)
@@ -197,36 +197,36 @@ class Imports:
         every = (*read.values(), *written.values())
         complete = len(read) == len(self._bindings.inputs) and len(written) == len(self._bindings.outputs)
         return ImportedRun(
-            {key: one.array for key, one in read.items()},
-            {key: one.array for key, one in written.items()},
-            tuple((one.title, one.memory) for one in every if one.memory is not None and not one.memory.settled),
+            {key: item.array for key, item in read.items()},
+            {key: item.array for key, item in written.items()},
+            tuple((item.title, item.memory) for item in every if item.memory is not None and not item.memory.settled),
             complete,
             frozenset((*inputs, *outputs)),
         )
 
     def _by_binding(self, kind: str, numbers: Sequence[int]) -> dict[int, Import]:
-        found: dict[int, Import] = {}
+        result: dict[int, Import] = {}
         for number in numbers:
-            one = self._checked(kind, number)
-            if one.binding.id in found:
-                raise BindingError(f"{one.title} was imported twice; a run takes one of them")
-            found[one.binding.id] = one
-        return found
+            item = self._checked(kind, number)
+            if item.binding.id in result:
+                raise BindingError(f"{item.title} was imported twice; a run takes one of them")
+            result[item.binding.id] = item
+        return result
 
 
-def _numbers(given: Any) -> tuple[int, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise BindingError(f"what was imported is given by its numbers, not by {given!r}")
-    found: tuple[Any, ...] = tuple(given)
-    for number in found:
+def _numbers(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BindingError(f"what was imported is given by its numbers, not by {value!r}")
+    values: tuple[Any, ...] = tuple(value)
+    for number in values:
         if not isinstance(number, int):
             raise BindingError(f"what was imported is given by its numbers, not by {number!r}")
-    return found
+    return values
 
 
-def _drop(one: Import, *, undone: bool = False) -> None:
-    if one.memory is not None:
-        one.memory.release(undone=undone)
+def _drop(item: Import, *, undone: bool = False) -> None:
+    if item.memory is not None:
+        item.memory.release(undone=undone)
 
 
 def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int, Binding]) -> str:
@@ -234,18 +234,18 @@ def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int
     return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} faults:", *lines])
 
 
-def _source_fault(given: Any, wanted: MemorySource) -> str | None:
-    has = given.source if isinstance(given, MemoryDescriptor) else MemorySource.MALLOC
-    if wanted in (MemorySource.UNDEFINED, has):
+def _source_fault(value: Any, requested: MemorySource) -> str | None:
+    has = value.source if isinstance(value, MemoryDescriptor) else MemorySource.MALLOC
+    if requested in (MemorySource.UNDEFINED, has):
         return None
-    return f"it is memory of the source {has.name}; {wanted.name} was asked for"
+    return f"it is memory of the source {has.name}; {requested.name} was asked for"
 
 
 def _fault(binding: Binding, array: Array, writable: bool) -> str | None:
     """Why an array could not lie where the tensor is wanted, whatever the backend."""
-    found = next(array_faults("it", binding.info, array), None)
-    if found is not None:
-        return found
+    result = next(array_faults("it", binding.info, array), None)
+    if result is not None:
+        return result
     if not array.flags.c_contiguous:
         steps = [step // array.itemsize for step in array.strides]
         return f"its elements do not lie one after the other (steps of {steps} elements); give a copy, or import none"

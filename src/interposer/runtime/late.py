@@ -47,24 +47,24 @@ class LateStep:
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
         pairs = zip(self.layer.outputs, info.outputs, strict=True)
-        found = {value: _new_handle(one) for value, one in pairs if value not in fixed}
-        late.update(found)
-        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *found) if value in late}}
+        result = {value: _new_handle(item) for value, item in pairs if value not in fixed}
+        late.update(result)
+        handles = {**fixed, **{value: late[value] for value in (*self.layer.values, *result) if value in late}}
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
         self._step(info).execute(inputs, [handles[value] for value in self.layer.outputs])
-        for value, handle in found.items():
+        for value, handle in result.items():
             if not handle.info.is_concrete:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
 
     def _step(self, info: WorkloadInfo) -> Step:
-        made = self._made
-        if made is None or not (self.workload is not None or _same(made[0], info)):
-            made = self._made = info, Step.of(self.layer, self.workload or self._new_workload(info))
-        return made[1]
+        created = self._made
+        if created is None or not (self.workload is not None or _same(created[0], info)):
+            created = self._made = info, Step.of(self.layer, self.workload or self._new_workload(info))
+        return created[1]
 
     def _new_workload(self, info: WorkloadInfo) -> Workload:
-        made = self._factory.create_workload(self.layer, info)
-        workload = checked(made, Workload, "create_workload", str(self.layer.backend))
+        created = self._factory.create_workload(self.layer, info)
+        workload = checked(created, Workload, "create_workload", str(self.layer.backend))
         workload.post_allocation_configure()
         return workload
 

@@ -59,15 +59,15 @@ class Layout:
     @property
     def joined(self) -> set[Layer]:
         """Concat and Splitter layers that have nothing left to do."""
-        found = set()
+        result = set()
         for value, piece in self.pieces.items():
             splits = isinstance(value.producer.op, Splitter) and piece.whole in value.producer.values
-            found.add(value.producer if splits else piece.whole.producer)
-        return found
+            result.add(value.producer if splits else piece.whole.producer)
+        return result
 
 
 def layout_of(
-    graph: Graph, order: Sequence[Layer], kept: set[Value], may_join: Allows, may_overwrite: Allows, may_hold: Holds
+    graph: Graph, order: Sequence[Layer], cached: set[Value], may_join: Allows, may_overwrite: Allows, may_hold: Holds
 ) -> Layout:
     """Propose where the tensors of a graph lie.
 
@@ -82,19 +82,19 @@ def layout_of(
     layout.guests = {
         layer.output: layer.values[0]
         for layer in order
-        if isinstance(layer.op, MemImport) and layer.output not in kept and not layer.values[0].is_constant
+        if isinstance(layer.op, MemImport) and layer.output not in cached and not layer.values[0].is_constant
     }
     layout.lenders = set(layout.guests.values())
     layout.border -= layout.guests.keys()
     for layer in order:
-        found = _pieces(layer, layout, kept, may_join, may_hold)
-        layout.pieces.update(found)
-        layout.wholes.update(piece.whole for piece in found.values())
+        result = _pieces(layer, layout, cached, may_join, may_hold)
+        layout.pieces.update(result)
+        layout.wholes.update(piece.whole for piece in result.values())
     for layer in order:
-        source = _overwritten(layer, layout, kept) if may_overwrite(layer) else None
+        source = _overwritten(layer, layout, cached) if may_overwrite(layer) else None
         if source is not None:
             layout.in_place[layer.output] = source
-    _set_lives(layout, graph, order, kept)
+    _set_lives(layout, graph, order, cached)
     return layout
 
 
@@ -111,7 +111,9 @@ def _border(graph: Graph) -> Iterator[Value]:
 # --- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows, may_hold: Holds) -> Mapping[Value, Piece]:
+def _pieces(
+    layer: Layer, layout: Layout, cached: set[Value], may_join: Allows, may_hold: Holds
+) -> Mapping[Value, Piece]:
     """The inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
     if isinstance(layer.op, Concat):
         whole, parts, axis = layer.output, layer.values, layer.op.axis
@@ -119,11 +121,11 @@ def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows, ma
         whole, parts, axis = layer.values[0], layer.outputs, layer.op.axis
     else:
         return {}
-    homeless = whole in kept or whole.is_constant or whole in layout.guests or len(set(parts)) != len(parts)
+    homeless = whole in cached or whole.is_constant or whole in layout.guests or len(set(parts)) != len(parts)
     if (
         homeless
         or not may_hold(whole.producer, whole)
-        or not all(_can_lie_in(part, whole, layout, kept) for part in parts)
+        or not all(_can_lie_in(part, whole, layout, cached) for part in parts)
     ):
         return {}
     axis %= whole.known.rank
@@ -131,12 +133,12 @@ def _pieces(layer: Layer, layout: Layout, kept: set[Value], may_join: Allows, ma
     if not all(may_join(user) for user in dict.fromkeys([*users, whole.producer, *whole.consumers])):
         return {}
     starts = accumulate((int(part.known.shape[axis]) for part in parts), initial=0)
-    before, behind = (0,) * axis, (0,) * (whole.known.rank - axis - 1)
-    return {part: Piece(whole, (*before, start, *behind)) for part, start in zip(parts, starts, strict=False)}
+    before, consumers = (0,) * axis, (0,) * (whole.known.rank - axis - 1)
+    return {part: Piece(whole, (*before, start, *consumers)) for part, start in zip(parts, starts, strict=False)}
 
 
-def _can_lie_in(part: Value, whole: Value, layout: Layout, kept: set[Value]) -> bool:
-    placed = (kept, layout.border, layout.pieces, layout.guests)
+def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -> bool:
+    placed = (cached, layout.border, layout.pieces, layout.guests)
     if part.is_constant or any(part in others for others in placed):
         return False
     return part.factory == whole.factory and (part.known.dtype, part.known.quantization) == (
@@ -148,21 +150,23 @@ def _can_lie_in(part: Value, whole: Value, layout: Layout, kept: set[Value]) -> 
 # --- in place ---------------------------------------------------------------------------------------------------------
 
 
-def _overwritten(layer: Layer, layout: Layout, kept: set[Value]) -> Value | None:
+def _overwritten(layer: Layer, layout: Layout, cached: set[Value]) -> Value | None:
     """The input that the layer's output may lie in, where there is one that nobody needs afterwards."""
-    if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, kept):
+    if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, cached):
         return None
     operands = [layer.operand(name) for name in layer.op.in_place]
-    return next((one for one in operands if one is not None and _is_free(one, layer, layout, kept)), None)
+    return next(
+        (operand for operand in operands if operand is not None and _is_free(operand, layer, layout, cached)), None
+    )
 
 
-def _is_free(value: Value, layer: Layer, layout: Layout, kept: set[Value]) -> bool:
+def _is_free(value: Value, layer: Layer, layout: Layout, cached: set[Value]) -> bool:
     same_home = value.factory == layer.output.factory and _same_room(value.known, layer.output.known)
-    return len(value.uses) == 1 and same_home and _is_plain(value, layout, kept)
+    return len(value.uses) == 1 and same_home and _is_plain(value, layout, cached)
 
 
-def _is_plain(value: Value, layout: Layout, kept: set[Value]) -> bool:
-    taken = (kept, layout.border, layout.pieces, layout.wholes, layout.guests, layout.lenders)
+def _is_plain(value: Value, layout: Layout, cached: set[Value]) -> bool:
+    taken = (cached, layout.border, layout.pieces, layout.wholes, layout.guests, layout.lenders)
     return not value.is_constant and not any(value in others for others in taken)
 
 
@@ -173,7 +177,7 @@ def _same_room(a: TensorInfo, b: TensorInfo) -> bool:
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 
-def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], kept: set[Value]) -> None:
+def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], cached: set[Value]) -> None:
     moment = {layer: number for number, layer in enumerate(order, 1)}
     last = len(order) + 1
     layout.begins = [[] for _ in range(last + 1)]
@@ -181,12 +185,12 @@ def _set_lives(layout: Layout, graph: Graph, order: Sequence[Layer], kept: set[V
     spans: dict[Value, tuple[int, int]] = {}
     for layer in order:
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
-            if value in kept:
+            if value in cached:
                 continue
-            made = 0 if isinstance(layer.op, Input) else moment[layer]
+            created = 0 if isinstance(layer.op, Input) else moment[layer]
             reads = (last if isinstance(use.layer.op, Output) else moment[use.layer] for use in value.uses)
-            begins, ends = spans.get(layout.root(value), (made, made))
-            spans[layout.root(value)] = min(begins, made), max(ends, made, *reads)
+            begins, ends = spans.get(layout.root(value), (created, created))
+            spans[layout.root(value)] = min(begins, created), max(ends, created, *reads)
     for value, (begins, ends) in spans.items():
         layout.begins[begins].append(value)
         if graph.owner is None or not isinstance(value.producer.op, Input):

@@ -55,7 +55,7 @@ class LoadedNetwork:
         self._workers = workers
         self.bindings = Bindings(optimized)
         self._layers = tuple(place.layer for place in places(optimized.graph))
-        self._together = flow_of([one for one in optimized.graph.topological() if runs(one)]) is None
+        self._together = flow_of([item for item in optimized.graph.topological() if runs(item)]) is None
         self._factories = Factories(optimized, self._layers, self._together, allocators=allocators)
         self._counts = TransferCounts()
         self._runs: dict[int, RunControl | None] = {}
@@ -79,7 +79,7 @@ class LoadedNetwork:
     def _constant_arrays(self) -> list[Array]:
         """All constants of the network, whoever has a copy of them."""
         values = (value for layer in self._layers for value in layer.outputs)
-        return [*self.constants_read, *(one.known.constant for one in values if one.known.constant is not None)]
+        return [*self.constants_read, *(value.known.constant for value in values if value.known.constant is not None)]
 
     @property
     def constants_read(self) -> list[Array]:
@@ -87,7 +87,7 @@ class LoadedNetwork:
         compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
         return [
             *self._factories.constant_arrays,
-            *(one for part in compiled for one in getattr(part, "constants", ())),
+            *(item for part in compiled for item in getattr(part, "constants", ())),
         ]
 
     def _used_constants(self) -> Users:
@@ -100,7 +100,7 @@ class LoadedNetwork:
     @property
     def acquired(self) -> bool:
         """True while a backend holds memory for the network's tensors and no run uses it."""
-        return any(one.acquired for one in self.idle_memories)
+        return any(idle_memory.acquired for idle_memory in self.idle_memories)
 
     @property
     def idle_memories(self) -> tuple[WorkingMemHandle, ...]:
@@ -116,16 +116,16 @@ class LoadedNetwork:
         """What memory the network has now; the memory of runs that are under way is not counted."""
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
-        arenas = {backend: one for backend, one in managers.items() if isinstance(one, ArenaMemoryManager)}
+        arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
         parts = list(self._program.memory_of_parts())
         return MemoryReport(
-            arenas={backend: one.planned_bytes for backend, one in arenas.items()},
-            lower_bounds={backend: one.plan.lower_bound for backend, one in arenas.items()},
+            arenas={backend: item.planned_bytes for backend, item in arenas.items()},
+            lower_bounds={backend: item.plan.lower_bound for backend, item in arenas.items()},
             working_memories=len(idle),
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
-            parts={one: sum(held or 0 for name, held, _ in parts if name == one) for one, *_ in parts},
+            parts={item: sum(held or 0 for name, held, _ in parts if name == item) for item, *_ in parts},
             unknown=tuple(sorted({name for name, held, _ in parts if held is None})),
             estimated=tuple(sorted({name for name, held, estimated in parts if estimated and held is not None})),
         )
@@ -147,13 +147,13 @@ class LoadedNetwork:
         """
         factories = Factories(self.optimized, self._layers, self._together, self._factories)
         try:
-            made = WorkingMemHandle(self._program, factories, self._workers)
+            working_mem_handle = WorkingMemHandle(self._program, factories, self._workers)
         except BaseException:
             factories.destroy()
             raise
         with self._lock:
-            self._memories.add(made)
-        return made
+            self._memories.add(working_mem_handle)
+        return working_mem_handle
 
     def _import_fault(self, kind: str, binding: int, array: Array) -> str | None:
         """Why the network's backends cannot use an array of the caller where it lies."""
@@ -302,14 +302,16 @@ class LoadedNetwork:
         A network without such handles can run until the interpreter has ended: a plug-in destroys its tensors itself.
         """
         memories = list(self._memories)
-        kept = self._factories.constant_handles.need_interpreter or any(one.needs_interpreter for one in memories)
+        cached = self._factories.constant_handles.need_interpreter or any(
+            memory.needs_interpreter for memory in memories
+        )
         with self._changed:
-            if kept and not self._runs and not self._released:
+            if cached and not self._runs and not self._released:
                 self._released = True
                 self._free()
 
     def _is_idle(self) -> bool:
-        return all(one is not None and one.given_up for one in list(self._runs.values()))
+        return all(run is not None and run.given_up for run in list(self._runs.values()))
 
     def _free(self) -> None:
         while self._idle:

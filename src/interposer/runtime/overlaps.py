@@ -53,7 +53,7 @@ def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
     if len(outputs) <= _FEW:
         yield from itertools.combinations(outputs, 2)
         return
-    bounds = sorted(((*_bounds(one[1]), index) for index, one in enumerate(outputs)))
+    bounds = sorted(((*_bounds(output[1]), index) for index, output in enumerate(outputs)))
     open_until: list[tuple[int, int]] = []
     for low, high, index in bounds:
         open_until = [(end, other) for end, other in open_until if end > low]
@@ -97,10 +97,10 @@ class Constants:
     """The memory of a network's constants, which no output may be written to."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        found = {id(one): one for one in arrays if one.nbytes}
-        self._arrays = [weakref.ref(one) for one in found.values()]
+        result = {id(array): array for array in arrays if array.nbytes}
+        self._arrays = [weakref.ref(item) for item in result.values()]
         merged: list[list[int]] = []
-        for low, high in sorted(map(_bounds, found.values())):
+        for low, high in sorted(map(_bounds, result.values())):
             if merged and low <= merged[-1][1]:
                 merged[-1][1] = max(merged[-1][1], high)
             else:
@@ -112,7 +112,7 @@ class Constants:
         if not self._lows:
             return
         for title, array in outputs:
-            if self._is_near(array) and any(share_memory(array, one) for one in self._living()):
+            if self._is_near(array) and any(share_memory(array, item) for item in self._living()):
                 raise BindingError(f"{title} lies in the memory of a constant of the network; give another array")
 
     def _is_near(self, array: Array) -> bool:
@@ -121,4 +121,4 @@ class Constants:
         return index >= 0 and self._highs[index] > low
 
     def _living(self) -> Iterable[Array]:
-        return (one for one in (reference() for reference in self._arrays) if one is not None)
+        return (item for item in (reference() for reference in self._arrays) if item is not None)

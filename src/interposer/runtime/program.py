@@ -43,9 +43,9 @@ class Program:
         }
         running = [layer for layer in self.order if runs(layer)]
         self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
-        kept = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
+        cached = self.late | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
         may_join, holds = self._may_join, factories.supports_sub_tensors
-        self.layout = layout_of(graph, self.order, kept, may_join, self._may_overwrite, holds)
+        self.layout = layout_of(graph, self.order, cached, may_join, self._may_overwrite, holds)
         self.running = [layer for layer in running if layer not in self.layout.joined]
         simple = graph.owner is None and not self.late and not self.regions
         self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None

@@ -162,11 +162,11 @@ def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
     if not run.set_running_or_notify_cancel():
         return
     try:
-        found = work()
+        result = work()
     except BaseException as error:
         run.set_exception(error)
     else:
-        run.set_result(found)
+        run.set_result(result)
 
 
 def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[RunControl], None]) -> Any:

@@ -144,8 +144,8 @@ class Runtime:
         for backend_id, backend in optimized.backends.items():
             if backend_id not in self._contexts:
                 self._contexts[backend_id] = self._new_context(backend_id, backend)
-        found = {backend_id: self._contexts[backend_id] for backend_id in optimized.backends}
-        return {backend_id: context for backend_id, context in found.items() if context is not None}
+        result = {backend_id: self._contexts[backend_id] for backend_id in optimized.backends}
+        return {backend_id: context for backend_id, context in result.items() if context is not None}
 
     def _new_context(self, backend_id: str, backend: Any) -> BackendContext | None:
         options = self.options.backend_options.get(backend_id, {})
@@ -345,7 +345,7 @@ class Runtime:
             MemoryImportError: with every tensor that cannot be used where it lies, and why; nothing is imported then.
             BindingError: an id that the network does not have.
         """
-        return [ImportedInputId(one) for one in self._loaded(network_id).imports.add("input", inputs, memory_source)]
+        return [ImportedInputId(item) for item in self._loaded(network_id).imports.add("input", inputs, memory_source)]
 
     def import_outputs(
         self,
@@ -358,7 +358,9 @@ class Runtime:
         Raises:
             InterposerError: what `import_inputs` raises; memory that cannot be written to is refused too.
         """
-        return [ImportedOutputId(one) for one in self._loaded(network_id).imports.add("output", outputs, memory_source)]
+        return [
+            ImportedOutputId(item) for item in self._loaded(network_id).imports.add("output", outputs, memory_source)
+        ]
 
     def imported_arrays(self, network_id: NetworkId, kind: str, ids: Iterable[int]) -> dict[int, tuple[str, Array]]:
         """For every imported "input" or "output" by its binding id: the layer's name, and an array over the memory.
@@ -397,8 +399,8 @@ class Runtime:
             BindingError: an id that the network does not have.
         """
         imports = self._loaded(network_id).imports
-        found = imports.refusals("input", {} if inputs is None else inputs)
-        return found | imports.refusals("output", {} if outputs is None else outputs)
+        result = imports.refusals("input", {} if inputs is None else inputs)
+        return result | imports.refusals("output", {} if outputs is None else outputs)
 
     def prepare_run(
         self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
@@ -449,9 +451,9 @@ class Runtime:
 
         The array is valid during the call, which must not run or unload the same network; None lets them print again.
         """
-        given: object = callback
-        if not (given is None or callable(given)):
-            raise InvalidArgumentError(f"a debug callback must be a function or None, not {given!r}")
+        value: object = callback
+        if not (value is None or callable(value)):
+            raise InvalidArgumentError(f"a debug callback must be a function or None, not {value!r}")
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:

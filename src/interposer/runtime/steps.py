@@ -77,7 +77,7 @@ class Steps:
             here = (value for value in self.program.layout.border if value in self.handles)
             self.imported = {value for value in here if self.handles[value].imports}
             guests = (value for value in self.program.layout.guests if value in self.handles)
-            borrowing = self.imported | {one for one in guests if self.program.layout.root(one) in self.imported}
+            borrowing = self.imported | {guest for guest in guests if self.program.layout.root(guest) in self.imported}
             self._borrowing = [self.handles[value] for value in borrowing]
 
     def _is_safe(self, value: Value) -> bool:
@@ -92,11 +92,11 @@ class Steps:
         piece = self.program.layout.pieces[value]
         whole = self._make_piece(piece.whole, owned)
         info = value.known.with_constant(None)
-        made = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
-        if made is None:
+        created = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
+        if created is None:
             raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
-        self.handles[value] = made
-        return made
+        self.handles[value] = created
+        return created
 
     def _is_fixed(self, value: Value) -> bool:
         return value not in self.program.late
@@ -237,8 +237,8 @@ class Steps:
         for workload in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
-            one = self._execute_one if control is None else partial(self._execute_watched, control)
-            self.program.flow.run(lambda number: one(number, late), self._workers.help)
+            item = self._execute_one if control is None else partial(self._execute_watched, control)
+            self.program.flow.run(lambda number: item(number, late), self._workers.help)
             return
         if control is not None:
             for number in range(len(self._calls)):
@@ -246,8 +246,8 @@ class Steps:
             return
         done = 0
         try:
-            for execute, given, made in self._calls:
-                execute(given, late if made is None else made)
+            for execute, value, created in self._calls:
+                execute(value, late if created is None else created)
                 done += 1
         except Exception as error:
             raise failure(self.program.running[done], "failed", error) from error
@@ -262,9 +262,9 @@ class Steps:
         control.leave()
 
     def _execute_one(self, number: int, late: LateHandles) -> None:
-        layer, (execute, given, made) = self.program.running[number], self._calls[number]
+        layer, (execute, value, created) = self.program.running[number], self._calls[number]
         try:
-            execute(given, late if made is None else made)
+            execute(value, late if created is None else created)
         except (RunCancelledError, DeadlineExceededError):
             raise
         except Exception as error:
@@ -293,7 +293,7 @@ class Steps:
         """Let go of what `enter` was given."""
         self._captured = {}
 
-    def run(self, given: Sequence[Array], first: int = 0) -> list[Array]:
+    def run(self, arrayes: Sequence[Array], first: int = 0) -> list[Array]:
         """Run a region once with these inputs, beginning at that binding id; returns what it gives.
 
         Raises:
@@ -303,17 +303,17 @@ class Steps:
         if self._control is not None and owner is not None:
             self._control.check(owner, self._around)
         late = dict(self._captured)
-        for index, array in enumerate(given, first):
+        for index, array in enumerate(arrayes, first):
             self._fill_checked(index, array, late)
         self.execute(late, self._control)
         return [self._given(layer, late) for layer in self.outputs]
 
     def _fill_checked(self, index: int, array: Array, late: LateHandles) -> None:
         layer = self.inputs[index]
-        wanted = layer.output.known
-        if not wanted.shape.accepts(TensorInfo(array.shape).shape):
+        requested = layer.output.known
+        if not requested.shape.accepts(TensorInfo(array.shape).shape):
             raise ExecutionError(
-                f"layer {layer} takes {wanted}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
+                f"layer {layer} takes {requested}, but gets a tensor of shape {list(array.shape)}", layer=layer.name
             )
         self.fill(layer, array, late)
 

@@ -60,12 +60,12 @@ class WorkingMemHandle:
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
         """The outputs, by binding id, that can be written where the caller wants them."""
-        found: dict[Value, Layer] = {}
+        result: dict[Value, Layer] = {}
         for layer in self._steps.outputs:
             [value] = layer.values
             if value in self._steps.imported and not isinstance(value.producer.op, Input):
-                found.setdefault(value, layer)
-        return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in found.items()}
+                result.setdefault(value, layer)
+        return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in result.items()}
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
         """Run once, from checked inputs into checked outputs; where a shape depends on data, arrays are added to them.
@@ -131,9 +131,9 @@ class WorkingMemHandle:
         moved: dict[Value, TensorHandle] = {}
         for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
             for binding, array in arrays.items():
-                found = self._moved(kind, binding, array, owned)
-                if not isinstance(found, str):
-                    moved[found[0]] = found[1]
+                result = self._moved(kind, binding, array, owned)
+                if not isinstance(result, str):
+                    moved[result[0]] = result[1]
         if len(moved) < len(self._steps.inputs) + len(self._steps.outputs):
             return None
         return self._steps.bound(moved, owned)
@@ -157,24 +157,24 @@ class WorkingMemHandle:
         """The reason why an input or output cannot lie in an array, or None where it can."""
         owned = OwnedHandles()
         try:
-            found = self._moved(kind, binding, array, owned)
+            result = self._moved(kind, binding, array, owned)
         finally:
             owned.destroy()
-        return found if isinstance(found, str) else None
+        return result if isinstance(result, str) else None
 
     def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
         """An input or output with a handle that lies in an array, or the reason why there is none."""
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
-        fault = self._output_fault(binding, value) if kind == "output" else None
-        if fault is None and value not in self._steps.imported:
-            fault = f"backend {value.producer.backend} keeps it in memory of its own"
-        if fault is not None:
-            return fault
+        error = self._output_fault(binding, value) if kind == "output" else None
+        if error is None and value not in self._steps.imported:
+            error = f"backend {value.producer.backend} keeps it in memory of its own"
+        if error is not None:
+            return error
         handle = self._factories.handle(value.producer, value, owned)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
-            wanted = getattr(handle, "alignment", 1)
-            need = f"; it wants it at a multiple of {wanted} bytes" if wanted > 1 else ""
+            requested = getattr(handle, "alignment", 1)
+            need = f"; it wants it at a multiple of {requested} bytes" if requested > 1 else ""
             return f"backend {value.producer.backend} cannot use it where it lies{need}"
         return value, handle
 
@@ -214,12 +214,12 @@ class WorkingMemHandle:
             for binding, layer in copied:
                 self._give_out(binding, layer, outputs, late)
             return
-        apart = {key: np.empty_like(one, subok=False) if key in overlapping else one for key, one in outputs.items()}
+        apart = {key: np.empty_like(item, subok=False) if key in overlapping else item for key, item in outputs.items()}
         for binding, layer in copied:
             self._give_out(binding, layer, apart, late)
         for binding in overlapping:
             np.copyto(outputs[binding], apart[binding])
-        outputs.update({key: one for key, one in apart.items() if key not in overlapping})
+        outputs.update({key: item for key, item in apart.items() if key not in overlapping})
 
     def _give_out(self, binding: int, layer: Layer, outputs: dict[int, Array], late: LateHandles) -> None:
         [value] = layer.values
@@ -290,8 +290,8 @@ class WorkingMemHandle:
     @property
     def needs_interpreter(self) -> bool:
         """True if Python code destroys one of its handles; see `OwnedHandles.need_interpreter`."""
-        groups = [self._factories.handles, *(one.handles for one in tuple(self._prepared.values()))]
-        return any(one.need_interpreter for one in groups)
+        groups = [self._factories.handles, *(item.handles for item in tuple(self._prepared.values()))]
+        return any(group.need_interpreter for group in groups)
 
     @property
     def in_use(self) -> bool:
@@ -337,11 +337,11 @@ def _destroy_unused(
         busy.release()
 
 
-def check_shape(binding: int, name: str, found: TensorShape, target: Array) -> None:
+def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Array) -> None:
     """Raise `BindingError` where the array that the caller gave for an output has not the shape that was found."""
-    if target.shape != tuple(found):
-        title, given = f"output {binding} ({name})", list(target.shape)
-        raise BindingError(f"{title} turned out to have shape {found}, but the array for it {given}; give none")
+    if target.shape != tuple(tensor_shape):
+        title, value = f"output {binding} ({name})", list(target.shape)
+        raise BindingError(f"{title} turned out to have shape {tensor_shape}, but the array for it {value}; give none")
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:

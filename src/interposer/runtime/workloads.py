@@ -145,8 +145,8 @@ class DebugWorkload(Workload):
 def _described(op: Debug, array: Array) -> dict[str, object]:
     numbers = array.astype(np.float64) if array.dtype.kind not in "biufO" else array
     sized = array.size > 0 and array.dtype.kind != "O"
-    if any(isinstance(one, np.ndarray) for one in array.flat):
-        return {"layerName": op.watched, "outputSlot": op.slot, "elements": [_described(op, one) for one in array]}
+    if any(isinstance(item, np.ndarray) for item in array.flat):
+        return {"layerName": op.watched, "outputSlot": op.slot, "elements": [_described(op, item) for item in array]}
     return {
         "layerName": op.watched,
         "outputSlot": op.slot,

@@ -22,9 +22,9 @@ def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mappin
     Raises:
         BindingError: inputs that do not fit: their number, names, shapes or types.
     """
-    given = inputs_by_name(infos, inputs)
+    value = inputs_by_name(infos, inputs)
     return {
-        name: given[name] if _fits(given[name], info) else as_stored(f"input {name!r}", info, given[name], _converted)
+        name: value[name] if _fits(value[name], info) else as_stored(f"input {name!r}", info, value[name], _converted)
         for name, info in infos.items()
     }
 
@@ -90,52 +90,52 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
     return [inputs[name] for name in infos]
 
 
-def outputs_by_number(numbers: Mapping[str, int], given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
     """Where outputs are to be written, by their binding ids: all of them in their order, or some by name.
 
     Raises:
         BindingError: there are too few or too many, or one has no such name.
     """
-    if isinstance(given, Mapping):
-        for name in given:
+    if isinstance(values, Mapping):
+        for name in values:
             if name not in numbers:
                 raise BindingError(f"the model has no output {name!r}{did_you_mean(str(name), numbers)}")
-        return {numbers[name]: one for name, one in given.items()}
-    if not isinstance(given, list | tuple):
-        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(given).__name__}")
-    if len(given) != len(numbers):
+        return {numbers[name]: item for name, item in values.items()}
+    if not isinstance(values, list | tuple):
+        raise BindingError(f"outputs are a list of arrays or a mapping by name, not {type(values).__name__}")
+    if len(values) != len(numbers):
         names = ", ".join(map(repr, numbers))
-        raise BindingError(f"{len(given)} outputs were given; the model has {len(numbers)} ({names})")
-    return dict(zip(numbers.values(), given, strict=True))
+        raise BindingError(f"{len(values)} outputs were given; the model has {len(numbers)} ({names})")
+    return dict(zip(numbers.values(), values, strict=True))
 
 
-def _fits(given: Any, info: TensorInfo) -> TypeGuard[Array]:
+def _fits(value: Any, info: TensorInfo) -> TypeGuard[Array]:
     """Return True for the array of a tensor that needs no conversion; the elements of texts are checked elsewhere."""
     return (
-        type(given) is np.ndarray
+        type(value) is np.ndarray
         and info.is_tensor
-        and given.shape == info.shape
-        and given.dtype == info.dtype.numpy
-        and given.dtype.kind != "O"
+        and value.shape == info.shape
+        and value.dtype == info.dtype.numpy
+        and value.dtype.kind != "O"
     )
 
 
-def _converted(title: str, info: TensorInfo, given: Any) -> Array:
-    if _fits(given, info):
-        return given
-    array = _typed(title, info, given)
+def _converted(title: str, info: TensorInfo, value: Any) -> Array:
+    if _fits(value, info):
+        return value
+    array = _typed(title, info, value)
     shape = TensorShape(array.shape)
     if not info.shape.accepts(shape):
         raise BindingError(f"{title} has shape {shape}; expected {info.shape}")
     return array
 
 
-def _typed(title: str, info: TensorInfo, given: Any) -> Array:
-    with memory_to(f"make an array of {title}, a {type(given).__name__}", BindingError):
-        array = as_array(given, title)
-    has_type = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__")
+def _typed(title: str, info: TensorInfo, value: Any) -> Array:
+    with memory_to(f"make an array of {title}, a {type(value).__name__}", BindingError):
+        array = as_array(value, title)
+    has_type = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__")
     try:
-        return converted(array, info.dtype, numbers=None if has_type else given)
+        return converted(array, info.dtype, numbers=None if has_type else value)
     except ValueError as error:
         raise BindingError(f"{title} {error}") from None
     except MemoryError as error:

@@ -35,7 +35,7 @@ class BoundRun:
         is_placed_anew: Callable[[ExecutionError | UnknownNetworkError, int], bool],
     ) -> None:
         self.inputs = inputs
-        self.outputs: list[Array] = [shared_array(one, f"output {index}") for index, one in enumerate(outputs)]
+        self.outputs: list[Array] = [shared_array(output, f"output {index}") for index, output in enumerate(outputs)]
         self._model, self._is_placed_anew = model, is_placed_anew
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False

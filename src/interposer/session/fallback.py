@@ -40,7 +40,7 @@ def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
     """
     if backends is None:
         return None
-    ids = tuple(AUTO if one.lower() == AUTO else one for one in listed_ids(backends))
+    ids = tuple(AUTO if item.lower() == AUTO else item for item in listed_ids(backends))
     if not ids:
         raise InvalidArgumentError("no backends were given; name some, or give None for all that are available")
     if AUTO in ids and len(ids) > 1:
@@ -110,11 +110,11 @@ class Choice:
 
         A placement that was measured is followed there, and not measured again.
         """
-        made = copy(self)
-        made.plan = self.used_plan
-        made.events, made._aside, made._faulty = [], dict(self._aside), set(self._faulty)
-        made._is_fork = True
-        return made
+        created = copy(self)
+        created.plan = self.used_plan
+        created.events, created._aside, created._faulty = [], dict(self._aside), set(self._faulty)
+        created._is_fork = True
+        return created
 
     def optimized(self, network: Network) -> OptimizedNetwork:
         """The network, divided among the backends that are left.
@@ -123,11 +123,11 @@ class Choice:
             InterposerError: whatever `optimize` raises; of layers that nobody takes, with why others were put aside.
         """
         try:
-            found = self._divided(network)
+            result = self._divided(network)
         except (BackendUnavailableError, UnsupportedLayerError) as error:
             raise self.told(error) from error.__cause__
-        self._note_faults(found)
-        return found
+        self._note_faults(result)
+        return result
 
     def _divided(self, network: Network) -> OptimizedNetwork:
         options = OptimizerOptions() if self._options is None else self._options
@@ -182,10 +182,10 @@ class Choice:
 
     def take_back(self, ids: Collection[str]) -> None:
         """Use backends again: the others failed as well, so that it was not their fault."""
-        for one in ids:
-            del self._aside[one]
+        for item in ids:
+            del self._aside[item]
             self.aside = frozenset(self._aside)
-            self._record(BackendEvent(one, TAKEN_BACK, "it is used again, as the other backends failed as well"))
+            self._record(BackendEvent(item, TAKEN_BACK, "it is used again, as the other backends failed as well"))
 
     def told(self, error: InterposerError) -> InterposerError:
         """An error after which no backend is left, with what those said that were put aside before."""
@@ -203,14 +203,14 @@ class Choice:
 
     def _note_faults(self, optimized: OptimizedNetwork) -> None:
         """Write down which backends raised instead of compiling parts; the optimizer has logged it."""
-        faults = [one for one in optimized.refusals if one.is_fault and one.stage == "optimize"]
-        for one in faults:
-            if one.backend not in self._faulty:
-                self._faulty.add(one.backend)
-                count = sum(other.backend == one.backend for other in faults)
-                layers = f"layer {one.layer!r}" if count == 1 else f"{count} layers, the first being {one.layer!r},"
-                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {one.reasons[0]}"
-                self._record(BackendEvent(one.backend, PLACED_ANEW, text, one.layer))
+        errors = [refusal for refusal in optimized.refusals if refusal.is_fault and refusal.stage == "optimize"]
+        for item in errors:
+            if item.backend not in self._faulty:
+                self._faulty.add(item.backend)
+                count = sum(other.backend == item.backend for other in errors)
+                layers = f"layer {item.layer!r}" if count == 1 else f"{count} layers, the first being {item.layer!r},"
+                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {item.reasons[0]}"
+                self._record(BackendEvent(item.backend, PLACED_ANEW, text, item.layer))
 
     def _record(self, event: BackendEvent) -> None:
         self.events.append(event)

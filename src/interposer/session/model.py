@@ -203,18 +203,18 @@ class Model:
         for key in tuple(keys):
             self.runtime.unload_later(self._variants.pop(key)[0])
 
-    def _given_up(self, error: InterposerError, aside: frozenset[str]) -> InterposerError:
+    def _given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
         """What is raised where no backend is left; those that failed since are used again, as it is not their fault."""
         with self._lock:
-            told = self._choice.told(error)
-            failed = self._choice.aside - aside
+            reported = self._choice.told(error)
+            failed = self._choice.aside - disabled
             if failed and not self._closed:
                 self._drop(self._variants)
                 self._choice.take_back(failed)
-            return told
+            return reported
 
-    def _make_room(self, made: Key) -> None:
-        idle = [key for key in self._variants if key not in self._calls and key != made]
+    def _make_room(self, created: Key) -> None:
+        idle = [key for key in self._variants if key not in self._calls and key != created]
         for key in idle[: max(0, len(self._variants) - KEPT)]:
             self._unload(key)
 
@@ -260,7 +260,7 @@ class Model:
     def events(self) -> tuple[BackendEvent, ...]:
         """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
         others = tuple(self._others.values())
-        return tuple([*self._choice.events, *(event for one in others for event in one.events)])
+        return tuple([*self._choice.events, *(event for other in others for event in other.events)])
 
     @property
     def plan(self) -> Plan | None:
@@ -294,11 +294,11 @@ class Model:
         check_seconds("budget_seconds", budget_seconds)
         from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
 
-        given = example_inputs(self.optimized) if inputs is None else inputs
+        value = example_inputs(self.optimized) if inputs is None else inputs
         while True:  # each time that the network is placed anew there is a backend less
-            aside = self._choice.aside
-            times = measured_times(lambda control: self._run_watched(given, None, lambda: control), budget_seconds)
-            if self._choice.aside == aside:
+            disabled = self._choice.aside
+            times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
+            if self._choice.aside == disabled:
                 return self.optimized.explain(times)
 
     def _planned_time(self) -> Times | None:
@@ -351,21 +351,21 @@ class Model:
                 where the shape is open and the model file has no usual shape.
             InterposerError: what `run` raises before it runs anything.
         """
-        given = inputs_by_name(self.inputs, inputs)
+        value = inputs_by_name(self.inputs, inputs)
         if self._blueprint.needed:
             raise InvalidArgumentError(
                 f"the network depends on {self._blueprint.lacking}, which may change; give these inputs to each call"
             )
         with self._lock:
-            key, network_id = self._begin({name: self._shaped(name, one) for name, one in given.items()})
-        numbers = {one.name: number for number, one in self.runtime.bindings(network_id).inputs.items()}
-        bound = {numbers[name]: one for name, one in given.items()}
+            key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
+        numbers = {item.name: number for number, item in self.runtime.bindings(network_id).inputs.items()}
+        bound = {numbers[name]: item for name, item in value.items()}
         return self._imported("input", key, network_id, bound, memory_source)
 
-    def _shaped(self, name: str, given: Any) -> Array:
+    def _shaped(self, name: str, value: Any) -> Array:
         """Something with the shape of an input."""
-        if not isinstance(given, MemoryDescriptor):
-            return shared_array(given, f"input {name!r}")
+        if not isinstance(value, MemoryDescriptor):
+            return shared_array(value, f"input {name!r}")
         shape = self._blueprint.usual_shapes.get(name, self.inputs[name].shape)
         if not shape.is_concrete:
             raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not tell which")
@@ -413,21 +413,21 @@ class Model:
                 the data.
             InterposerError: what `run` raises before it runs anything.
         """
-        given = inputs_by_name(self.inputs, inputs)
-        key, network_id = self._begin({name: self._shaped(name, one) for name, one in given.items()})
+        value = inputs_by_name(self.inputs, inputs)
+        key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
         try:
             bindings = self.runtime.bindings(network_id)
-            made = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
-            lacking = [repr(one.name) for number, one in bindings.outputs.items() if number not in made]
-            bindings.checked_outputs({number: shared_array(one) for number, one in made.items()})
-            input_arrays(self.inputs, given)
+            created = bindings.new_outputs() if outputs is None else self._outputs_by_binding(network_id, outputs)
+            lacking = [repr(item.name) for number, item in bindings.outputs.items() if number not in created]
+            bindings.checked_outputs({number: shared_array(item) for number, item in created.items()})
+            input_arrays(self.inputs, value)
         finally:
             self._end(key)
         if lacking:
             raise InvalidArgumentError(
                 f"nothing can be bound to output {', '.join(lacking)}: its shape depends on data"
             )
-        return BoundRun(self, given, [made[number] for number in sorted(made)], self._is_placed_anew)
+        return BoundRun(self, value, [created[number] for number in sorted(created)], self._is_placed_anew)
 
     def _imported(
         self, kind: str, key: Key, network_id: NetworkId, bound: Mapping[int, Any], source: MemorySource
@@ -440,9 +440,9 @@ class Model:
             self._end(key)
             raise
 
-    def _outputs_by_binding(self, network_id: NetworkId, given: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
+    def _outputs_by_binding(self, network_id: NetworkId, values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
         known = self.runtime.bindings(network_id).outputs
-        return outputs_by_number({known[number].name: number for number in sorted(known)}, given)
+        return outputs_by_number({known[number].name: number for number in sorted(known)}, values)
 
     def run(
         self,
@@ -491,18 +491,18 @@ class Model:
             names = requested_names(outputs)
             if names is not None:
                 return self._run_for(names, inputs, deadline)
-        aside, before = self._choice.aside, len(self._choice.events)
+        disabled, before = self._choice.aside, len(self._choice.events)
         only = self._only
         if only is not None and deadline is None:
             how = only.arguments(self, inputs, outputs)
             if how is not None:
                 try:
-                    found = self.runtime.enqueue_workload(only.network_id, **how)
-                    return [found[number] for number in only.order]
+                    result = self.runtime.enqueue_workload(only.network_id, **how)
+                    return [result[number] for number in only.order]
                 except (ExecutionError, LoadError, UnknownNetworkError) as error:
                     if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
-                        raise self._given_up(error, aside) from error.__cause__
-        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), aside)
+                        raise self._given_up(error, disabled) from error.__cause__
+        return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
 
     def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
         """True if another thread unloaded a variant, which `_run_watched` makes again unless the model is closed."""
@@ -520,8 +520,8 @@ class Model:
 
     def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
         """The outputs of these names."""
-        found = dict(zip(self.outputs, outputs, strict=True))
-        return [found[name] for name in names]
+        result = dict(zip(self.outputs, outputs, strict=True))
+        return [result[name] for name in names]
 
     def _for(self, names: tuple[str, ...]) -> Model:
         """The model whose outputs are the values of these names; it is made where it is not there yet."""
@@ -560,8 +560,8 @@ class Model:
             return self.runtime.workers.submit(
                 lambda control: self._in_order(names, self._run_watched(inputs, None, lambda: control))
             )
-        other, given = self._for(names), self._unbound(inputs)
-        return self.runtime.workers.submit(lambda control: other._run_watched(given, None, lambda: control))
+        other, value = self._for(names), self._unbound(inputs)
+        return self.runtime.workers.submit(lambda control: other._run_watched(value, None, lambda: control))
 
     async def run_async(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> list[Any]:
         """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
@@ -570,22 +570,22 @@ class Model:
         """
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
-        found: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, **named))
-        return found
+        values: list[Any] = await asyncio.wrap_future(self.submit(inputs, outputs, **named))
+        return values
 
     def _run_watched(
         self,
         inputs: Any,
         outputs: Any,
         control: Callable[[], RunControl | None],
-        aside: frozenset[str] | None = None,
+        disabled: frozenset[str] | None = None,
     ) -> list[Any]:
         """Run, again where the network was placed anew; `aside` are the backends that the call began without."""
-        aside = self._choice.aside if aside is None else aside
+        disabled = self._choice.aside if disabled is None else disabled
         taken = inputs if isinstance(inputs, ImportedTensors) else None
-        for kind, one in (("input", inputs), ("output", outputs)):
-            if isinstance(one, ImportedTensors):
-                one.check(self, kind)
+        for kind, item in (("input", inputs), ("output", outputs)):
+            if isinstance(item, ImportedTensors):
+                item.check(self, kind)
         arrays = input_arrays(self.inputs, inputs) if taken is None else taken.arrays
         while True:
             before = len(self._choice.events)
@@ -595,7 +595,7 @@ class Model:
                 raise
             except (ExecutionError, LoadError, UnknownNetworkError) as error:
                 if not self._is_placed_anew(error, before):
-                    raise self._given_up(error, aside) from error.__cause__
+                    raise self._given_up(error, disabled) from error.__cause__
 
     def _run(
         self, arrays: Mapping[str, Array], taken: ImportedTensors | None, outputs: Any, control: RunControl | None
@@ -604,18 +604,18 @@ class Model:
         try:
             ids = () if taken is None else taken.ids_in(network_id)
             feeds = None if ids else self._feeds(network_id, arrays)
-            given, written = self._targets(network_id, outputs)
-            found = self.runtime.enqueue_workload(
-                network_id, feeds, given, imported_inputs=ids, imported_outputs=written, control=control
+            value, written = self._targets(network_id, outputs)
+            result = self.runtime.enqueue_workload(
+                network_id, feeds, value, imported_inputs=ids, imported_outputs=written, control=control
             )
         finally:
             self._end(key)
-        return [found[number] for number in sorted(found)]
+        return [result[number] for number in sorted(result)]
 
     def _feeds(self, network_id: NetworkId, arrays: Mapping[str, Array]) -> dict[int, Any]:
         return {
-            number: arrays[one.name] if one.info.is_tensor else as_given(self.inputs[one.name], arrays[one.name])
-            for number, one in self.runtime.bindings(network_id).inputs.items()
+            number: arrays[item.name] if item.info.is_tensor else as_given(self.inputs[item.name], arrays[item.name])
+            for number, item in self.runtime.bindings(network_id).inputs.items()
         }
 
     def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
@@ -647,13 +647,13 @@ class Model:
             inputs = named_inputs(self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs"))
         arrays = inputs if isinstance(inputs, Mapping | ImportedTensors) else [inputs]
         if outputs is None:
-            found = self.run(arrays)
-            return found[0] if len(found) == 1 else dict(zip(self.outputs, found, strict=True))
+            result = self.run(arrays)
+            return result[0] if len(result) == 1 else dict(zip(self.outputs, result, strict=True))
         names = requested_names(outputs)
         if names is None:
             raise BindingError(f"a call takes names of values as outputs, not {type(outputs).__name__}; see Model.run")
-        found = self.run(arrays, names)
-        return found[0] if isinstance(outputs, str) else dict(zip(names, found, strict=True))
+        result = self.run(arrays, names)
+        return result[0] if isinstance(outputs, str) else dict(zip(names, result, strict=True))
 
     def close(self) -> None:
         """Unload the network; calls after this raise `InvalidArgumentError`.
@@ -715,7 +715,7 @@ class _Only:
 
     def __init__(self, network_id: NetworkId, bindings: Bindings, names: tuple[str, ...]) -> None:
         self.network_id, self._bindings = network_id, bindings
-        numbers = {one.name: number for number, one in bindings.inputs.items()}
+        numbers = {item.name: number for number, item in bindings.inputs.items()}
         self._numbers = tuple(numbers[name] for name in names)
         self.order = tuple(sorted(bindings.outputs))
 

@@ -157,21 +157,21 @@ class Keeper:
             )
         options = options or OptimizerOptions()
         own = options.model_options.get(ids[0], {})
-        made = {
+        created = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
             "sha256": file.sha256, "format": format,
             "options": repr(_with(options, ids[0], backend.without_directory(own))),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(made, file, backend, options)
+        return cls(created, file, backend, options)
 
-    def __init__(self, made: Mapping[str, Any], file: _File, backend: Any, options: OptimizerOptions) -> None:
-        self._made, self._backend, self._options = made, backend, options
+    def __init__(self, created: Mapping[str, Any], file: _File, backend: Any, options: OptimizerOptions) -> None:
+        self._made, self._backend, self._options = created, backend, options
         self._file: _File | None = file  # until it is no more of use, as it may be large
         said = backend.cache_directory(options.model_options.get(backend.id, {}))
         self._folder = str(cache_folder(said) or "")
-        self.name_of_source = str(made["source"])
-        lasting = {name: made[name] for name in ("source", "sha256", "format", "options", "backends")}
+        self.name_of_source = str(created["source"])
+        lasting = {name: created[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
@@ -221,18 +221,18 @@ class Keeper:
         facts = entry.network
         graph = Graph(facts["name"])
         values: list[Any] = []
-        for one in facts["layers"]:
+        for fact in facts["layers"]:
             layer = graph.add(
-                self._op(one, entry), [values[at] for at in one["inputs"]], name=one["name"],
-                outputs=list(map(_info, one["outputs"])),
+                self._op(fact, entry), [values[at] for at in fact["inputs"]], name=fact["name"],
+                outputs=list(map(_info, fact["outputs"])),
             )  # fmt: skip
             if infer_layer(layer):
                 raise ValueError("its layers do not fit")
-            layer.backend, layer.replaced = one["backend"], tuple(one["replaced"])
+            layer.backend, layer.replaced = fact["backend"], tuple(fact["replaced"])
             for value in layer.outputs:
                 value.factory = DEFAULT_FACTORY
             values += layer.outputs
-        placements = tuple(Placement(**one | {"replaced": tuple(one["replaced"])}) for one in facts["placements"])
+        placements = tuple(Placement(**item | {"replaced": tuple(item["replaced"])}) for item in facts["placements"])
         ids = tuple(self._made["backends"])
         divided = _divided(network, ids, registry, self._options)
         return OptimizedNetwork(
@@ -245,8 +245,8 @@ class Keeper:
         if fact["kind"] != "PreCompiled":
             return Input(fact["binding"]) if fact["kind"] == "Input" else Output(fact["binding"])
         options = self._options.model_options.get(self._backend.id, {})
-        made = self._backend.compiled_image(entry.parts[fact["part"]], options)
-        return PreCompiled(num_outputs=len(fact["outputs"]), object=made)
+        created = self._backend.compiled_image(entry.parts[fact["part"]], options)
+        return PreCompiled(num_outputs=len(fact["outputs"]), object=created)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
         """The model that `make` makes of a file; its first variant is cached, if it is such as can be cached.
@@ -314,7 +314,7 @@ class Keeper:
             layers.append(fact)
             for value in layer.outputs:
                 index[value] = len(index)
-        placements = [asdict(one) for one in optimized.placements]
+        placements = [asdict(placement) for placement in optimized.placements]
         network = {
             "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(model._estimate),
             "inputs": [(name, _plain(info)) for name, info in model.inputs.items()],
@@ -339,7 +339,7 @@ class Keeper:
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
             return fact | {"binding": layer.op.binding_id}
-        image = next((one for made, one in recorded.parts if made is getattr(layer.op, "object", None)), None)
+        image = next((item for created, item in recorded.parts if created is getattr(layer.op, "object", None)), None)
         if not isinstance(layer.op, PreCompiled) or image is None:
             return None
         parts.append(image)
@@ -395,10 +395,10 @@ def _identity(source: object) -> _Identity | None:
     if not isinstance(source, str | os.PathLike):
         return None
     try:
-        found = os.stat(source)
+        result = os.stat(source)
     except (OSError, ValueError):
         return None
-    return _Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return _Identity(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
 
 
 def _content(source: object) -> bytes | None:
@@ -414,20 +414,20 @@ def _content(source: object) -> bytes | None:
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
     """The same with other options of one backend."""
-    others = {name: one for name, one in options.model_options.items() if name != backend}
+    others = {name: item for name, item in options.model_options.items() if name != backend}
     return replace(options, model_options={**others, **({backend: own} if own else {})})
 
 
 def _plain(info: TensorInfo) -> list[Any]:
     """What JSON can hold of an info: its type, its shape (see `_plain_shape`) and its quantization."""
-    one = info.quantization
-    scales = None if one is None else [one.scales, one.zero_points, one.axis]
+    item = info.quantization
+    scales = None if item is None else [item.scales, item.zero_points, item.axis]
     return [str(info.dtype), _plain_shape(info.shape), scales]
 
 
 def _plain_shape(shape: TensorShape) -> list[int | str | None] | None:
     """The sizes of the dimensions; an open dimension is its name or None, and a shape of unknown rank is None."""
-    return [one.name if isinstance(one, Dim) else one for one in shape] if shape.is_ranked else None
+    return [item.name if isinstance(item, Dim) else item for item in shape] if shape.is_ranked else None
 
 
 def _info(plain: list[Any]) -> TensorInfo:
@@ -460,6 +460,6 @@ def _code() -> str:
     for folder, names, files in os.walk(root):
         names[:] = sorted(name for name in names if name != "__pycache__")
         for name in sorted(files):
-            found = os.stat(os.path.join(folder, name))
-            digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+            result = os.stat(os.path.join(folder, name))
+            digest.update(f"{name} {result.st_size} {result.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]

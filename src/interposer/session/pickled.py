@@ -33,11 +33,11 @@ class Origin:
     @classmethod
     def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
         """That of a call of `load`; a path is made absolute, as another process may be in another folder."""
-        given = {name: one for name, one in reading.items() if one is not None}
+        value = {name: item for name, item in reading.items() if item is not None}
         if not isinstance(source, str | os.PathLike):
-            return cls(source, given)
+            return cls(source, value)
         path = os.path.abspath(os.fsdecode(source))
-        return cls(path, given, _stamp(path))
+        return cls(path, value, _stamp(path))
 
 
 def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
@@ -103,10 +103,10 @@ def _from_network(network: Network, usual: Mapping[str, TensorShape], arguments:
 
 def _stamp(path: str) -> _Stamp | None:
     try:
-        found = os.stat(path)
+        result = os.stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns
 
 
 def _digest(path: str) -> str:

@@ -23,9 +23,9 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
     """
     if isinstance(outputs, str):
         return (str(outputs),)
-    if not isinstance(outputs, list | tuple) or not any(isinstance(one, str) for one in outputs):
+    if not isinstance(outputs, list | tuple) or not any(isinstance(output, str) for output in outputs):
         return None
-    other = next((one for one in outputs if not isinstance(one, str)), None)
+    other = next((output for output in outputs if not isinstance(output, str)), None)
     if other is not None:
         raise BindingError(
             f"outputs are names of values or arrays to write to, not both: {type(other).__name__} stands among names"
@@ -42,11 +42,11 @@ def known_values(network: Network) -> dict[str, TensorInfo]:
     These are the names of the model file, or the layer's name where there is no file or the file has no such tensor.
     """
     graph = network.graph
-    found = {name: info for name, info in graph.folded.items()}
+    result = {name: info for name, info in graph.folded.items()}
     for layer in graph.topological():
         for value in layer.outputs:
-            found |= dict.fromkeys(value.aliases or (value.name,), value.known)
-    return found | {layer.name: layer.values[0].known for layer in graph.outputs}
+            result |= dict.fromkeys(value.aliases or (value.name,), value.known)
+    return result | {layer.name: layer.values[0].known for layer in graph.outputs}
 
 
 def with_outputs(network: Network, names: Sequence[str]) -> Network:
@@ -72,9 +72,9 @@ def _value(graph: Graph, name: str) -> Value:
     for layer in graph.outputs:
         if layer.name == name:
             return layer.values[0]
-    found = _by_alias(graph, name) or _by_layer(graph, name)
-    if found is not None:
-        return found
+    result = _by_alias(graph, name) or _by_layer(graph, name)
+    if result is not None:
+        return result
     if name in graph.folded:
         info = graph.folded[name]
         assert info.constant is not None

@@ -29,7 +29,7 @@ def bound(network: Network, shapes: Shapes) -> Network:
         InvalidNetworkError: the network has faults, or does not fit the shapes; names the layers.
     """
     network.validate()
-    inputs = {one.name: one.output.known.shape for one in network.graph.inputs}
+    inputs = {item.name: item.output.known.shape for item in network.graph.inputs}
     return specialised(network, resized(inputs, shapes))
 
 
@@ -39,18 +39,18 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
     Raises:
         InvalidNetworkError: shapes that do not fit the layers.
     """
-    if all(one.output.known.shape == shapes[one.name] for one in network.graph.inputs):
+    if all(item.output.known.shape == shapes[item.name] for item in network.graph.inputs):
         return network
     graph = network.graph.clone()
-    fits = all(one.output.known.shape.accepts(shapes[one.name]) for one in graph.inputs)
+    fits = all(item.output.known.shape.accepts(shapes[item.name]) for item in graph.inputs)
     for layer in graph:
         if isinstance(layer.op, Input):
             layer.output.declared = layer.output.known.with_shape(shapes[layer.name])
         elif not fits:
             _open(layer)
-    made = Network(graph=graph)
-    made.validate()
-    return made
+    created = Network(graph=graph)
+    created.validate()
+    return created
 
 
 def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
@@ -59,8 +59,8 @@ def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
     def build(shapes: Shapes, values: Values) -> Network:
         return with_values(bound(network, shapes) if shapes else network, values)
 
-    inputs = {one.name: one.output.known for one in network.graph.inputs}
-    outputs = {one.name: one.values[0].known for one in network.graph.outputs}
+    inputs = {item.name: item.output.known for item in network.graph.inputs}
+    outputs = {output.name: output.values[0].known for output in network.graph.outputs}
     return Template(network.name, inputs, outputs, build, usual)
 
 

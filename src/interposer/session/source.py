@@ -50,8 +50,8 @@ def read_network(
         InvalidArgumentError: a format that nobody knows, or shapes or values that the inputs cannot have.
         InvalidNetworkError: shapes or values that a `Network` was given and that do not fit its layers.
     """
-    found = read_source(source, format, shapes, values)
-    return found.network(found.usual) if isinstance(found, Template) else found
+    result = read_source(source, format, shapes, values)
+    return result.network(result.usual) if isinstance(result, Template) else result
 
 
 def read_source(
@@ -122,8 +122,8 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
     return external.files_of_weights(path)
 
 
-def _bound(found: Network | Template, values: Values) -> Network | Template:
-    return found.bound(values) if isinstance(found, Template) else with_values(found, values)
+def _bound(network: Network | Template, values: Values) -> Network | Template:
+    return network.bound(values) if isinstance(network, Template) else with_values(network, values)
 
 
 def _built(document: Mapping[str, Any], format: str | None, shapes: Shapes | None) -> Network:

@@ -60,8 +60,8 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
         whole.append(time.perf_counter() - start)
         watched.append(_Stopwatch())
         run(watched[-1])
-    names = dict.fromkeys(name for one in watched for name in one.seconds)
-    units = {name: statistics.median(one.seconds[name] for one in watched) * 1e3 for name in names}
+    names = dict.fromkeys(name for item in watched for name in item.seconds)
+    units = {name: statistics.median(item.seconds[name] for item in watched) * 1e3 for name in names}
     return Times(statistics.median(whole) * 1e3, units, "measured", len(whole))
 
 

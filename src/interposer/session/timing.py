@@ -55,8 +55,8 @@ def undecided(timings: Mapping[str, Timing]) -> list[str]:
         return []
     best = min(timings, key=lambda name: timings[name].median)
     won = {
-        name: sum(ours < best_one for ours, best_one in zip(one.turns, timings[best].turns, strict=True))
-        for name, one in timings.items()
+        name: sum(ours < best_one for ours, best_one in zip(item.turns, timings[best].turns, strict=True))
+        for name, item in timings.items()
     }
     return [best, *(name for name, count in won.items() if name != best and count > LUCK * len(timings[name].turns))]
 
@@ -91,7 +91,7 @@ def take_turns(
             over += 1
             if progress is not None:
                 progress(over)
-    return {name: _timing(found) for name, found in turns.items()}
+    return {name: _timing(result) for name, result in turns.items()}
 
 
 def _turn(call: Callable[[], Any], seconds: float) -> list[float]:

@@ -21,13 +21,13 @@ def with_values(network: Network, values: Values) -> Network:
     graph = network.graph.clone()
     inputs = {layer.name: layer for layer in graph.inputs}
     check_names(values, inputs)
-    for name, given in values.items():
+    for name, value in values.items():
         old = inputs[name]
-        array = value_of(name, old.output.known, given)
+        array = value_of(name, old.output.known, value)
         constant = graph.constant(array, like=old.output.known)
         constant.aliases = (*old.output.aliases, *(() if name in old.output.aliases else (name,)))
         graph.replace_uses(old.output, constant)
         graph.erase(old)
-    made = Network(graph=graph)
-    made.validate()
-    return made
+    created = Network(graph=graph)
+    created.validate()
+    return created

@@ -84,8 +84,8 @@ class Blueprint:
         self._template = None
         network.validate()
         self.name = network.name
-        self.inputs = {one.name: one.output.known for one in network.graph.inputs}
-        self.outputs = {one.name: one.values[0].known for one in network.graph.outputs}
+        self.inputs = {item.name: item.output.known for item in network.graph.inputs}
+        self.outputs = {output.name: output.values[0].known for output in network.graph.outputs}
         if self.lacking:
             self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
 
@@ -126,8 +126,8 @@ class Blueprint:
         if not usual or self.needed or not all(shape.is_concrete for shape in sizes.values()):
             return None
         with suppress(UnboundInputError, ParseError, InvalidNetworkError):  # the network may be valid for other shapes
-            made = self._specialised(sizes)
-            return FirstVariant(Key(tuple(sizes.values())), lambda: made)
+            created = self._specialised(sizes)
+            return FirstVariant(Key(tuple(sizes.values())), lambda: created)
         return None
 
     def _specialised(self, shapes: Mapping[str, TensorShape]) -> Network:
@@ -232,12 +232,12 @@ class KnownBlueprint(Blueprint):
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The shapes of the variant in the cache, of the inputs with open dimensions."""
-        shapes = {one.name: one.output.known.shape for one in self.optimized.inputs}
+        shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant:
         """Return the variant that is in the cache; its network is only read on demand."""
-        shapes = {one.name: one.output.known.shape for one in self.optimized.inputs}
+        shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
 
     def _first_network(self) -> Network:
@@ -264,5 +264,5 @@ class KnownBlueprint(Blueprint):
 
 def _fingerprint(array: Array) -> Hashable:
     if array.dtype.kind == "O":
-        return tuple(_fingerprint(one) if hasattr(one, "dtype") else one for one in array.reshape(-1).tolist())
+        return tuple(_fingerprint(item) if hasattr(item, "dtype") else item for item in array.reshape(-1).tolist())
     return array.tobytes() if array.nbytes <= _SMALL else hashlib.sha256(array.tobytes()).digest()

@@ -66,15 +66,18 @@ class Loaded:
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
         """Run it once. What is no tensor goes in and comes out as it is stored."""
         known = self.runtime.bindings(self.id)
-        given = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
+        value = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
         guards = None if outputs is not None else {key: Guarded(known.outputs[key].info) for key in known.new_outputs()}
-        targets = outputs if guards is None else {key: one.array for key, one in guards.items()}
+        targets = outputs if guards is None else {key: element.array for key, element in guards.items()}
         note("running a network")
-        found = self.runtime.enqueue_workload(self.id, given, targets)
+        result = self.runtime.enqueue_workload(self.id, value, targets)
         note("going on after a network has run")
-        for key, one in (guards or {}).items():
-            one.check(key)
-        return {key: as_stored("", known.outputs[key].info, one, lambda *seen: seen[2]) for key, one in found.items()}
+        for key, item in (guards or {}).items():
+            item.check(key)
+        return {
+            key: as_stored("", known.outputs[key].info, element, lambda *seen: seen[2])
+            for key, element in result.items()
+        }
 
     def unload(self) -> None:
         """Unload it."""
@@ -138,16 +141,16 @@ class Bench:
     @contextmanager
     def loaded(self, optimized: OptimizedNetwork) -> Iterator[Loaded]:
         """The network, loaded in the bench's runtime for the length of a ``with`` block."""
-        made = Loaded(self.runtime, optimized)
+        loaded = Loaded(self.runtime, optimized)
         try:
-            yield made
+            yield loaded
         finally:
-            made.unload()
+            loaded.unload()
 
     def run(self, network: Network, feeds: Mapping[int, Array], **how: Any) -> dict[int, Array]:
         """Run a network once."""
-        with self.loaded(self.optimize(network, **how)) as made:
-            return made.run(feeds)
+        with self.loaded(self.optimize(network, **how)) as created:
+            return created.run(feeds)
 
     def query(self, view: SubgraphView) -> list[Support]:
         """What the backend says of a view."""
@@ -180,16 +183,16 @@ class Bench:
     @cached_property
     def samples_by_operator(self) -> dict[type[Op], list[Sample]]:
         """All samples by the class of their operator."""
-        found: dict[type[Op], list[Sample]] = {}
+        result: dict[type[Op], list[Sample]] = {}
         for sample in self.samples:
-            found.setdefault(type(sample.op), []).append(sample)
-        return found
+            result.setdefault(type(sample.op), []).append(sample)
+        return result
 
     @cached_property
     def taken(self) -> tuple[Sample, ...]:
         """The samples that the backend takes, but for those of nothing and those that are drawn at random."""
-        plain = (one for one in self.samples if not one.statistical and not _is_empty(one))
-        return tuple(one for one in plain if self.takes(one))
+        plain = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
+        return tuple(item for item in plain if self.takes(item))
 
     @cached_property
     def pool(self) -> Pool:
@@ -206,7 +209,7 @@ def _always(backend: Backend) -> Any:
 
 
 def _is_empty(sample: Sample) -> bool:
-    return any(one is not None and one.info.num_elements == 0 for one in sample.inputs)
+    return any(item is not None and item.info.num_elements == 0 for item in sample.inputs)
 
 
 def can_be_shaped(layer: Layer) -> bool:

@@ -20,29 +20,29 @@ class Census:
 
     def alive(self) -> dict[str, int]:
         """How many things of each class there still are."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         for title, reference in self._seen:
             if reference() is not None:
-                found[title] = found.get(title, 0) + 1
-        return found
+                result[title] = result.get(title, 0) + 1
+        return result
 
-    def manager(self, made: MemoryManager) -> None:
+    def manager(self, memory_manager: MemoryManager) -> None:
         """Count a memory manager."""
-        self._count(made)
+        self._count(memory_manager)
 
-    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
+    def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
         """Count a factory, and everything that it makes."""
-        self._count(made)
+        self._count(workload_factory)
         for name in ("create_tensor_handle", "create_constant_handle", "create_workload"):
-            self._count_made(made, name)
+            self._count_made(workload_factory, name)
 
-    def handle_factory(self, made: TensorHandleFactory, manager: MemoryManager | None) -> None:
+    def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
         """Count a factory of tensor handles, and everything that it makes."""
-        self._count(made)
+        self._count(tensor_handle_factory)
         for name in ("create", "create_constant", "create_sub_tensor", "create_device_copy"):
-            self._count_made(made, name)
+            self._count_made(tensor_handle_factory, name)
 
-    def context(self, made: BackendContext) -> None:
+    def context(self, backend_context: BackendContext) -> None:
         """A context lives as long as its runtime, and is not counted."""
 
     def _count_made(self, factory: WorkloadFactory | TensorHandleFactory, name: str) -> None:
@@ -50,15 +50,15 @@ class Census:
         here = weakref.ref(factory)
 
         def counted(*arguments: Any) -> Any:
-            made = original(here(), *arguments)
-            self._count(made)
-            return made
+            created = original(here(), *arguments)
+            self._count(created)
+            return created
 
         replace_method(factory, name, counted)
 
-    def _count(self, made: object) -> None:
+    def _count(self, value: object) -> None:
         self.made += 1
         try:
-            self._seen.append((type(made).__name__, weakref.ref(made)))
+            self._seen.append((type(value).__name__, weakref.ref(value)))
         except TypeError:
             return

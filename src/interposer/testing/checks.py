@@ -43,8 +43,8 @@ def _on_samples(run: Callable[[Trial], Iterator[str]]) -> Callable[[Trial], Iter
 def _trial(bench: Bench, sample: Sample) -> Trial:
     if bench.latest is None or bench.latest.sample is not sample:
         bench.latest = Trial(bench, sample)
-    made: Trial = bench.latest
-    return made
+    trial: Trial = bench.latest
+    return trial
 
 
 @_on_samples
@@ -73,10 +73,10 @@ def results(trial: Trial) -> Iterator[str]:
     tolerances = tolerances.exact(bits=True) if trial.sample.exact else tolerances
     yield from _differences(trial, tolerances, trial.first, trial.expected(), trial.feeds)
     if trial.other is not None and not trial.sample.statistical:
-        faults = _differences(
+        errors = _differences(
             trial, tolerances, trial.other, trial.expected_of_others(), trial.other_feeds, trial.first
         )
-        yield from (f"in another run, on other inputs, {fault}" for fault in faults)
+        yield from (f"in another run, on other inputs, {error}" for error in errors)
 
 
 def _differences(
@@ -88,15 +88,17 @@ def _differences(
     earlier: Outputs | None = None,
 ) -> Iterator[str]:
     for key, value in enumerate(trial.layer.outputs):
-        found, wanted = results[key], expected[key]
-        info = value.known.with_shape(found.shape)
+        result, requested = results[key], expected[key]
+        info = value.known.with_shape(result.shape)
         if trial.sample.statistical:
-            yield from _kind_faults(key, found, value.known)
+            yield from _kind_faults(key, result, value.known)
             continue
-        before = None if earlier is None or same(wanted, earlier[key]) else earlier[key]
-        fault = tolerances.difference(found, wanted, info, trial.evidence(feeds), before) or bias(found, wanted, info)
-        if fault:
-            yield f"output {key}: {fault}"
+        before = None if earlier is None or same(requested, earlier[key]) else earlier[key]
+        error = tolerances.difference(result, requested, info, trial.evidence(feeds), before) or bias(
+            result, requested, info
+        )
+        if error:
+            yield f"output {key}: {error}"
 
 
 @_on_samples
@@ -115,8 +117,8 @@ def repetition(trial: Trial) -> Iterator[str]:
         elif strict and not same(again, first):
             yield f"output {key} is not the same when the network runs again on the same inputs"
         elif not strict:
-            fault = trial.bench.tolerances.difference(again, first, value.known.with_shape(first.shape))
-            yield from [f"output {key} of another run: {fault}"] if fault else []
+            error = trial.bench.tolerances.difference(again, first, value.known.with_shape(first.shape))
+            yield from [f"output {key} of another run: {error}"] if error else []
 
 
 @_on_samples
@@ -128,7 +130,7 @@ def inputs(trial: Trial) -> Iterator[str]:
     _require_run(trial)
     if not trial.untouched:
         yield "an array of the caller, or a constant, was written to"
-    yield from dict.fromkeys(fault for fault in trial.recording.faults if " wrote to " in fault)
+    yield from dict.fromkeys(error for error in trial.recording.faults if " wrote to " in error)
 
 
 @_on_samples
@@ -139,7 +141,7 @@ def order(trial: Trial) -> Iterator[str]:
     in between, and unmapped afterwards; every network has a manager and handles of its own.
     """
     _require_run(trial)
-    yield from dict.fromkeys(fault for fault in trial.recording.faults if " wrote to " not in fault)
+    yield from dict.fromkeys(error for error in trial.recording.faults if " wrote to " not in error)
     yield from order_faults(trial.recording)
 
 
@@ -154,6 +156,6 @@ def _require_run(trial: Trial) -> None:
         raise Skipped("it did not run; the check 'results' says why")
 
 
-def _kind_faults(key: int, found: Array, info: TensorInfo) -> Iterator[str]:
-    if found.dtype != info.dtype.numpy or not info.shape.accepts(info.with_shape(found.shape).shape):
-        yield f"output {key} is {DataType.of(found.dtype)}{list(found.shape)}; expected {info}"
+def _kind_faults(key: int, array: Array, info: TensorInfo) -> Iterator[str]:
+    if array.dtype != info.dtype.numpy or not info.shape.accepts(info.with_shape(array.shape).shape):
+        yield f"output {key} is {DataType.of(array.dtype)}{list(array.shape)}; expected {info}"

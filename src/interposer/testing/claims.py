@@ -60,10 +60,10 @@ def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
     """A few samples of every operator that the backend takes, of different types where there are any."""
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
-        if with_constants and not any(one is not None and one.constant for one in sample.inputs):
+        if with_constants and not any(item is not None and item.constant for item in sample.inputs):
             continue
         known = chosen.setdefault(type(sample.op), [])
-        kinds = {_kind(one) for one in known}
+        kinds = {_kind(item) for item in known}
         if len(known) < _PER_OPERATOR and _kind(sample) not in kinds:
             known.append(sample)
     for samples in chosen.values():
@@ -71,7 +71,7 @@ def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
 
 
 def _kind(sample: Sample) -> object:
-    return next((one.info.dtype for one in sample.inputs if one is not None), None)
+    return next((item.info.dtype for item in sample.inputs if item is not None), None)
 
 
 # --- workloads that are executed directly -----------------------------------------------------------------------------
@@ -84,15 +84,15 @@ class _Direct:
         self.network, self.feeds = sample.network()
         optimized = bench.optimize(self.network)
         backend: Backend = bench.backend
-        kept = (Constant, Input, Output, MemCopy, MemImport)
-        layers = [layer for layer in optimized.graph.topological() if not isinstance(layer.op, kept)]
+        cached = (Constant, Input, Output, MemCopy, MemImport)
+        layers = [layer for layer in optimized.graph.topological() if not isinstance(layer.op, cached)]
         self.layer: Layer | None = layers[0] if len(layers) == 1 else None
         self.registry = TensorHandleFactoryRegistry()
         backend.register_tensor_handle_factories(self.registry, bench.settings.options)
         self.manager: MemoryManager | None = backend.create_memory_manager()
         self.factory: WorkloadFactory = backend.create_workload_factory(self.manager, bench.settings.options)
         named = backend.handle_factory_preferences
-        best = next((one for one in named if one in self.registry or one == DEFAULT_FACTORY), DEFAULT_FACTORY)
+        best = next((item for item in named if item in self.registry or item == DEFAULT_FACTORY), DEFAULT_FACTORY)
         self.handles: TensorHandleFactory | None = None if best == DEFAULT_FACTORY else self.registry.factory(best)
         self.contents = Contents()
         self.made: list[TensorHandle] = []
@@ -183,17 +183,17 @@ class _Direct:
 @contextmanager
 def _direct(bench: Bench, sample: Sample) -> Iterator[_Direct | None]:
     try:
-        made = _Direct(bench, sample)
+        direct = _Direct(bench, sample)
     except InterposerError:  # the checks of samples say why
         yield None
         return
     acquired = False
     try:
-        yield made
+        yield direct
         acquired = True
     finally:
         if acquired:
-            made.close()
+            direct.close()
 
 
 def _strided(bench: Bench) -> Iterator[str]:
@@ -207,10 +207,10 @@ def _strided(bench: Bench) -> Iterator[str]:
 
 def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload) -> Iterator[str]:
     says = f"{sample.id}: its workload says `strided`, but on sub-tensors, which have gaps between their rows,"
-    found = _pieces(direct)
-    if found is None:
+    result = _pieces(direct)
+    if result is None:
         return
-    inputs, targets = found
+    inputs, targets = result
     workload.post_allocation_configure()
     direct.acquire()
     for handle, array in inputs:
@@ -222,11 +222,11 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
     except Exception as error:
         yield f"{says} it raised {type(error).__name__}: {error}"
         return
-    wanted = _wanted(sample, direct)
+    expected = _wanted(sample, direct)
     for key, ((piece, whole), old) in enumerate(zip(targets, before, strict=True)):
-        fault = bench.tolerances.difference(direct.contents.read(piece), wanted[key], piece.info)
-        if fault and not sample.statistical:
-            yield f"{says} output {key} is wrong: {fault}"
+        problem = bench.tolerances.difference(direct.contents.read(piece), expected[key], piece.info)
+        if problem and not sample.statistical:
+            yield f"{says} output {key} is wrong: {problem}"
         now = direct.contents.read(whole)
         inside = tuple(slice(1, -1) for _ in range(now.ndim))
         now[inside] = old[inside]
@@ -250,13 +250,13 @@ def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
         if value is None or value.is_constant:
             inputs.append((None if value is None else direct.constant(value), None))
             continue
-        made = direct.piece(value.known.with_constant(None))
-        if made is None:
+        created = direct.piece(value.known.with_constant(None))
+        if created is None:
             return None
-        inputs.append((made[0], direct.array(value)))
+        inputs.append((created[0], direct.array(value)))
     outputs = [direct.piece(info.with_constant(None)) for info in layer.output_infos]
-    found = [one for one in outputs if one is not None]
-    return (inputs, found) if len(found) == len(outputs) else None
+    result = [output for output in outputs if output is not None]
+    return (inputs, result) if len(result) == len(outputs) else None
 
 
 def _wanted(sample: Sample, direct: _Direct) -> Mapping[int, Array]:
@@ -289,9 +289,9 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
         handles = [None if value is None else ArrayHandle(value.known, arrays[value]) for value in layer.inputs]
         workload.post_allocation_configure()
         workload.execute(handles, [ArrayHandle(out, target)])
-        fault = bench.tolerances.difference(target, _wanted(sample, direct)[0], out)
-        if fault and not sample.statistical:
-            yield f"{sample.id}: its workload says `in_place`, but where output 0 lies in {name!r} it is wrong: {fault}"
+        error = bench.tolerances.difference(target, _wanted(sample, direct)[0], out)
+        if error and not sample.statistical:
+            yield f"{sample.id}: its workload says `in_place`, but where output 0 lies in {name!r} it is wrong: {error}"
         return
 
 
@@ -338,13 +338,13 @@ def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
             else:
                 array = feeds[int(value.producer.name.rpartition("_")[2])]
                 values.append(_cut(network, value, array, runs))
-        made = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
-        for one in made.outputs:
-            network.add_output_layer(one.index, one)
+        created = network.add_layer(layer.op, *values, name="layer", outputs=_without_shapes(layer))
+        for output in created.outputs:
+            network.add_output_layer(output.index, output)
         network.validate()
     except InterposerError:
         return None, runs
-    return (network if any(one is not None and not one.known.is_concrete for one in values) else None), runs
+    return (network if any(value is not None and not value.known.is_concrete for value in values) else None), runs
 
 
 def _again(network: Network, value: Value) -> Value:
@@ -371,40 +371,45 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
     """What is declared of the results, but for their shapes."""
     declared = [value.declared for value in layer.outputs]
-    return [None if one is None else one.with_shape([None] * one.rank) for one in declared]
+    return [None if item is None else item.with_shape([None] * item.rank) for item in declared]
 
 
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
     """Run on arrays of one size, of twice that size, and of the first size again."""
     says = f"{sample.id}: it says that it has DynamicShapes, but"
     note(f"running {sample.id} with unknown extents")
-    expected = [_expected(network, given) for given in runs]
+    expected = [_expected(network, value) for value in runs]
     try:
-        with bench.loaded(bench.optimize(network, beside=["Oracle"])) as made:
-            for given, wanted in zip(runs, expected, strict=True):
-                if wanted is None:
+        with bench.loaded(bench.optimize(network, beside=["Oracle"])) as created:
+            for run, requested in zip(runs, expected, strict=True):
+                if requested is None:
                     continue
-                found = made.run(given)
-                yield from _differing(bench, sample, network, found, wanted, says)
+                result = created.run(run)
+                yield from _differing(bench, sample, network, result, requested, says)
     except InterposerError as error:
         yield f"{says} with unknown extents: {error}"
 
 
-def _expected(network: Network, given: Mapping[int, Array]) -> Mapping[int, Array] | None:
+def _expected(network: Network, value: Mapping[int, Array]) -> Mapping[int, Array] | None:
     try:
-        return reference_outputs(network.graph, given)
+        return reference_outputs(network.graph, value)
     except InterposerError:
         return None
 
 
 def _differing(
-    bench: Bench, sample: Sample, network: Network, found: Mapping[int, Array], wanted: Mapping[int, Array], says: str
+    bench: Bench,
+    sample: Sample,
+    network: Network,
+    result: Mapping[int, Array],
+    expected: Mapping[int, Array],
+    says: str,
 ) -> Iterator[str]:
-    for key, array in wanted.items():
+    for key, array in expected.items():
         info = network.graph.layer("layer").outputs[key].known.with_shape(array.shape)
-        fault = bench.tolerances.difference(found[key], array, info)
-        if fault and not sample.statistical:
-            yield f"{says} output {key}, of shape {list(array.shape)}, is wrong: {fault}"
+        error = bench.tolerances.difference(result[key], array, info)
+        if error and not sample.statistical:
+            yield f"{says} output {key}, of shape {list(array.shape)}, is wrong: {error}"
 
 
 def _keeps_constants(bench: Bench) -> Iterator[str]:
@@ -431,18 +436,18 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
         free = [
             array for array in arrays
             if array is not None and array.nbytes and not array.dtype.hasobject
-            and not any(np.may_share_memory(array, one) for one in read)
+            and not any(np.may_share_memory(array, item) for item in read)
         ]  # fmt: skip
         if not free or set(outputs[0]) != set(loaded.bindings.outputs):
             return
         loaded.run(dict(feeds), outputs[0])
-        kept = [array.tobytes() for array in free]
+        cached = [array.tobytes() for array in free]
         try:
             for array in free:
                 ctypes.memset(array.ctypes.data, 0x5A, array.nbytes)
             loaded.run(dict(feeds), outputs[1])
         finally:
-            for array, content in zip(free, kept, strict=True):
+            for array, content in zip(free, cached, strict=True):
                 ctypes.memmove(array.ctypes.data, content, len(content))
         if not all(same(outputs[0][key], outputs[1][key]) for key in outputs[0]):
             yield (
@@ -482,7 +487,7 @@ def _non_constant_weights(bench: Bench) -> Iterator[str]:
 
 
 def _has_constant_weights(sample: Sample) -> bool:
-    if [one.name for one in sample.op.operands[1:2]] != ["weights"] or len(sample.inputs) < 2:
+    if [operand.name for operand in sample.op.operands[1:2]] != ["weights"] or len(sample.inputs) < 2:
         return False
     return sample.inputs[1] is not None and sample.inputs[1].constant
 
@@ -509,10 +514,10 @@ def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
     note(f"running {sample.id} with weights from the caller")
     others = {**feeds, 1: feeds[1][::-1].copy()}
     try:
-        with bench.loaded(bench.optimize(network)) as made:
-            for given in (feeds, others):
-                wanted = reference_outputs(network.graph, given)
-                yield from _differing(bench, sample, network, made.run(given), wanted, says)
+        with bench.loaded(bench.optimize(network)) as created:
+            for value in (feeds, others):
+                expected = reference_outputs(network.graph, value)
+                yield from _differing(bench, sample, network, created.run(value), expected, says)
     except InterposerError as error:
         yield f"{says}: {error}"
 

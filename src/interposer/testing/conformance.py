@@ -146,7 +146,7 @@ class Conformance:
             return
         ids = [case.id for case in all_cases(samples=self.samples)]
         for pattern in self.expected_failures:
-            if not any(fnmatchcase(one, pattern) for one in ids):
+            if not any(fnmatchcase(item, pattern) for item in ids):
                 near = did_you_mean(pattern, ids)
                 raise InvalidArgumentError(f"the expected failure {pattern!r} matches no case{near}")
 
@@ -160,8 +160,8 @@ class Conformance:
         """Where it is tried."""
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
-        usable = [one for one in others if not self._is_fork or survives_fork(one)]
-        tried = [one for one in self.samples if not self.families or one.op.family in self.families]
+        usable = [other for other in others if not self._is_fork or survives_fork(other)]
+        tried = [sample for sample in self.samples if not self.families or sample.op.family in self.families]
         bench = Bench(self.backend, tried, self.settings, usable)
         bench.given = self.given if self.runtime is None and not isinstance(self.given, Backend) else None
         return bench
@@ -181,8 +181,8 @@ class Conformance:
         if settings.patience is None or not hasattr(os, "memfd_create"):
             return None
         if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
-            given = str(Path(self.given).absolute()) if is_library(self.given) else self.given
-            return Outside(given, settings, settings.patience, families=self.families)
+            value = str(Path(self.given).absolute()) if is_library(self.given) else self.given
+            return Outside(value, settings, settings.patience, families=self.families)
         if not survives_fork(self.backend):
             return None
         return Outside(str(self.given), settings, settings.patience, self._serve)
@@ -192,11 +192,11 @@ class Conformance:
         if self.outside is not None and self.outside.is_new:
             self.outside.start()
 
-    def _is_known_anywhere(self, given: str) -> bool:
+    def _is_known_anywhere(self, text: str) -> bool:
         """Whether a new process can make the backend: not one that code of this process has registered."""
-        if self.runtime is not None or ":" in given or is_library(given):
+        if self.runtime is not None or ":" in text or is_library(text):
             return self.runtime is None
-        source = default_runtime().registry.taken_by(given)
+        source = default_runtime().registry.taken_by(text)
         return source is None or source.startswith(("entry point of ", "shared object "))
 
     def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
@@ -205,10 +205,10 @@ class Conformance:
 
     def groups(self) -> dict[str, list[Case]]:
         """The cases of each sample under its id; every other case by itself."""
-        found: dict[str, list[Case]] = {}
+        result: dict[str, list[Case]] = {}
         for case in self.cases:
-            found.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
-        return found
+            result.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
+        return result
 
     def run(self, case: Case) -> Result:
         """Carry out one case."""
@@ -258,7 +258,7 @@ class Conformance:
         if why:
             return Status.REFUSED, why
         try:
-            faults = list(case.check.run(bench, case.subject))
+            errors = list(case.check.run(bench, case.subject))
         except Skipped as skipped:
             return Status.SKIP, str(skipped)
         except Refused as refused:
@@ -267,7 +267,7 @@ class Conformance:
             return Status.FAIL, str(error)
         except Exception as error:
             return Status.FAIL, f"raised {type(error).__name__}: {error}"
-        return (Status.FAIL, "\n".join(dict.fromkeys(faults))) if faults else (Status.PASS, "")
+        return (Status.FAIL, "\n".join(dict.fromkeys(errors))) if errors else (Status.PASS, "")
 
     def report(self, progress: Callable[[Result], None] = lambda _: None) -> Report:
         """Carry out all cases; `progress` is told of each."""
@@ -278,9 +278,9 @@ class Conformance:
         if self.outside is None:
             self.bench.close()
             return Report(self.backend.id, self.backend.version, results)
-        fault = self.outside.close()
-        if fault is not None:
-            results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, fault))
+        error = self.outside.close()
+        if error is not None:
+            results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, error))
         return Report(self.outside.backend or self.backend.id, self.outside.version, results)
 
 
@@ -340,12 +340,12 @@ def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., N
             results = [conformance.run(case) for case in cases]
         except BackendUnavailableError as error:
             pytest.skip(str(error))
-        bad = [f"{one.status.value}: {one.id}: {one.text}" for one in results if not one.status.good]
+        bad = [f"{result.status.value}: {result.id}: {result.text}" for result in results if not result.status.good]
         if bad:
             pytest.fail("\n".join(bad), pytrace=False)
         leave: dict[Status, Callable[[str], Any]] = {Status.XFAIL: pytest.xfail, Status.SKIP: pytest.skip}
         for status, ending in leave.items():
-            texts = [one.text for one in results if one.status is status]
+            texts = [result.text for result in results if result.status is status]
             if texts:
                 ending("; ".join(dict.fromkeys(texts)))
 

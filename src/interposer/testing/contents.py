@@ -33,9 +33,9 @@ class Contents:
         """A copy of what a tensor holds; raises whatever the handle raises."""
         copier = self._copier(handle)
         if copier is not None:
-            found = empty(handle.info)
-            copier.execute([handle], [ArrayHandle(handle.info, found)])
-            return found
+            result = empty(handle.info)
+            copier.execute([handle], [ArrayHandle(handle.info, result)])
+            return result
         with handle.mapped() as array:
             return array.copy()
 
@@ -82,14 +82,14 @@ class Guarded:
             raise BackendContractError(f"something wrote outside of output {output}, at byte {where:,} of {size:,}")
 
 
-def unlike(found: Array, wanted: Array) -> str:
+def unlike(array: Array, expected: Array) -> str:
     """How many elements of two arrays differ, and where the first one is."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return f"{found.dtype}{list(found.shape)}, not {wanted.dtype}{list(wanted.shape)}"
-    both_nan = np.isnan(found) & np.isnan(wanted) if found.dtype.kind == "f" else np.False_
-    wrong = np.argwhere((found != wanted) & ~both_nan)
-    first = f"; the first at {[int(one) for one in wrong[0]]}" if len(wrong) else ""
-    return f"{len(wrong)} of {found.size} elements differ{first}"
+    if array.shape != expected.shape or array.dtype != expected.dtype:
+        return f"{array.dtype}{list(array.shape)}, not {expected.dtype}{list(expected.shape)}"
+    both_nan = np.isnan(array) & np.isnan(expected) if array.dtype.kind == "f" else np.False_
+    wrong = np.argwhere((array != expected) & ~both_nan)
+    first = f"; the first at {[int(item) for item in wrong[0]]}" if len(wrong) else ""
+    return f"{len(wrong)} of {array.size} elements differ{first}"
 
 
 def rubbish(dtype: DataType) -> Array:

@@ -64,25 +64,25 @@ def description(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _capabilities(bench: Bench) -> Iterator[str]:
-    found: object = bench.backend.capabilities
-    if not isinstance(found, Capabilities):
-        yield f"its capabilities are {found!r}; expected Capabilities"
+    value: object = bench.backend.capabilities
+    if not isinstance(value, Capabilities):
+        yield f"its capabilities are {value!r}; expected Capabilities"
         return
-    for one in found:
-        if not isinstance(one.value, bool | int | float | str):
-            yield f"the capability {one.name!r} is {one.value!r}; expected a truth value, a number or a text"
+    for item in value:
+        if not isinstance(item.value, bool | int | float | str):
+            yield f"the capability {item.name!r} is {item.value!r}; expected a truth value, a number or a text"
     for name in ("DynamicShapes", "Deterministic", "NonConstWeights", "ConstantTensorsAsInputs", "HasFp16"):
-        if not isinstance(found.get(name), bool | None):
-            yield f"the capability {name!r} is {found.get(name)!r}; expected True or False"
+        if not isinstance(value.get(name), bool | None):
+            yield f"the capability {name!r} is {value.get(name)!r}; expected True or False"
 
 
 def _objects(bench: Bench) -> Iterator[str]:
     managers = [bench.backend.create_memory_manager() for _ in range(2)]
-    if any(one is not None and not isinstance(one, MemoryManager) for one in managers):
+    if any(manager is not None and not isinstance(manager, MemoryManager) for manager in managers):
         yield f"create_memory_manager gave {managers[0]!r}; expected a MemoryManager or None"
     elif managers[0] is not None and managers[0] is managers[1]:
         yield "create_memory_manager gave the same manager twice; every network needs one of its own"
-    factories = [bench.backend.create_workload_factory(one, bench.settings.options) for one in managers]
+    factories = [bench.backend.create_workload_factory(manager, bench.settings.options) for manager in managers]
     if not isinstance(factories[0], WorkloadFactory):
         yield f"create_workload_factory gave {factories[0]!r}; expected a WorkloadFactory"
 
@@ -122,9 +122,9 @@ def substitution(bench: Bench, variant: str) -> Iterator[str]:
         yield "optimize_subgraph gave an answer for another view"
         return
     answer.validate()
-    for one in answer.substitutions:
-        if not one.part.is_convex():
-            yield f"the part {_names(one.part)} is not convex: a path leaves it and comes back"
+    for item in answer.substitutions:
+        if not item.part.is_convex():
+            yield f"the part {_names(item.part)} is not convex: a path leaves it and comes back"
     for failure in answer.failed:
         if not failure.reason.strip():
             yield f"the part {_names(failure.part)} is given back without a reason"
@@ -154,15 +154,15 @@ def composition(bench: Bench, variant: str) -> Iterator[str]:
         optimized = bench.optimize(growth.network, recording)
     except UnsupportedLayerError as error:
         raise Refused(str(error)) from None
-    with bench.loaded(optimized) as made:
+    with bench.loaded(optimized) as created:
         recording.mark("loaded")
         recording.spoil_unmanaged()
-        found = run_recorded(made, recording, growth.feeds)
+        result = run_recorded(created, recording, growth.feeds)
         recording.mark("unload")
     recording.mark("unloaded")
     yield from dict.fromkeys(recording.faults)
     yield from order_faults(recording)
-    yield from _differences(bench, growth, found, one_by_one(bench, growth.network, growth.feeds))
+    yield from _differences(bench, growth, result, one_by_one(bench, growth.network, growth.feeds))
 
 
 @on_backend(*_NETWORKS)
@@ -173,21 +173,21 @@ def division(bench: Bench, variant: str) -> Iterator[str]:
     for held_back in (names[::2], names[1::2]):
         recording = Recording()
         optimized = bench.optimize(growth.network, recording, beside=["Oracle"], held_back=held_back)
-        with bench.loaded(optimized) as made:
-            found = run_recorded(made, recording, growth.feeds)
+        with bench.loaded(optimized) as created:
+            result = run_recorded(created, recording, growth.feeds)
             recording.mark("unload")
         recording.mark("unloaded")
         yield from dict.fromkeys(recording.faults)
         yield from order_faults(recording)
-        wanted = one_by_one(bench, growth.network, growth.feeds, held_back)
-        yield from _differences(bench, growth, found, wanted)
+        expected = one_by_one(bench, growth.network, growth.feeds, held_back)
+        yield from _differences(bench, growth, result, expected)
 
 
-def _differences(bench: Bench, growth: Growth, found: Outputs, wanted: Outputs) -> Iterator[str]:
+def _differences(bench: Bench, growth: Growth, outputs: Outputs, expected: Outputs) -> Iterator[str]:
     tolerances = bench.tolerances.times(len(growth.network))
     for layer in growth.network.graph.outputs:
-        fault = tolerances.difference(found[binding_id(layer)], wanted[binding_id(layer)], layer.values[0].known)
-        yield from [f"output {binding_id(layer)}: {fault}"] if fault else []
+        error = tolerances.difference(outputs[binding_id(layer)], expected[binding_id(layer)], layer.values[0].known)
+        yield from [f"output {binding_id(layer)}: {error}"] if error else []
 
 
 # --- networks side by side --------------------------------------------------------------------------------------------
@@ -202,20 +202,20 @@ def isolation(bench: Bench, variant: str) -> Iterator[str]:
     """
     growth = grown(bench, "chain-0")
     other = growth if variant == "twice" else grown(bench, "chain-1")
-    wanted, optimized = bench.run(growth.network, growth.feeds), bench.optimize(growth.network)
+    expected, optimized = bench.run(growth.network, growth.feeds), bench.optimize(growth.network)
     beside = optimized if variant == "twice" else bench.optimize(other.network)
     with bench.loaded(optimized) as first:
         with bench.loaded(beside) as second:
             for _ in range(3):
-                yield from _unequal(first.run(growth.feeds), wanted)
+                yield from _unequal(first.run(growth.feeds), expected)
                 second.run(other.feeds)
         if variant == "after-unloading":
-            yield from _unequal(first.run(growth.feeds), wanted)
+            yield from _unequal(first.run(growth.feeds), expected)
 
 
-def _unequal(found: Outputs, wanted: Outputs) -> Iterator[str]:
-    for key, array in wanted.items():
-        if not same(found[key], array):
+def _unequal(outputs: Outputs, expected: Outputs) -> Iterator[str]:
+    for key, array in expected.items():
+        if not same(outputs[key], array):
             yield f"output {key} is not the same as when the network was the only one"
 
 
@@ -227,8 +227,8 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
     optimized = bench.optimize(grown(bench, "chain-0").network, recording)
     with Runtime() as runtime:
         loaded = [Loaded(runtime, optimized) for _ in range(2)]
-        for one in loaded:
-            one.unload()
+        for item in loaded:
+            item.unload()
     if not recording.things("before_load_network"):
         raise Refused("the backend has no context")
     yield from recording.faults

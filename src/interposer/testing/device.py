@@ -102,9 +102,9 @@ class DeviceMemory(MemoryManager):
 
     def acquire(self) -> None:
         """Get the memory, filled with noise."""
-        made = self.plan
-        self.heap = np.full(made.size, 0xA5, np.uint8)
-        for handle, offset in zip(self.handles, made.offsets, strict=True):
+        created = self.plan
+        self.heap = np.full(created.size, 0xA5, np.uint8)
+        for handle, offset in zip(self.handles, created.offsets, strict=True):
             handle.lie_in(self.heap, offset)
 
     def release(self) -> None:
@@ -240,9 +240,9 @@ class _DeviceWorkload(Workload):
         self.prepared = kernel.make_ready(op, info)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        arrays = [None if one is None else _device(one).on_device() for one in inputs]
-        found = [_device(one).on_device() for one in outputs]
-        self.kernel.call(self.op, arrays, self.info, found, self.prepared)
+        arrays = [None if item is None else _device(item).on_device() for item in inputs]
+        result = [_device(output).on_device() for output in outputs]
+        self.kernel.call(self.op, arrays, self.info, result, self.prepared)
 
 
 def _device(handle: TensorHandle) -> DeviceHandle:
@@ -258,11 +258,11 @@ class _DeviceWorkloadFactory(WorkloadFactory):
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
-        found = self.kernels.find(layer.op, kernel_info)
-        if found is None:
+        result = self.kernels.find(layer.op, kernel_info)
+        if result is None:
             why = "; ".join(self.kernels.reasons(layer.op, kernel_info))
             raise BackendContractError(f"the discrete device has no kernel for layer {layer}: {why}")
-        return _DeviceWorkload(layer.op, found, kernel_info)
+        return _DeviceWorkload(layer.op, result, kernel_info)
 
 
 class DiscreteBackend(Backend):

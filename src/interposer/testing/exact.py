@@ -43,8 +43,8 @@ def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
 
 def _one_quantization(layer: Layer) -> bool:
     infos = [info for info in (*layer.input_infos, *layer.output_infos) if info is not None and info.is_tensor]
-    found: set[Quantization | None] = {info.quantization for info in infos if info.is_quantized}
-    return len(found) <= 1
+    quantizations: set[Quantization | None] = {info.quantization for info in infos if info.is_quantized}
+    return len(quantizations) <= 1
 
 
 def _chooses(op: Op) -> bool:

@@ -12,15 +12,15 @@ __all__ = ["mode_faults", "reset_mode"]
 
 def mode_faults() -> list[str]:
     """What is not as a thread begins with, found by arithmetic on values that show it; empty where all is well."""
-    tiny, one = np.array([1e-39, 2e-39], np.float32), np.array([1.0, -1.0])
+    tiny, item = np.array([1e-39, 2e-39], np.float32), np.array([1.0, -1.0])
     small, third = np.array([2.0**-54, -(2.0**-54)]), np.array([1.0, 3.0], np.float32)
-    faults = []
+    errors = []
     if tiny[0] + tiny[0] != tiny[1] or np.float32(2**-100) * np.float32(2**-40) == 0:
-        faults.append("denormals are flushed to zero")
-    sums = one + small, one - small
-    if not all(np.array_equal(total, one) for total in sums) or np.float64(third[0] / third[1]) < 1 / 3:
-        faults.append("results are not rounded to the nearest value")
-    return faults
+        errors.append("denormals are flushed to zero")
+    sums = item + small, item - small
+    if not all(np.array_equal(total, item) for total in sums) or np.float64(third[0] / third[1]) < 1 / 3:
+        errors.append("results are not rounded to the nearest value")
+    return errors
 
 
 def reset_mode() -> None:

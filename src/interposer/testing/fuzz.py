@@ -46,7 +46,7 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
     if variant == "others" and not others:
         raise Skipped("there are no other backends here")
     name = bench.backend.id
-    orders = [(name,)] if variant != "others" else [ids for one in others for ids in ((one, name), (name, one))]
+    orders = [(name,)] if variant != "others" else [ids for other in others for ids in ((other, name), (name, other))]
     favoured = tuple(sorted({type(sample.op).op_name() for sample in bench.taken}))
     suspects = list[tuple[tuple[str, ...], Subject, Verdict]]()
     for ids in orders:
@@ -72,9 +72,9 @@ def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, V
     for number in range(count):
         if number >= _LEAST and time.process_time() > deadline:
             return
-        made = drawn(plan, number)
-        for subject in subjects_of(plan, made):
-            note(f"judging the random network {made.id} on {' and '.join(plan.ids or ())}")
+        created = drawn(plan, number)
+        for subject in subjects_of(plan, created):
+            note(f"judging the random network {created.id} on {' and '.join(plan.ids or ())}")
             verdict = judge(seat, subject, plan.ids)
             if verdict.is_finding and bench.backend.id in verdict.culprit.split(" and "):
                 yield subject, verdict
@@ -86,14 +86,14 @@ def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdi
         return
     ids, subject, verdict = suspects[0]
     setup = _setup(bench)
-    backends = dict(zip((bench.backend.id, *(one.id for one in _others(bench))), setup.backends, strict=True))
+    backends = dict(zip((bench.backend.id, *(other.id for other in _others(bench))), setup.backends, strict=True))
     inspection = Inspection(
-        [backends[one] for one in ids], ids, _SECONDS, _SHRINK_SECONDS, folder=Path(bench.settings.folder)
+        [backends[item] for item in ids], ids, _SECONDS, _SHRINK_SECONDS, folder=Path(bench.settings.folder)
     )
     note(f"reducing the random network {subject.id}, on which the backend fails")
     with nursery_for(setup) as nursery:
         finding = inspect(nursery, inspection, [subject], verdict)
-    more = [one.id for _, one, _ in suspects[1:]]
+    more = [item.id for _, item, _ in suspects[1:]]
     yield f"{finding}\nrandom networks that fail too: {', '.join(more)}" if more else str(finding)
 
 
@@ -107,7 +107,7 @@ def _setup(bench: Bench) -> Setup:
     if bench.given is not None:
         return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)
     return Setup(
-        tuple(partial(_itself, one) for one in (bench.backend, *others)), options, bench.tolerances, formats=False
+        tuple(partial(_itself, item) for item in (bench.backend, *others)), options, bench.tolerances, formats=False
     )
 
 

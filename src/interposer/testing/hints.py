@@ -89,9 +89,9 @@ class Evidence:
         low, high = integer_range(self.info.dtype)
         return np.asarray((array == low) | (array == high))
 
-    def equal(self, found: Array, wanted: Array) -> bool:
+    def equal(self, array: Array, expected: Array) -> bool:
         """Return True if all elements are within the tolerance."""
-        return found.shape == wanted.shape and bool(self.near(found, wanted).all())
+        return array.shape == expected.shape and bool(self.near(array, expected).all())
 
     @property
     def all_wrong(self) -> bool:
@@ -125,11 +125,11 @@ def _stale(e: Evidence) -> str | None:
 
 
 def _never_written(e: Evidence) -> str | None:
-    found = e.found[e.wrong]
+    result = e.found[e.wrong]
     if e.info.dtype.is_float:
         filled = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
     else:
-        filled = bool(found.size > 1 and (found == _FILL).all())
+        filled = bool(result.size > 1 and (result == _FILL).all())
     if not filled:
         return None
     which = "the output still holds" if e.all_wrong else "the wrong elements still hold"
@@ -313,7 +313,7 @@ def _by_slice(e: Evidence) -> str | None:
         pairs = [(np.take(e.a, i, axis), np.take(e.b, i, axis), np.take(e.plain, i, axis))
                  for i in range(e.b.shape[axis])]  # fmt: skip
         factors = [_ratio(e, *pair) for pair in pairs]
-        if None not in factors and len({round(one, 3) for one in factors if one}) > 1:
+        if None not in factors and len({round(factor, 3) for factor in factors if factor}) > 1:
             return (
                 f"every slice along axis {axis} has a factor of its own: scales of channels taken as one, or mixed up?"
             )
@@ -342,10 +342,10 @@ def _moved(e: Evidence) -> str | None:
         if size > 1 and e.equal(e.a, np.flip(e.b, axis)):
             return f"equal to the right result reversed along axis {axis}"
     for by in _moves(e.b.shape):
-        kept = tuple(slice(max(one, 0), size + min(one, 0)) for one, size in zip(by, e.b.shape, strict=True))
-        from_ = tuple(slice(max(-one, 0), size + min(-one, 0)) for one, size in zip(by, e.b.shape, strict=True))
-        if e.equal(e.a[kept], e.b[from_]):
-            places = " and ".join(f"{one} along axis {axis}" for axis, one in enumerate(by) if one)
+        cached = tuple(slice(max(item, 0), size + min(item, 0)) for item, size in zip(by, e.b.shape, strict=True))
+        from_ = tuple(slice(max(-item, 0), size + min(-item, 0)) for item, size in zip(by, e.b.shape, strict=True))
+        if e.equal(e.a[cached], e.b[from_]):
+            places = " and ".join(f"{item} along axis {axis}" for axis, item in enumerate(by) if item)
             return f"the right result moved by {places}: padding or start at the wrong side?"
     return None
 

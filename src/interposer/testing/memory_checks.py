@@ -50,7 +50,7 @@ class _Memory:
     def __init__(self, bench: Bench) -> None:
         registry = TensorHandleFactoryRegistry()
         bench.backend.register_tensor_handle_factories(registry, bench.settings.options)
-        self.factories = [one for one in registry if one.id != DEFAULT_FACTORY]
+        self.factories = [item for item in registry if item.id != DEFAULT_FACTORY]
         self.managers = registry.memory_managers
         self.contents = Contents()
         self.handles: list[TensorHandle] = []
@@ -58,12 +58,12 @@ class _Memory:
 
     def create(self, factory: TensorHandleFactory, infos: Sequence[TensorInfo]) -> list[TensorHandle]:
         """Tensors that all live at the same time."""
-        made = [self.own(factory, factory.create(info)) for info in infos]
-        for handle in made:
+        created = [self.own(factory, factory.create(info)) for info in infos]
+        for handle in created:
             handle.manage()
-        for handle in made:
+        for handle in created:
             handle.allocate()
-        return made
+        return created
 
     def own(self, factory: TensorHandleFactory, handle: TensorHandle) -> TensorHandle:
         """Remember a handle, to be destroyed."""
@@ -89,24 +89,24 @@ class _Memory:
 
 @contextmanager
 def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
-    made = [_Memory(bench) for _ in range(count)]
+    created = [_Memory(bench) for _ in range(count)]
     try:
-        yield made
+        yield created
     finally:
-        for one in made:
-            one.close()
+        for item in created:
+            item.close()
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:
     """Some of the tensors that the backend's layers take and give, of different kinds."""
-    found: dict[TensorInfo, None] = {}
+    result: dict[TensorInfo, None] = {}
     for sample in bench.taken:
         layer = sample.network()[0].graph.layer("layer")
         for info in (*layer.input_infos, *layer.output_infos):
             if info is not None and info.is_tensor and info.is_concrete and info.dtype.bits and info.num_elements:
-                found.setdefault(info.with_constant(None))
-    several = [info for info in found if info.num_elements > 1]
-    return [*several, *found][:: max(1, len(several) // _MOST_INFOS)][:_MOST_INFOS]
+                result.setdefault(info.with_constant(None))
+    several = [info for info in result if info.num_elements > 1]
+    return [*several, *result][:: max(1, len(several) // _MOST_INFOS)][:_MOST_INFOS]
 
 
 def _pattern(info: TensorInfo, seed: int) -> Array:
@@ -149,17 +149,17 @@ def _filled(bench: Bench, places: Sequence[tuple[_Memory, TensorHandleFactory]])
     for number, (place, handle) in enumerate(tensors):
         held.append(_pattern(handle.info, number))
         place.contents.fill(handle, held[-1])
-        for index, wanted in enumerate(held):
-            found = tensors[index][0].contents.read(tensors[index][1])
-            if same(found, wanted):
+        for index, expected in enumerate(held):
+            result = tensors[index][0].contents.read(tensors[index][1])
+            if same(result, expected):
                 continue
             if index == number:
-                yield f"a tensor of {title}, {handle.info}, does not hold what it was given: {unlike(found, wanted)}"
+                yield f"a tensor of {title}, {handle.info}, does not hold what it was given: {unlike(result, expected)}"
             else:
                 where = "" if tensors[index][0] is place else " of another working memory"
                 yield (
                     f"writing to a tensor of {title}, {handle.info}, changed a tensor{where} that lives at the same "
-                    f"time, {tensors[index][1].info}: they overlap; {unlike(found, wanted)}"
+                    f"time, {tensors[index][1].info}: they overlap; {unlike(result, expected)}"
                 )
             return
 
@@ -171,21 +171,21 @@ def _constants(
         return
     place, infos = memories[0], _infos(bench)
     arrays = [_pattern(info, number) for number, info in enumerate(infos)]
-    kept = [array.copy() for array in arrays]
-    made = [place.own(mine, mine.create_constant(info, array)) for info, array in zip(infos, arrays, strict=True)]
+    cached = [array.copy() for array in arrays]
+    created = [place.own(mine, mine.create_constant(info, array)) for info, array in zip(infos, arrays, strict=True)]
     tensors = place.create(mine, infos)
     for moment in ("when it was created", "after memory was acquired", "after tensors were written to"):
-        for info, handle, wanted in zip(infos, made, kept, strict=True):
-            found = place.contents.read(handle)
-            if not same(found, wanted):
-                yield f"a constant of {mine.id}, {info}, has other values {moment}: {unlike(found, wanted)}"
+        for info, handle, expected in zip(infos, created, cached, strict=True):
+            result = place.contents.read(handle)
+            if not same(result, expected):
+                yield f"a constant of {mine.id}, {info}, has other values {moment}: {unlike(result, expected)}"
                 return
         if moment == "when it was created":
             place.acquire()
         else:
             for number, handle in enumerate(tensors):
                 place.contents.fill(handle, _pattern(handle.info, number + 50))
-    if not all(same(now, before) for now, before in zip(arrays, kept, strict=True)):
+    if not all(same(now, before) for now, before in zip(arrays, cached, strict=True)):
         yield f"create_constant of {mine.id} wrote to the array that it was given"
 
 
@@ -231,15 +231,15 @@ def _sub_tensors(
             pieces.append((handle, place.own(mine, piece), tuple(slice(start, None) for start in origin)))
     place.acquire()
     for number, (whole, piece, where) in enumerate(pieces):
-        wanted = _pattern(whole.info, number)
-        place.contents.fill(whole, wanted)
-        wanted[where] = _pattern(piece.info, number + 40)
-        place.contents.fill(piece, wanted[where])
-        found = place.contents.read(whole)
-        if not same(found, wanted):
+        expected = _pattern(whole.info, number)
+        place.contents.fill(whole, expected)
+        expected[where] = _pattern(piece.info, number + 40)
+        place.contents.fill(piece, expected[where])
+        result = place.contents.read(whole)
+        if not same(result, expected):
             yield (
                 f"{mine.id} says that it supports sub-tensors, but what is written to one of {whole.info} does not "
-                f"show at its place: {unlike(found, wanted)}"
+                f"show at its place: {unlike(result, expected)}"
             )
             return
 
@@ -283,9 +283,9 @@ def _imports(
         memory[...] = first
         if not handle.import_memory(memory):
             continue
-        found = place.contents.read(handle)
-        if not same(found, first):
-            yield f"a tensor of {mine.id} that imported memory holds something else: {unlike(found, first)}"
+        result = place.contents.read(handle)
+        if not same(result, first):
+            yield f"a tensor of {mine.id} that imported memory holds something else: {unlike(result, first)}"
             return
         place.contents.fill(handle, second)
         if not same(memory, second):

@@ -65,10 +65,10 @@ def _mapped_while_there(recording: Recording) -> Iterator[str]:
         manager = recording.manager_of.get(handle, -1)
         acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
         for at in recording.positions("map", handle):
-            if manager >= 0 and not any(one < at for one in acquired):
+            if manager >= 0 and not any(item < at for item in acquired):
                 yield f"{recording.titles[handle]} was mapped before its memory was acquired"
                 return
-            if manager >= 0 and any(one < at for one in released):
+            if manager >= 0 and any(item < at for item in released):
                 yield f"{recording.titles[handle]} was mapped after its memory was released"
                 return
 
@@ -92,7 +92,7 @@ def _destroyed_once(recording: Recording) -> Iterator[str]:
     if not recording.positions("unloaded"):
         return
     used = {event.thing for event in recording.events if event.what != "destroy"}
-    used |= {one for event in recording.events for one in (*event.inputs, *event.outputs)}
+    used |= {item for event in recording.events for item in (*event.inputs, *event.outputs)}
     for number, handle in recording.handles.items():
         title, destroyed = recording.titles[number], recording.positions("destroy", number)
         if type(handle) is ArrayHandle:
@@ -132,7 +132,7 @@ def _within_runs(recording: Recording, positions: list[int]) -> bool:
 def _written_before_read(recording: Recording) -> Iterator[str]:
     """In every run, a result is read only after the workload that gives it."""
     written: set[int] = set()
-    made = {handle for event in recording.events if event.what == "execute" for handle in event.outputs}
+    handles = {handle for event in recording.events if event.what == "execute" for handle in event.outputs}
     for event in recording.events:
         if event.what == "run":
             written.clear()
@@ -140,7 +140,7 @@ def _written_before_read(recording: Recording) -> Iterator[str]:
             written |= set(event.outputs)
         reads = (event.thing,) if event.what == "copy_out" else event.inputs if event.what == "execute" else ()
         for handle in reads:
-            if handle >= 0 and handle in made and handle not in written:  # those of one run have no number
+            if handle >= 0 and handle in handles and handle not in written:  # those of one run have no number
                 yield f"{recording.titles[handle]} was read before the workload that gives it had run"
                 return
 
@@ -160,10 +160,10 @@ _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_n
 
 def context_faults(recording: Recording) -> Iterator[str]:
     """Every network's context is told of loading and unloading, before and after, once each and in this order."""
-    told: dict[int, list[str]] = {}
+    reported: dict[int, list[str]] = {}
     for event in recording.events:
         if event.what in _NOTICES:
-            told.setdefault(event.inputs[0], []).append(event.what)
-    for network, notices in told.items():
+            reported.setdefault(event.inputs[0], []).append(event.what)
+    for network, notices in reported.items():
         if tuple(notices) != _NOTICES:
             yield f"of network {network} the context was told {', '.join(notices)}; expected {', '.join(_NOTICES)}"

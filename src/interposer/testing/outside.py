@@ -74,13 +74,13 @@ class Outside:
 
     def __init__(
         self,
-        given: str,
+        text: str,
         settings: Any,
         seconds: float,
         serve: Callable[..., None] | None = None,
         families: Collection[str] = (),
     ) -> None:
-        self.given, self.settings, self.seconds = given, settings, seconds
+        self.given, self.settings, self.seconds = text, settings, seconds
         self._serve, self._families = serve, list(families)
         self.backend = self.version = ""
         self.crashes = self.hangs = 0
@@ -146,14 +146,14 @@ class Outside:
         assert self._process is not None
         if not self._has_begun:
             self._has_begun = True
-            told = self._process.begin()
-            if isinstance(told, str):
-                self._crashed(told, "")
-                raise PluginError(self.given, "probe", f"the backend {told} while it is loaded")
-            if "failed" in told:
+            reported = self._process.begin()
+            if isinstance(reported, str):
+                self._crashed(reported, "")
+                raise PluginError(self.given, "probe", f"the backend {reported} while it is loaded")
+            if "failed" in reported:
                 self.close()
-                raise PluginError(self.given, told["check"], told["failed"])
-            self.backend, self.version = told["backend"], told["version"]
+                raise PluginError(self.given, reported["check"], reported["failed"])
+            self.backend, self.version = reported["backend"], reported["version"]
         return self._process
 
     def _crashed(self, text: str, case: str) -> None:
@@ -179,7 +179,7 @@ def _close(running: list[_Process]) -> None:
 class _Process:
     """One process, from its beginning to its end."""
 
-    def __init__(self, given: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
+    def __init__(self, text: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
         self._endings: deque[Ending] = deque()
         self._progress, shared = Progress.create()
         self._stacks = os.memfd_create("stacks")
@@ -187,9 +187,9 @@ class _Process:
         descriptors = {"requests": theirs, "shared": shared, "stacks": self._stacks}
         try:
             if serve is None:
-                kept = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
-                told = {"given": given, "settings": kept, "families": families, **descriptors}
-                self.child: Child = Child(__name__, told, tuple(descriptors.values()))
+                cached = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
+                reported = {"given": text, "settings": cached, "families": families, **descriptors}
+                self.child: Child = Child(__name__, reported, tuple(descriptors.values()))
             else:
                 self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
         finally:
@@ -211,10 +211,10 @@ class _Process:
     def receive(self, seconds: float) -> Ending | str:
         """What came of the next case; a text where the process crashed or hung."""
         if not self._endings:
-            found = self._message(seconds)
-            if isinstance(found, str):
-                return found
-            self._endings += [(Status(status), text) for status, text in found["endings"]]
+            result = self._message(seconds)
+            if isinstance(result, str):
+                return result
+            self._endings += [(Status(status), text) for status, text in result["endings"]]
         return self._endings.popleft()
 
     def _message(self, seconds: float) -> dict[str, Any] | str:
@@ -295,15 +295,15 @@ class _Process:
 
 
 def main(
-    report: Channel, given: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
+    report: Channel, text: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
 ) -> None:
     """In a new process: carry out cases on a backend that is named."""
     from interposer.testing.conformance import Conformance  # noqa: PLC0415 - which needs this module
 
     os.environ.setdefault(CHECK_BACKENDS, "yes")  # what a plug-in writes where it must not is a finding, no crash
-    if is_library(given):
+    if is_library(text):
         os.environ.pop(BACKEND_PATH, None)  # it is this one that is checked
-    conformance = Conformance(given, families=families, settings=pickle.loads(base64.b64decode(settings)))
+    conformance = Conformance(text, families=families, settings=pickle.loads(base64.b64decode(settings)))
     serve_cases(report, conformance, requests, shared, stacks)
 
 
@@ -340,6 +340,6 @@ def _send(report: Channel, endings: list[Ending]) -> None:
 
 def check_name(path: Path) -> None:
     """Raise `PluginError` where a shared object has no name by which backends are found."""
-    fault = name_fault(path.name)
-    if fault is not None:
-        raise PluginError(str(path), "name", fault)
+    error = name_fault(path.name)
+    if error is not None:
+        raise PluginError(str(path), "name", error)

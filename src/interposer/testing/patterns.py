@@ -40,7 +40,7 @@ class Pool:
         for link in links:
             self.after.setdefault(link.takes, []).append(link)
         self.keeping = {info: [link for link in links if link.gives == info] for info, links in self.after.items()}
-        self.joining = {info: [link for link in kept if _joins(link)] for info, kept in self.keeping.items()}
+        self.joining = {info: [link for link in cached if _joins(link)] for info, cached in self.keeping.items()}
 
 
 def _link(sample: Sample) -> Link | None:
@@ -54,9 +54,9 @@ def _link(sample: Sample) -> Link | None:
 
 def _is_open(sample: Sample, index: int) -> bool:
     """True where an operand comes from outside and is no index, size or box, which could not be just any tensor."""
-    one: Given | None = sample.inputs[index]
+    item: Given | None = sample.inputs[index]
     allowed = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
-    return one is not None and not one.constant and one.values is None and not (allowed and allowed <= _PLACES)
+    return item is not None and not item.constant and item.values is None and not (allowed and allowed <= _PLACES)
 
 
 def _joins(link: Link) -> bool:
@@ -72,9 +72,9 @@ class Growth:
         self.network = Network(seed)
         self.feeds: dict[int, Array] = {}
 
-    def start(self, *, joined: bool = False) -> Value:
+    def start(self, *, merged: bool = False) -> Value:
         """A new input, which layers can follow that keep its kind; with `joined`, some that make one value of two."""
-        choices = [info for info, links in (self.pool.joining if joined else self.pool.keeping).items() if links]
+        choices = [info for info, links in (self.pool.joining if merged else self.pool.keeping).items() if links]
         if not choices:
             raise Refused("the samples that the backend takes do not fit together in this way")
         info = self.random.choice(choices)
@@ -100,19 +100,19 @@ class Growth:
         for number, value in enumerate(values):
             self.network.add_output_layer(number, value)
 
-    def _add(self, links: Sequence[Link], given: dict[int, Value]) -> Value:
+    def _add(self, links: Sequence[Link], value: dict[int, Value]) -> Value:
         sample = self.random.choice(links).sample
         values: list[Value | None] = []
-        for index, (one, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
-            values.append(given[index] if index in given else self._operand(one, array))
+        for index, (item, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
+            values.append(value[index] if index in value else self._operand(item, array))
         return self.network.add_layer(sample.op, *values, outputs=sample.outputs).output
 
-    def _operand(self, one: Given | None, array: Array | None) -> Value | None:
-        if one is None or array is None:
+    def _operand(self, item: Given | None, array: Array | None) -> Value | None:
+        if item is None or array is None:
             return None
-        if one.constant:
-            return self.network.add_constant_layer(array, one.info.quantization).output
-        return self._input(one.info, array)
+        if item.constant:
+            return self.network.add_constant_layer(array, item.info.quantization).output
+        return self._input(item.info, array)
 
     def _input(self, info: TensorInfo, array: Array) -> Value:
         number = len(self.feeds)
@@ -148,13 +148,13 @@ def fan(growth: Growth) -> None:
 
 def diamond(growth: Growth) -> None:
     """Two ways of different lengths that part and meet."""
-    top = growth.keep(growth.start(joined=True))
+    top = growth.keep(growth.start(merged=True))
     growth.output(growth.join(growth.keep(top), growth.keep(growth.keep(top))))
 
 
 def twice(growth: Growth) -> None:
     """A value that goes into one layer twice, and on from there."""
-    value = growth.start(joined=True)
+    value = growth.start(merged=True)
     growth.output(growth.keep(growth.join(value, value)))
 
 
@@ -165,7 +165,7 @@ def twins(growth: Growth) -> None:
 
 def braid(growth: Growth) -> None:
     """Two values that meet again and again, each time with one from before."""
-    first = growth.start(joined=True)
+    first = growth.start(merged=True)
     second = growth.keep(first)
     for _ in range(3):
         first, second = second, growth.join(first, second)
@@ -173,6 +173,6 @@ def braid(growth: Growth) -> None:
 
 
 PATTERNS: Final[dict[str, Callable[[Growth], None]]] = {
-    made.__name__: made for made in (chain, ladder, fan, diamond, twice, twins, braid)
+    created.__name__: created for created in (chain, ladder, fan, diamond, twice, twins, braid)
 }
 """The patterns by name."""

@@ -86,19 +86,19 @@ class Recording:
 
     # --- what the backend makes ---------------------------------------------------------------------------------------
 
-    def manager(self, made: MemoryManager) -> None:
+    def manager(self, memory_manager: MemoryManager) -> None:
         """Watch a memory manager."""
-        number = self._number(made, "the memory manager")
+        number = self._number(memory_manager, "the memory manager")
         if number is None:
             self.faults.append("it gave a memory manager that it had given before; every network needs one of its own")
             return
-        self._watch(made, number, "acquire", after=lambda: self._spoil(number))
-        self._watch(made, number, "release")
+        self._watch(memory_manager, number, "acquire", after=lambda: self._spoil(number))
+        self._watch(memory_manager, number, "release")
 
-    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
+    def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
         """Watch a workload factory, and everything that it makes."""
-        make_handle, make_workload = made.create_tensor_handle, made.create_workload
-        make_constant = made.create_constant_handle
+        make_handle, make_workload = workload_factory.create_tensor_handle, workload_factory.create_workload
+        make_constant = workload_factory.create_constant_handle
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
 
         def create_tensor_handle(info: TensorInfo) -> TensorHandle:
@@ -119,51 +119,51 @@ class Recording:
                 self._watch_workload(workload, layer)
             return workload
 
-        if not made.makes_arrays:
-            replace_method(made, "create_constant_handle", create_constant_handle)
-        replace_method(made, "create_tensor_handle", create_tensor_handle)
-        replace_method(made, "create_workload", create_workload)
+        if not workload_factory.makes_arrays:
+            replace_method(workload_factory, "create_constant_handle", create_constant_handle)
+        replace_method(workload_factory, "create_tensor_handle", create_tensor_handle)
+        replace_method(workload_factory, "create_workload", create_workload)
 
-    def handle_factory(self, made: TensorHandleFactory, manager: MemoryManager | None) -> None:
+    def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
         """Watch a factory of tensor handles, and everything that it makes."""
-        title = f"the handle factory {made.id}"
-        number = self._number(made, title)
+        title = f"the handle factory {tensor_handle_factory.id}"
+        number = self._number(tensor_handle_factory, title)
         if number is None:
             return  # a factory without a state may be registered for several networks
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
-        create, create_constant = made.create, made.create_constant
-        create_piece, create_copy = made.create_sub_tensor, made.create_device_copy
+        create, create_constant = tensor_handle_factory.create, tensor_handle_factory.create_constant
+        create_piece, create_copy = tensor_handle_factory.create_sub_tensor, tensor_handle_factory.create_device_copy
 
         def watched_create(info: TensorInfo) -> TensorHandle:
             with self._alone_in(number):
                 handle = create(info)
             if isinstance(handle, TensorHandle):
-                self._watch_handle(handle, info, owner, f"{title}, asked for a tensor,", made)
+                self._watch_handle(handle, info, owner, f"{title}, asked for a tensor,", tensor_handle_factory)
             return handle
 
         def watched_constant(info: TensorInfo, array: Array) -> TensorHandle:
             with self._alone_in(number):
                 handle = create_constant(info, array)
             if isinstance(handle, TensorHandle):
-                self._watch_constant(handle, info, array, f"{title}, asked for a constant,", made)
+                self._watch_constant(handle, info, array, f"{title}, asked for a constant,", tensor_handle_factory)
             return handle
 
         def watched_piece(parent: TensorHandle, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
             piece = create_piece(parent, origin, info)
             if piece is not None and id(piece) not in self._numbers:
-                self._watch_handle(piece, info, owner, f"{title}, asked for a sub-tensor,", made)
+                self._watch_handle(piece, info, owner, f"{title}, asked for a sub-tensor,", tensor_handle_factory)
             return piece
 
         def watched_copy() -> Workload:
             copy = create_copy()
             if self._where() != "kit":
-                self._watch_copy(copy, f"the device copy of {made.id}")
+                self._watch_copy(copy, f"the device copy of {tensor_handle_factory.id}")
             return copy
 
-        replace_method(made, "create", watched_create)
-        replace_method(made, "create_constant", watched_constant)
-        replace_method(made, "create_sub_tensor", watched_piece)
-        replace_method(made, "create_device_copy", watched_copy)
+        replace_method(tensor_handle_factory, "create", watched_create)
+        replace_method(tensor_handle_factory, "create_constant", watched_constant)
+        replace_method(tensor_handle_factory, "create_sub_tensor", watched_piece)
+        replace_method(tensor_handle_factory, "create_device_copy", watched_copy)
 
     @contextmanager
     def _alone_in(self, factory: int) -> Iterator[None]:
@@ -180,13 +180,13 @@ class Recording:
         finally:
             self._inside_factory.pop(factory, None)
 
-    def context(self, made: BackendContext) -> None:
+    def context(self, backend_context: BackendContext) -> None:
         """Watch a context."""
-        number = self._number(made, "the context")
+        number = self._number(backend_context, "the context")
         if number is None:
             return
         for name in ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network"):
-            self._watch_notice(made, number, name)
+            self._watch_notice(backend_context, number, name)
 
     def _number(self, thing: object, title: str) -> int | None:
         """A number for a thing that is new; None for one that is known."""
@@ -310,10 +310,10 @@ class Recording:
         before, first = self._content(handle), (0,) * exported.ndim
         if before is None or exported.dtype.hasobject:
             return False
-        kept = exported[first].copy()
-        exported[first] = _other(kept)
+        cached = exported[first].copy()
+        exported[first] = _other(cached)
         after = self._content(handle)
-        exported[first] = kept
+        exported[first] = cached
         return after is not None and same(before, after)
 
     def _watch_pieces(self, handle: TensorHandle, owner: int, origin: TensorHandleFactory | None) -> None:
@@ -338,7 +338,7 @@ class Recording:
             if self._where() == "kit":
                 execute(inputs, outputs)
                 return
-            ids = [tuple(self._numbers.get(id(one), -1) for one in handles) for handles in (inputs, outputs)]
+            ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
             with self._turn:
                 source = self._content(inputs[0])
                 self._note_read(ids[0][0], source, title)
@@ -406,16 +406,16 @@ class Recording:
                 watched_in_turn(inputs, outputs)
 
         def watched_in_turn(inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-            ids = [tuple(self._numbers.get(id(one), -1) for one in handles) for handles in (inputs, outputs)]
-            before = [self._content(one) for one in inputs]
-            for one, held in zip(ids[0], before, strict=True):
-                self._note_read(one, held, title)
+            ids = [tuple(self._numbers.get(id(handle), -1) for handle in handles) for handles in (inputs, outputs)]
+            before = [self._content(element) for element in inputs]
+            for item, held in zip(ids[0], before, strict=True):
+                self._note_read(item, held, title)
             with self._inside("execute", number, ids[0], ids[1]):
                 execute(inputs, outputs)
             self.events.append(Event("executed", number, self._where(), *ids))
             self._note_disturbed(title, ids[1])
-            for one, output in zip(ids[1], outputs, strict=True):
-                self._note_written(one, self._content(output), title)
+            for item, output in zip(ids[1], outputs, strict=True):
+                self._note_written(item, self._content(output), title)
             for index, (handle, old) in enumerate(zip(inputs, before, strict=True)):
                 new = self._content(handle)
                 if any((out, ids[0][index]) in self.overwrites for out in ids[1]):
@@ -427,10 +427,10 @@ class Recording:
 
         replace_method(workload, "execute", watched)
 
-    def _shared(self, one: TensorHandle, others: Sequence[TensorHandle]) -> bool:
+    def _shared(self, tensor_handle: TensorHandle, others: Sequence[TensorHandle]) -> bool:
         try:
             with self._by_the_kit(), ExitStack() as stack:
-                array = stack.enter_context(one.mapped())
+                array = stack.enter_context(tensor_handle.mapped())
                 return any(np.may_share_memory(array, stack.enter_context(other.mapped())) for other in others)
         except Exception:  # such handles cannot be mapped
             return False
@@ -442,9 +442,9 @@ class Recording:
 
         def watched(*arguments: Any, **named: Any) -> Any:
             with self._inside(name, number), self._noting_errors(number, name):
-                found = original(*arguments, **named)
+                result = original(*arguments, **named)
             after()
-            return found
+            return result
 
         replace_method(thing, name, watched)
 
@@ -489,8 +489,8 @@ class Recording:
     def _stack(self) -> list[str]:
         if not hasattr(self._threads, "stack"):
             self._threads.stack = []
-        found: list[str] = self._threads.stack
-        return found
+        names: list[str] = self._threads.stack
+        return names
 
     def _where(self) -> str:
         stack = self._stack()

@@ -101,7 +101,7 @@ def _asked(kind: type[Op], bench: Any) -> Reasons | None:
 def _probes(samples: Sequence[Sample]) -> Iterator[Sample]:
     types = set()
     for number, sample in enumerate(samples):
-        dtype = next((one.info.dtype for one in sample.inputs if one is not None), None)
+        dtype = next((item.info.dtype for item in sample.inputs if item is not None), None)
         if dtype not in types or number % _EVERY == 0:
             yield sample
         types.add(dtype)

@@ -20,7 +20,7 @@ __all__ = ["Factory", "backend_of", "is_library"]
 Factory = Callable[[], Backend]
 
 
-def backend_of(given: str | Factory, runtime: Runtime | None = None) -> Backend:
+def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
     """The backend of an id that the runtime knows, of a class written as ``module:Class``, of a factory, or of a path.
 
     Raises:
@@ -29,23 +29,23 @@ def backend_of(given: str | Factory, runtime: Runtime | None = None) -> Backend:
         InvalidArgumentError: it cannot be imported, or gives no backend.
         PluginError: the shared object cannot be loaded.
     """
-    if isinstance(given, str) and is_library(given):
-        return backend_of_file(given)
-    if isinstance(given, str) and ":" not in given:
-        return (runtime or default_runtime()).registry.get(given)
-    factory = _imported(given) if isinstance(given, str) else given
+    if isinstance(text, str) and is_library(text):
+        return backend_of_file(text)
+    if isinstance(text, str) and ":" not in text:
+        return (runtime or default_runtime()).registry.get(text)
+    factory = _imported(text) if isinstance(text, str) else text
     try:
-        made: object = factory() if callable(factory) else factory
+        value: object = factory() if callable(factory) else factory
     except (Exception, SystemExit) as error:
-        raise InvalidArgumentError(f"{given!r} gives no backend: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Backend):
-        raise InvalidArgumentError(f"{given!r} gives {made!r}, which is no Backend")
-    return made
+        raise InvalidArgumentError(f"{text!r} gives no backend: {type(error).__name__}: {error}") from error
+    if not isinstance(value, Backend):
+        raise InvalidArgumentError(f"{text!r} gives {value!r}, which is no Backend")
+    return value
 
 
-def is_library(given: str) -> bool:
+def is_library(text: str) -> bool:
     """Whether a backend is given by the path of a shared object."""
-    return ":" not in given and (os.sep in given or re.search(r"\.so(\.[0-9.]+)?\Z", given) is not None)
+    return ":" not in text and (os.sep in text or re.search(r"\.so(\.[0-9.]+)?\Z", text) is not None)
 
 
 def _imported(name: str) -> Any:

@@ -20,8 +20,9 @@ _WIDTH: Final = 99
 _REASON: Final = 64
 """Letters of the reason why most checks were skipped, which the verdict gives."""
 _TITLES: Final = (
-    "family", "operators", "samples", "refused", "cases", *(one.value for one in Status if one is not Status.REFUSED),
-)  # fmt: skip
+    *("family", "operators", "samples", "refused", "cases"),
+    *(status.value for status in Status if status is not Status.REFUSED),
+)
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Report:
     @property
     def failures(self) -> list[Result]:
         """What is wrong."""
-        return [one for one in self.results if not one.status.good]
+        return [result for result in self.results if not result.status.good]
 
     @property
     def counts(self) -> dict[str, int]:
         """How many cases ended in which way."""
-        found = Counter(one.status for one in self.results)
-        return {status.value: found[status] for status in Status}
+        counter = Counter(result.status for result in self.results)
+        return {status.value: counter[status] for status in Status}
 
     def table(self) -> list[tuple[str, ...]]:
         """Titles, a row for each family of which the backend takes operators, and a sum; empty columns are left out.
@@ -54,40 +55,40 @@ class Report:
         The columns "samples" and "refused" count samples of operators that the backend takes, all others cases.
         """
         taken = self._taken_operators()
-        shown = [one for one in self.results if one.family == WHOLE or one.operator in taken]
-        families = sorted({one.family for one in shown}, key=lambda name: (name == WHOLE, name))
-        rows = [_row(name, [one for one in shown if one.family == name]) for name in families]
+        shown = [result for result in self.results if result.family == WHOLE or result.operator in taken]
+        families = sorted({item.family for item in shown}, key=lambda name: (name == WHOLE, name))
+        rows = [_row(name, [item for item in shown if item.family == name]) for name in families]
         rows.append(_row("all", shown))
-        kept = [column for column, title in enumerate(_TITLES) if title in ("family", "cases") or _any(rows, column)]
-        return [tuple(row[column] for column in kept) for row in (_TITLES, *rows)]
+        cached = [column for column, title in enumerate(_TITLES) if title in ("family", "cases") or _any(rows, column)]
+        return [tuple(row[column] for column in cached) for row in (_TITLES, *rows)]
 
     def _taken_operators(self) -> set[str]:
-        return {one.operator for one in self.results if one.status not in (Status.REFUSED, Status.SKIP)} - {""}
+        return {result.operator for result in self.results if result.status not in (Status.REFUSED, Status.SKIP)} - {""}
 
     def refused_operators(self) -> list[str]:
         """The operators of which every sample was refused or skipped."""
-        return sorted({one.operator for one in self.results if one.operator} - self._taken_operators())
+        return sorted({result.operator for result in self.results if result.operator} - self._taken_operators())
 
     def refusal_line(self) -> str:
         """One line about the operators that the backend does not take at all."""
         operators = set(self.refused_operators())
-        count = len({one.id.partition("/")[2] for one in self.results if one.operator in operators})
+        count = len({result.id.partition("/")[2] for result in self.results if result.operator in operators})
         many = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
         names = f" of {next(iter(operators))}" if len(operators) == 1 else ""
         return f"it does not take {many}{names}; --refusals lists what it refuses, and why"
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Operators that were refused, with a reason and how many samples it was given for, the commonest first."""
-        refused = [one for one in self.results if one.status is Status.REFUSED and one.check == "support"]
-        for (operator, text), count in Counter((one.operator, one.text) for one in refused).most_common():
+        refused = [result for result in self.results if result.status is Status.REFUSED and result.check == "support"]
+        for (operator, text), count in Counter((item.operator, item.text) for item in refused).most_common():
             yield operator, text, count
 
     def causes(self) -> list[Cause]:
         """The failures, those together that have the same check, operator and hint, in order of their first case."""
-        found: dict[tuple[str, str, str], list[Result]] = {}
-        for one in self.failures:
-            found.setdefault((one.check, one.operator, _cause(one.text)), []).append(one)
-        return [Cause(max(group, key=_severity), tuple(one.id for one in group)) for group in found.values()]
+        result: dict[tuple[str, str, str], list[Result]] = {}
+        for failure in self.failures:
+            result.setdefault((failure.check, failure.operator, _cause(failure.text)), []).append(failure)
+        return [Cause(max(group, key=_severity), tuple(item.id for item in group)) for group in result.values()]
 
     def __str__(self) -> str:
         lines = [f"backend {self.backend} {self.version}".rstrip(), "", *_aligned(self.table())]
@@ -99,7 +100,7 @@ class Report:
 
     def summary(self) -> str:
         """Say whether the backend conforms, in one or two lines of less than 100 letters."""
-        tried = sum(one.status not in (Status.REFUSED, Status.SKIP) for one in self.results)
+        tried = sum(result.status not in (Status.REFUSED, Status.SKIP) for result in self.results)
         total = f"{tried:,} cases"
         if self.ok:
             text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
@@ -108,14 +109,14 @@ class Report:
 
     def _skips(self) -> str:
         """How many checks were skipped and why most of them were; empty if none was."""
-        found = Counter(one.text for one in self.results if one.status is Status.SKIP)
-        if not found:
+        counter = Counter(result.text for result in self.results if result.status is Status.SKIP)
+        if not counter:
             return ""
-        [(text, count)] = found.most_common(1)
+        [(text, count)] = counter.most_common(1)
         reason = textwrap.shorten(f"{count:,} because {text}", _REASON, placeholder=" ...")
-        more = f"; {found.total() - count:,} for other reasons" if len(found) > 1 else ""
-        checks = "check was" if found.total() == 1 else "checks were"
-        return f", but {found.total():,} {checks} skipped ({reason}{more})"
+        more = f"; {counter.total() - count:,} for other reasons" if len(counter) > 1 else ""
+        checks = "check was" if counter.total() == 1 else "checks were"
+        return f", but {counter.total():,} {checks} skipped ({reason}{more})"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-compatible data."""
@@ -124,21 +125,23 @@ class Report:
             "version": self.version,
             "ok": self.ok,
             "counts": self.counts,
-            "results": [one.to_dict() for one in self.results],
+            "results": [result.to_dict() for result in self.results],
         }
 
     def to_junit(self) -> str:
         """The report as XML in the form that JUnit made usual."""
-        bad, skipped = len(self.failures), sum(one.status in _NOT_RUN for one in self.results)
+        bad, skipped = len(self.failures), sum(item.status in _NOT_RUN for item in self.results)
         counts = {"tests": str(len(self.results)), "failures": str(bad), "skipped": str(skipped), "errors": "0"}
         suite = ElementTree.Element("testsuite", name=f"conformance of {self.backend}", attrib=counts)
-        for one in self.results:
-            case = ElementTree.SubElement(suite, "testcase", classname=f"{self.backend}.{one.family}", name=one.id)
-            if not one.status.good:
-                failure = ElementTree.SubElement(case, "failure", message=_printable(one.text.partition("\n")[0]))
-                failure.text = _printable(one.text)
-            elif one.status in _NOT_RUN:
-                message = _printable(f"{one.status.value}: {one.text}")
+        for result in self.results:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=f"{self.backend}.{result.family}", name=result.id
+            )
+            if not result.status.good:
+                failure = ElementTree.SubElement(case, "failure", message=_printable(result.text.partition("\n")[0]))
+                failure.text = _printable(result.text)
+            elif result.status in _NOT_RUN:
+                message = _printable(f"{result.status.value}: {result.text}")
                 ElementTree.SubElement(case, "skipped", message=message)
         ElementTree.indent(suite)
         return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
@@ -172,21 +175,21 @@ def _cause(text: str) -> str:
 
 def _severity(result: Result) -> tuple[int, float, int]:
     """How bad a failure is: an error more than wrong numbers, then by the share and the count of wrong elements."""
-    found = _WRONG.search(result.text)
-    if found is None:
+    matches = _WRONG.search(result.text)
+    if matches is None:
         return 1, 0.0, 0
-    wrong, size = map(int, found.groups())
+    wrong, size = map(int, matches.groups())
     return 0, wrong / max(size, 1), wrong
 
 
 def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
-    sampled = [one for one in results if one.family != WHOLE]
-    operators = {one.operator for one in sampled}
-    samples = {one.id.partition("/")[2] for one in sampled}
-    refused = {one.id.partition("/")[2] for one in sampled if one.status is Status.REFUSED}
-    found = Counter(one.status for one in results)
-    counts = [found[status] for status in Status if status is not Status.REFUSED]
-    numbers = (len(operators), len(samples), len(refused), len(results) - found[Status.REFUSED], *counts)
+    sampled = [result for result in results if result.family != WHOLE]
+    operators = {item.operator for item in sampled}
+    samples = {item.id.partition("/")[2] for item in sampled}
+    refused = {item.id.partition("/")[2] for item in sampled if item.status is Status.REFUSED}
+    counter = Counter(result.status for result in results)
+    counts = [counter[status] for status in Status if status is not Status.REFUSED]
+    numbers = (len(operators), len(samples), len(refused), len(results) - counter[Status.REFUSED], *counts)
     return title, *(f"{number:,}" if number else "" for number in numbers)
 
 

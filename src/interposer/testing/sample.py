@@ -97,19 +97,19 @@ class Sample:
     def arrays(self) -> list[Array | None]:
         """The operands' arrays: the same ones every time, others for every sample."""
         generator = np.random.default_rng(zlib.crc32(self.id.encode()))
-        return [None if one is None else one.array(generator) for one in self.inputs]
+        return [None if item is None else item.array(generator) for item in self.inputs]
 
     def network(self) -> tuple[Network, dict[int, Array]]:
         """A network of this one layer, and the arrays to run it on, by binding id."""
         network, feeds = Network(self.id), dict[int, Array]()
         values: list[Layer | None] = []
-        for index, (one, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
-            if one is None or array is None:
+        for index, (item, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
+            if item is None or array is None:
                 values.append(None)
-            elif one.constant:
-                values.append(network.add_constant_layer(array, one.info.quantization, f"constant_{index}"))
+            elif item.constant:
+                values.append(network.add_constant_layer(array, item.info.quantization, f"constant_{index}"))
             else:
-                values.append(network.add_input_layer(index, one.info, f"input_{index}"))
+                values.append(network.add_input_layer(index, item.info, f"input_{index}"))
                 feeds[index] = array
         layer = network.add_layer(self.op, *values, name="layer", outputs=self.outputs)
         for index, value in enumerate(layer.outputs):
@@ -189,10 +189,10 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
 @cache
 def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
     """What a generator gives, by operator; each runs once, as one that gives samples of many operators takes long."""
-    found: dict[type[Op], list[Sample]] = {}
-    for one in source():
-        found.setdefault(type(one.op), []).append(one)
-    return found
+    result: dict[type[Op], list[Sample]] = {}
+    for item in source():
+        result.setdefault(type(item.op), []).append(item)
+    return result
 
 
 def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
@@ -203,8 +203,8 @@ def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
 def _found(op: type[Op]) -> tuple[Sample, ...]:
     import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
 
-    found = tuple(one for source in sources_of(op) for one in given_by(source, op))
-    ids = [one.id for one in found]
-    for twice in {one for one in ids if ids.count(one) > 1}:
+    result = tuple(item for source in sources_of(op) for item in given_by(source, op))
+    ids = [item.id for item in result]
+    for twice in {item for item in ids if ids.count(item) > 1}:
         raise InvalidArgumentError(f"two samples are called {twice!r}")
-    return found
+    return result

@@ -31,8 +31,8 @@ def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = Tr
             array = known[value] if merged else known[value].copy()  # equal arrays in memory of their own
             inside[value] = _stand_in(network, value, array, feeds)
         values.append(inside[value])
-    made = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
-    for value in made.outputs:
+    created = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
+    for value in created.outputs:
         network.add_output_layer(value.index, value)
     return network, feeds
 
@@ -63,8 +63,8 @@ def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict
         network, feeds = layer_alone(layer, known, merged=False)
         if kind not in bench.optimized_alone:
             bench.optimized_alone[kind] = bench.optimize(network)
-        with bench.loaded(bench.optimized_alone[kind]) as made:
-            bench.alone[key] = made.run(feeds)
+        with bench.loaded(bench.optimized_alone[kind]) as created:
+            bench.alone[key] = created.run(feeds)
     return dict(bench.alone[key])
 
 
@@ -101,6 +101,6 @@ def one_by_one(
         elif layer.name in held_back:
             known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
         elif not isinstance(layer.op, Output):
-            found = _run_alone(bench, layer, known)
-            known.update({value: found[value.index] for value in layer.outputs})
+            result = _run_alone(bench, layer, known)
+            known.update({value: result[value.index] for value in layer.outputs})
     return {binding_id(layer): known[layer.values[0]] for layer in network.graph.outputs}

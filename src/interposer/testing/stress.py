@@ -72,8 +72,8 @@ def _load_chains(bench: Bench, census: Census, loads: int) -> None:
     growths = [grown(bench, f"chain-{number}") for number in range(VARIANTS)]
     for number in range(loads):
         growth = growths[number % len(growths)]
-        with bench.loaded(bench.optimize(growth.network, census)) as made:
-            made.run(growth.feeds)
+        with bench.loaded(bench.optimize(growth.network, census)) as created:
+            created.run(growth.feeds)
 
 
 _LARGE: Final[tuple[Op, ...]] = (
@@ -107,16 +107,16 @@ def _large(op: Op) -> Network:
     """A network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
     network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
     first = network.add_input_layer(0, TensorInfo(shape))
-    wanted = sum(not declared.optional for declared in op.operands)
-    network.add_output_layer(0, network.add_layer(op, *[first] * wanted, name="layer"))
+    expected = sum(not declared.optional for declared in op.operands)
+    network.add_output_layer(0, network.add_layer(op, *[first] * expected, name="layer"))
     return network
 
 
 def _load_often(bench: Bench, network: Network, times: int) -> None:
     zeros = np.zeros(tuple(network.inputs[0].output.known.shape), np.float32)
     for _ in range(times):
-        with bench.loaded(bench.optimize(network)) as made:
-            made.run({0: zeros})
+        with bench.loaded(bench.optimize(network)) as created:
+            created.run({0: zeros})
     gc.collect()
 
 
@@ -134,13 +134,13 @@ def _bytes_left(bench: Bench) -> Iterator[str]:
     with Runtime() as runtime:  # in the bench's own one, an earlier recording watches the context and grows
         for window in range(_WINDOWS + 2):
             for _ in range(loads):
-                made = Loaded(runtime, bench.optimize(growth.network))
-                made.run(growth.feeds)
-                made.unload()
+                loaded = Loaded(runtime, bench.optimize(growth.network))
+                loaded.run(growth.feeds)
+                loaded.unload()
             gc.collect()
             if window:  # the first one warms up
                 counts.append((sys.getallocatedblocks(), _native_bytes()))
-    blocks, sizes = ([after - before for before, after in pairwise(one)] for one in zip(*counts, strict=True))
+    blocks, sizes = ([after - before for before, after in pairwise(item)] for item in zip(*counts, strict=True))
     if min(blocks) >= loads * _LEAST_BLOCKS:
         yield f"about {min(blocks) // loads} Python objects stay behind for every small network that was loaded"
     elif min(sizes) >= loads * _LEAST_BYTES:
@@ -160,8 +160,8 @@ def _native_bytes() -> int:
     except (OSError, AttributeError):
         return 0
     ask.restype = _Allocated
-    told = ask()
-    return int(told.field_4 + told.field_7)  # hblkhd, in mappings of their own, and uordblks, in arenas
+    reported = ask()
+    return int(reported.field_4 + reported.field_7)  # hblkhd, in mappings of their own, and uordblks, in arenas
 
 
 def _resident() -> int:
@@ -194,22 +194,22 @@ def _networks(bench: Bench, stack: ExitStack) -> list[Job]:
     jobs = []
     for number in range(VARIANTS):
         growth = grown(bench, f"chain-{number}")
-        made = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
-        jobs.append(_running(made, growth.feeds, made.run(growth.feeds)))
+        created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+        jobs.append(_running(created, growth.feeds, created.run(growth.feeds)))
     return jobs
 
 
 def _one_network(bench: Bench, stack: ExitStack) -> list[Job]:
     growth = grown(bench, "chain-0")
-    made = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
+    created = stack.enter_context(bench.loaded(bench.optimize(growth.network)))
     several = [{key: np.roll(array, number) for key, array in growth.feeds.items()} for number in range(4)]
-    return [_running(made, feeds, made.run(feeds)) for feeds in several]
+    return [_running(created, feeds, created.run(feeds)) for feeds in several]
 
 
-def _running(made: Loaded, feeds: Outputs, wanted: Outputs) -> Job:
+def _running(loaded: Loaded, feeds: Outputs, expected: Outputs) -> Job:
     def job() -> None:
         for _ in range(_ROUNDS):
-            _compare(made.run(feeds), wanted)
+            _compare(loaded.run(feeds), expected)
 
     return job
 
@@ -222,35 +222,35 @@ def _optimizing(bench: Bench, stack: ExitStack) -> list[Job]:
     return jobs
 
 
-def _loading(bench: Bench, network: Network, feeds: Outputs, wanted: Outputs) -> Job:
+def _loading(bench: Bench, network: Network, feeds: Outputs, expected: Outputs) -> Job:
     def job() -> None:
         with Runtime() as runtime:
             for _ in range(_ROUNDS // 5):
-                made = Loaded(runtime, bench.optimize(network))
-                _compare(made.run(feeds), wanted)
-                made.unload()
+                loaded = Loaded(runtime, bench.optimize(network))
+                _compare(loaded.run(feeds), expected)
+                loaded.unload()
 
     return job
 
 
-def _compare(found: Outputs, wanted: Outputs) -> None:
-    for key, array in wanted.items():
-        if not same(found[key], array):
+def _compare(outputs: Outputs, expected: Outputs) -> None:
+    for key, array in expected.items():
+        if not same(outputs[key], array):
             raise _Different(f"output {key} is not what it is when nothing else runs")
 
 
 def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
     """Do all jobs at the same time, changing between threads as often as possible; yields what went wrong."""
-    barrier, faults = threading.Barrier(len(jobs)), list[str]()
+    barrier, errors = threading.Barrier(len(jobs)), list[str]()
 
     def work(job: Job) -> None:
         barrier.wait()
         try:
             job()
         except _Different as different:
-            faults.append(str(different))
+            errors.append(str(different))
         except Exception as error:
-            faults.append(f"a thread that ran beside others raised {type(error).__name__}: {error}")
+            errors.append(f"a thread that ran beside others raised {type(error).__name__}: {error}")
 
     with _frequent_changes():
         workers = [threading.Thread(target=work, args=(job,)) for job in jobs]
@@ -258,7 +258,7 @@ def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
             worker.start()
         for worker in workers:
             worker.join()
-    yield from dict.fromkeys(faults)
+    yield from dict.fromkeys(errors)
 
 
 @contextmanager

@@ -84,8 +84,8 @@ class Tolerances:
 
     def difference(
         self,
-        found: Array,
-        wanted: Array,
+        array: Array,
+        expected: Array,
         info: TensorInfo,
         inputs: Sequence[tuple[Array, TensorInfo]] = (),
         earlier: Array | None = None,
@@ -95,45 +95,45 @@ class Tolerances:
         `inputs` are the arrays that the layer ran on and `earlier` is the result of the run before; both only serve
         the hint.
         """
-        if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-            return f"{found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
+        if (array.shape, array.dtype) != (expected.shape, expected.dtype):
+            return f"{array.dtype}{list(array.shape)} instead of {expected.dtype}{list(expected.shape)}"
         if info.element is not None:
-            faults = (self.difference(*pair, info.element) for pair in zip(found, wanted, strict=True))
-            return next((f"element {at}: {fault}" for at, fault in enumerate(faults) if fault), None)
+            errors = (self.difference(*pair, info.element) for pair in zip(array, expected, strict=True))
+            return next((f"element {at}: {error}" for at, error in enumerate(errors) if error), None)
         with np.errstate(all="ignore"):
-            wrong = ~np.asarray(self._near(found, wanted, info))
+            wrong = ~np.asarray(self._near(array, expected, info))
         count = int(np.count_nonzero(wrong))
         if not count:
             return None
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        first = f"the first at {list(place)} is {found[place]} instead of {wanted[place]}"
-        cause = hint(Evidence(found, wanted, wrong, info, self._compared(info), inputs, earlier))
-        text = f"{count} of {found.size} elements are wrong by more than {self._stated(info)}; {first}"
+        first = f"the first at {list(place)} is {array[place]} instead of {expected[place]}"
+        cause = hint(Evidence(array, expected, wrong, info, self._compared(info), inputs, earlier))
+        text = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {first}"
         return f"{text}; hint: {cause}" if cause else text
 
-    def is_near(self, found: Array, wanted: Array, info: TensorInfo) -> bool:
+    def is_near(self, array: Array, expected: Array, info: TensorInfo) -> bool:
         """Return True if `difference` would give None; quicker, as no hint is looked for."""
-        if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+        if (array.shape, array.dtype) != (expected.shape, expected.dtype):
             return False
         if info.element is not None:
-            return len(found) == len(wanted) and all(map(partial(self.is_near, info=info.element), found, wanted))
+            return len(array) == len(expected) and all(map(partial(self.is_near, info=info.element), array, expected))
         with np.errstate(all="ignore"):
-            return bool(np.all(self._near(found, wanted, info)))
+            return bool(np.all(self._near(array, expected, info)))
 
     def _compared(self, info: TensorInfo) -> Callable[[Array, Array], Array]:
         """Compare two arrays of float64 as elements of this info."""
         if info.dtype.is_float:
-            return lambda found, wanted: _near(found, wanted, self.of(info.dtype))
+            return lambda result, expected: _near(result, expected, self.of(info.dtype))
         steps = self.steps if info.is_quantized else 0
-        return lambda found, wanted: np.asarray(np.abs(found - wanted) <= steps)
+        return lambda result, expected: np.asarray(np.abs(result - expected) <= steps)
 
-    def _near(self, found: Array, wanted: Array, info: TensorInfo) -> Array:
+    def _near(self, array: Array, expected: Array, info: TensorInfo) -> Array:
         if info.dtype.is_float:
-            a, b = found.astype(np.float64), wanted.astype(np.float64)
+            a, b = array.astype(np.float64), expected.astype(np.float64)
             return _same_bits(a, b) if self.bits else _near(a, b, self.of(info.dtype))
         if info.is_quantized:
-            return np.asarray(_steps(found, wanted) <= self.steps)
-        return np.asarray(found == wanted)
+            return np.asarray(_steps(array, expected) <= self.steps)
+        return np.asarray(array == expected)
 
     def _stated(self, info: TensorInfo) -> str:
         if info.dtype.is_float:
@@ -144,23 +144,23 @@ class Tolerances:
         return f"{self.steps} of {info.quantization}" if info.is_quantized else "nothing"
 
 
-def _near(found: Array, wanted: Array, tolerance: Tolerance) -> Array:
-    finite = np.isfinite(wanted)
-    largest = np.abs(wanted, where=finite, out=np.zeros_like(wanted)).max(initial=0.0)
-    allowed = tolerance.relative * np.abs(wanted) + tolerance.absolute * largest
-    close = np.abs(found - wanted) <= allowed
-    return np.asarray(np.where(finite, close, (found == wanted) | (np.isnan(found) & np.isnan(wanted))))
+def _near(array: Array, expected: Array, tolerance: Tolerance) -> Array:
+    finite = np.isfinite(expected)
+    largest = np.abs(expected, where=finite, out=np.zeros_like(expected)).max(initial=0.0)
+    allowed = tolerance.relative * np.abs(expected) + tolerance.absolute * largest
+    close = np.abs(array - expected) <= allowed
+    return np.asarray(np.where(finite, close, (array == expected) | (np.isnan(array) & np.isnan(expected))))
 
 
-def _same_bits(found: Array, wanted: Array) -> Array:
+def _same_bits(array: Array, expected: Array) -> Array:
     """The same numbers with the same signs; any two that are not numbers count as the same."""
-    alike = (found == wanted) & (np.signbit(found) == np.signbit(wanted))
-    return np.asarray(alike | (np.isnan(found) & np.isnan(wanted)))
+    alike = (array == expected) & (np.signbit(array) == np.signbit(expected))
+    return np.asarray(alike | (np.isnan(array) & np.isnan(expected)))
 
 
-def _steps(found: Array, wanted: Array) -> Array:
+def _steps(array: Array, expected: Array) -> Array:
     """How many steps two arrays of integers are apart; unsigned ones of 64 bits do not fit into signed ones."""
-    low, high = np.minimum(found, wanted), np.maximum(found, wanted)
+    low, high = np.minimum(array, expected), np.maximum(array, expected)
     return np.asarray(high.astype(np.uint64) - low.astype(np.uint64))
 
 
@@ -169,7 +169,7 @@ _FEWEST: Final = 400
 _FEWEST_AT_END: Final = 16
 
 
-def bias(found: Array, wanted: Array, info: TensorInfo) -> str | None:
+def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     """Describe a bias of a quantized result whose elements are all within one step; None if there is none.
 
     Results may be one step off, but not all in one direction. An element that is rounded to the nearest step is as
@@ -182,11 +182,11 @@ def bias(found: Array, wanted: Array, info: TensorInfo) -> str | None:
     if info.element is not None or not info.is_quantized or not info.dtype.is_integer:
         return None
     low, high = integer_range(info.dtype)
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    a, b = array.astype(np.float64), expected.astype(np.float64)
     for end in (low, high):
-        fault = _end_missed(a, b, end)
-        if fault:
-            return fault
+        error = _end_missed(a, b, end)
+        if error:
+            return error
     inside = (b > low) & (b < high)
     count = int(np.count_nonzero(inside))
     if count < _FEWEST:
@@ -196,16 +196,16 @@ def bias(found: Array, wanted: Array, info: TensorInfo) -> str | None:
     return _stated_bias(mean, away, count) if max(abs(mean), abs(away)) >= _MOST_BIAS else None
 
 
-def _end_missed(found: Array, wanted: Array, end: int) -> str | None:
+def _end_missed(array: Array, expected: Array, end: int) -> str | None:
     """Describe a clamp that misses an end of the range, if most of the results that saturate there do not reach it.
 
     Only a result that is within half a step of the end may be one step off, and that is one of many.
     """
-    saturated = wanted == end
-    count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (found != end)))
+    saturated = expected == end
+    count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (array != end)))
     if count < _FEWEST_AT_END or missed <= count / 2:
         return None
-    value = float(np.median(found[saturated]))
+    value = float(np.median(array[saturated]))
     text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {value:g}"
     return f"{text}; hint: clamped to {value:g} instead of {end}?"
 
@@ -231,25 +231,25 @@ def _stated_bias(mean: float, away: float, count: int) -> str:
     return f"{text}; hint: {cause}?"
 
 
-def same(found: Array, wanted: Array) -> bool:
+def same(array: Array, expected: Array) -> bool:
     """True where two arrays hold the same, bit by bit; any two that are not numbers count as the same."""
-    if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+    if (array.shape, array.dtype) != (expected.shape, expected.dtype):
         return False
-    if found.dtype.kind == "O":
-        return all(map(_same_item, found.flat, wanted.flat))
-    if np.array_equal(_bytes(found), _bytes(wanted)):
+    if array.dtype.kind == "O":
+        return all(map(_same_item, array.flat, expected.flat))
+    if np.array_equal(_bytes(array), _bytes(expected)):
         return True
-    if not DataType.of(found.dtype).is_float:
+    if not DataType.of(array.dtype).is_float:
         return False
     with np.errstate(invalid="ignore"):  # as signaling NaNs become quiet ones
-        return bool(np.array_equal(found.astype(np.float64), wanted.astype(np.float64), equal_nan=True))
+        return bool(np.array_equal(array.astype(np.float64), expected.astype(np.float64), equal_nan=True))
 
 
-def _same_item(found: object, wanted: object) -> bool:
+def _same_item(value: object, expected: object) -> bool:
     """Two texts, or two elements of what is no tensor."""
-    if isinstance(found, np.ndarray) and isinstance(wanted, np.ndarray):
-        return same(found, wanted)
-    return found == wanted
+    if isinstance(value, np.ndarray) and isinstance(expected, np.ndarray):
+        return same(value, expected)
+    return value == expected
 
 
 def _bytes(array: Array) -> Array:

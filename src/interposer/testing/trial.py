@@ -92,12 +92,12 @@ class Trial:
 
     def evidence(self, feeds: Outputs) -> list[tuple[Array, TensorInfo]]:
         """The arrays that the layer ran on, for hints at the cause of a wrong result, with their infos."""
-        found = []
+        result = []
         for value in self.layer.values:
             array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))
             if array is not None and value.known.is_tensor:
-                found.append((array, value.known))
-        return found
+                result.append((array, value.known))
+        return result
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -141,10 +141,10 @@ class Trial:
             self.support_faults.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
 
     def _verdicts(self, view: SubgraphView) -> list[Support]:
-        found: Any = self.bench.query(view)
-        if not isinstance(found, list) or not all(isinstance(one, Support) for one in found):
-            raise TypeError(f"query gave {found!r}; expected a list of Support")
-        return list(found)
+        value: Any = self.bench.query(view)
+        if not isinstance(value, list) or not all(isinstance(item, Support) for item in value):
+            raise TypeError(f"query gave {value!r}; expected a list of Support")
+        return list(value)
 
     def _refused(self, reasons: Iterable[str]) -> None:
         self.reasons = tuple(reasons)
@@ -157,9 +157,9 @@ class Trial:
         try:
             optimized = self.bench.optimize(self.network, self.recording)
         except UnsupportedLayerError as error:
-            given_back = [one for one in error.refusals if one.stage == "optimize"]
+            given_back = [refusal for refusal in error.refusals if refusal.stage == "optimize"]
             if given_back:
-                self._refused([f"gave it back: {text}" for one in given_back for text in one.reasons])
+                self._refused([f"gave it back: {text}" for item in given_back for text in item.reasons])
             else:
                 self.fault = f"it said yes when it was asked, but to the optimizer no: {error}"
             return
@@ -167,29 +167,29 @@ class Trial:
             self.fault = f"it said yes, but then optimizing failed: {error}"
             return
         try:
-            with self.bench.loaded(optimized) as made:
+            with self.bench.loaded(optimized) as created:
                 self.recording.mark("loaded")
-                self._run(made)
+                self._run(created)
                 self.recording.mark("unload")
         except InterposerError as error:
             self.fault = f"it said yes, but then: {error}"
         self.recording.mark("unloaded")
 
-    def _run(self, made: Loaded) -> None:
+    def _run(self, loaded: Loaded) -> None:
         before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
-        self.first = self._run_once(made, self.feeds)
-        self._run_on_others(made)
+        self.first = self._run_once(loaded, self.feeds)
+        self._run_on_others(loaded)
         targets = {key: _strided(array) for key, array in self.first.items() if self._is_fixed(key)}
-        self.again = self._run_once(made, {key: _strided(array) for key, array in self.feeds.items()}, targets)
+        self.again = self._run_once(loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets)
         pairs = [(self.feeds[key], array) for key, array in before.items()] + constants
         self.untouched = all(same(now, then) for now, then in pairs)
 
-    def _run_on_others(self, made: Loaded) -> None:
+    def _run_on_others(self, loaded: Loaded) -> None:
         """A run on other inputs, which may be such that there is nothing to compute."""
         try:
-            self.other = self._run_once(made, self.other_feeds)
+            self.other = self._run_once(loaded, self.other_feeds)
         except InterposerError:
             if _can_be_computed(self.network, self.other_feeds):
                 raise
@@ -198,26 +198,26 @@ class Trial:
         known = self.layer.outputs[key].known
         return known.is_tensor and known.is_concrete
 
-    def _run_once(self, made: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
-        return run_recorded(made, self.recording, feeds, outputs)
+    def _run_once(self, loaded: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
+        return run_recorded(loaded, self.recording, feeds, outputs)
 
 
-def run_recorded(made: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
+def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
     """Run a network once; the recording notes when, and whether the floating-point mode is the same afterwards."""
     recording.mark("run")
     try:
-        return made.run(feeds, outputs)
+        return loaded.run(feeds, outputs)
     finally:
         recording.mark("ran")
-        faults = mode_faults()
-        if faults:
+        errors = mode_faults()
+        if errors:
             reset_mode()
-            said = " and ".join(faults)
+            said = " and ".join(errors)
             recording.faults.append(f"the run left the floating-point mode of the calling thread changed: {said}")
 
 
 def _said(verdicts: list[Support]) -> str:
-    return "; ".join("yes" if one else f"no ({', '.join(one.reasons)})" for one in verdicts)
+    return "; ".join("yes" if verdict else f"no ({', '.join(verdict.reasons)})" for verdict in verdicts)
 
 
 def _doubled(sample: Sample) -> SubgraphView:
@@ -255,7 +255,7 @@ def _turned(array: Array) -> Array:
 
 def _strided(array: Array) -> Array:
     """The same array with strides that are not usual: every other element of a larger one, the last axis first."""
-    if array.ndim == 0 or any(isinstance(one, np.ndarray) for one in array.flat):
+    if array.ndim == 0 or any(isinstance(item, np.ndarray) for item in array.flat):
         return array
     wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
     wide[..., ::2] = array

@@ -31,16 +31,16 @@ __all__ = ["Observer", "Watched", "replace_method"]
 class Observer(Protocol):
     """Is shown everything that a backend makes."""
 
-    def manager(self, made: MemoryManager) -> None:
+    def manager(self, memory_manager: MemoryManager) -> None:
         """The memory of a network."""
 
-    def factory(self, made: WorkloadFactory, manager: MemoryManager | None) -> None:
+    def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
         """What makes workloads and handles."""
 
-    def handle_factory(self, made: TensorHandleFactory, manager: MemoryManager | None) -> None:
+    def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
         """A factory of tensor handles that the backend registered, and the memory manager registered beside it."""
 
-    def context(self, made: BackendContext) -> None:
+    def context(self, backend_context: BackendContext) -> None:
         """What is told of loading and unloading."""
 
 
@@ -70,7 +70,7 @@ class Watched(Backend):
         """The backend's own, shown to the observer."""
         managers, factories = set(registry.memory_managers), set(registry)
         self.inner.register_tensor_handle_factories(registry, options)
-        new = [one for one in registry.memory_managers if one not in managers]
+        new = [memory_manager for memory_manager in registry.memory_managers if memory_manager not in managers]
         for manager in new:
             self.observer.manager(manager)
         for factory in registry:
@@ -79,25 +79,25 @@ class Watched(Backend):
 
     def create_memory_manager(self) -> MemoryManager | None:
         """The backend's own, shown to the observer."""
-        made = self.inner.create_memory_manager()
-        if isinstance(made, MemoryManager):
-            self.observer.manager(made)
-        return made
+        memory_manager = self.inner.create_memory_manager()
+        if isinstance(memory_manager, MemoryManager):
+            self.observer.manager(memory_manager)
+        return memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """The backend's own, shown to the observer."""
-        made = self.inner.create_workload_factory(memory_manager, options)
-        if isinstance(made, WorkloadFactory):
-            self.observer.factory(made, memory_manager)
-            _note_layers(made)
-        return made
+        workload_factory = self.inner.create_workload_factory(memory_manager, options)
+        if isinstance(workload_factory, WorkloadFactory):
+            self.observer.factory(workload_factory, memory_manager)
+            _note_layers(workload_factory)
+        return workload_factory
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """The backend's own, shown to the observer."""
-        made = self.inner.create_backend_context(options)
-        if isinstance(made, BackendContext):
-            self.observer.context(made)
-        return made
+        backend_context = self.inner.create_backend_context(options)
+        if isinstance(backend_context, BackendContext):
+            self.observer.context(backend_context)
+        return backend_context
 
 
 def _note_layers(factory: WorkloadFactory) -> None:
@@ -138,10 +138,10 @@ class _Picky(LayerSupport):
         return [Support.no("held back") if layer.name in self.held_back else verdict for layer, verdict in pairs]
 
 
-def replace_method(thing: object, name: str, made: Callable[..., Any]) -> bool:
+def replace_method(thing: object, name: str, function: Callable[..., Any]) -> bool:
     """Give an object a method of its own; False where it has no room for that."""
     try:
-        setattr(thing, name, made)
+        setattr(thing, name, function)
     except AttributeError:
         return False
     return True

@@ -31,7 +31,7 @@ def sanitizer_environment() -> dict[str, str]:
     """What a process needs that loads a shared object built with sanitizers."""
     compiler = compiler_for("c++")
     words = [[compiler, f"-print-file-name={name}"] for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
-    paths = [_run(*one).strip() for one in words]
+    paths = [_run(*word).strip() for word in words]
     if not all(map(os.path.isabs, paths)):
         pytest.skip(f"{compiler} has no sanitizers")
     return {

@@ -14,8 +14,8 @@ def cast(array: Array, of: DataType, to: DataType) -> Array:
     network = ip.Network("cast")
     x = network.add_input_layer(0, TensorInfo(array.shape, of), name="x")
     network.add_output_layer(0, network.add_cast_layer(x, dtype=to), name="y")
-    [found] = ip.load(network, ["CpuAcc"]).run([array])
-    return np.asarray(found)
+    [result] = ip.load(network, ["CpuAcc"]).run([array])
+    return np.asarray(result)
 
 
 def numbers() -> Array:

@@ -29,8 +29,8 @@ def given_by(kind, behind, backends, array):
     net = ip.Network(kind)
     layer = LAYERS[kind](net, net.add_input_layer(0, ip.TensorInfo(array.shape), name="x"))
     net.add_output_layer(0, behind(net, layer), name="y")
-    [found] = ip.load(net, backends).run([array])
-    return found
+    [result] = ip.load(net, backends).run([array])
+    return result
 
 
 def added(net, layer):
@@ -51,6 +51,6 @@ def test_what_stands_behind_a_layer_is_done(kind, behind):
     array = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 
     expected = given_by(kind, BEHIND[behind], ["CpuRef"], array)
-    found = given_by(kind, BEHIND[behind], ["CpuAcc", "CpuRef"], array)
+    result = given_by(kind, BEHIND[behind], ["CpuAcc", "CpuRef"], array)
 
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

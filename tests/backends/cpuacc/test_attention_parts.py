@@ -20,12 +20,12 @@ def given_by(network: ip.Network, backend: str) -> list[Array]:
     model = ip.load(network, [backend])
     rng = np.random.default_rng(3)
     shapes = [tuple(layer.output.known.shape) for layer in network.graph.inputs]
-    return [np.array(one) for one in model.run([rng.standard_normal(shape).astype(np.float32) for shape in shapes])]
+    return [np.array(item) for item in model.run([rng.standard_normal(shape).astype(np.float32) for shape in shapes])]
 
 
 def assert_alike(network: ip.Network) -> None:
-    for found, wanted in zip(given_by(network, "CpuAcc"), given_by(network, "CpuRef"), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * float(np.abs(wanted).max()))
+    for result, expected in zip(given_by(network, "CpuAcc"), given_by(network, "CpuRef"), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
 
 
 def heads(network: ip.Network, x: object, shape: tuple[int, ...], order: tuple[int, ...]) -> object:
@@ -50,11 +50,11 @@ def test_products_and_a_softmax_of_heads_give_what_the_reference_gives(
     scores = network.add_layer(Division(), scores, network.add_constant_layer(np.float32([math.sqrt(size)])))
     shape = MASKS[mask]
     if shape is not None:
-        known = tuple(keys if n == 3 else queries if extent is None else extent for n, extent in enumerate(shape))
+        known = tuple(keys if n == 3 else queries if size is None else size for n, size in enumerate(shape))
         scores = network.add_layer(Addition(), network.add_input_layer(3, TensorInfo(known), name="mask"), scores)
     seen = network.add_layer(BatchMatMul(), network.add_layer(Softmax(), scores), value)
-    joined = network.add_layer(Transpose(permutation=(0, 2, 1, 3)), seen)
-    network.add_output_layer(0, network.add_layer(Reshape(target_shape=(2, queries, 3 * size)), joined))
+    merged = network.add_layer(Transpose(permutation=(0, 2, 1, 3)), seen)
+    network.add_output_layer(0, network.add_layer(Reshape(target_shape=(2, queries, 3 * size)), merged))
 
     assert_alike(network)
 
@@ -127,11 +127,11 @@ def test_excluded_keys_that_are_not_finite_have_no_influence(specials: int, mask
             operands[0] = np.where(shown, rng.standard_normal(shown.shape), -np.inf).astype(np.float32)
         elif mask == "lengths":
             operands[3] = np.array([0, 5])
-        layers = [network.add_input_layer(n, TensorInfo(one.shape)) for n, one in enumerate(arrays)]
-        layers += [None if one is None else network.add_constant_layer(one) for one in operands]
+        layers = [network.add_input_layer(n, TensorInfo(array.shape)) for n, array in enumerate(arrays)]
+        layers += [None if operand is None else network.add_constant_layer(operand) for operand in operands]
         network.add_output_layer(0, network.add_layer(EXCLUDING[excluding], *layers))
-        found, wanted = (ip.load(network, [backend]).run(arrays)[0] for backend in ("CpuAcc", "CpuRef"))
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        result, expected = (ip.load(network, [backend]).run(arrays)[0] for backend in ("CpuAcc", "CpuRef"))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("keys", [1, 3, 15, 16, 17, 33])
@@ -140,8 +140,8 @@ def test_a_query_with_minus_infinity_is_not_multiplied_with_the_padding_of_the_k
     query, key, value = (rng.random((1, 2, length, 5)).astype(np.float32) + 0.5 for length in (4, keys, keys))
     query[0, :, 1, 2] = -np.inf  # all scores of this row are minus infinity
     network = ip.Network("minus infinity")
-    layers = [network.add_input_layer(n, TensorInfo(one.shape)) for n, one in enumerate((query, key, value))]
+    layers = [network.add_input_layer(n, TensorInfo(item.shape)) for n, item in enumerate((query, key, value))]
     network.add_output_layer(0, network.add_layer(Attention(), *layers))
-    found, wanted = (ip.load(network, [backend]).run([query, key, value])[0] for backend in ("CpuAcc", "CpuRef"))
-    assert not np.isnan(wanted).any()
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    result, expected = (ip.load(network, [backend]).run([query, key, value])[0] for backend in ("CpuAcc", "CpuRef"))
+    assert not np.isnan(expected).any()
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)

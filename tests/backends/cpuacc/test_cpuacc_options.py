@@ -70,25 +70,25 @@ def test_options_that_cannot_be_meant_are_refused_by_name(name, value, expected)
 
 
 def test_runtimes_have_threads_of_their_own():
-    found = []
+    result = []
     for threads in (1, 2, 3):
         with ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}})) as runtime:
             model = ip.load(block(), ["CpuAcc"], runtime=runtime)
-            found.append(model.run([X])[0])
+            result.append(model.run([X])[0])
             backend = runtime.registry.get("CpuAcc")
             assert f"threads {threads} " in backend.blobs.fingerprint(backend._options({}))
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-4 * float(np.abs(found[0]).max()))
+    for other in result[1:]:
+        np.testing.assert_allclose(other, result[0], rtol=0, atol=1e-4 * float(np.abs(result[0]).max()))
 
 
 def test_the_options_are_listed_with_a_line_about_each(capsys):
     assert main(["backends", "--json"]) == 0
-    [record] = [one for one in json.loads(capsys.readouterr().out) if one["id"] == "CpuAcc"]
-    options = {one["name"]: one for one in record["options"]}
+    [record] = [load for load in json.loads(capsys.readouterr().out) if load["id"] == "CpuAcc"]
+    options = {item["name"]: item for item in record["options"]}
     assert set(options) == {
         "NumberOfThreads", "FastRequantization", "FastMathEnabled", "TuningLevel", "CacheDirectory",
     }  # fmt: skip
-    assert all(one["doc"] and one["for"] == ["runtime", "network"] for one in options.values())
+    assert all(option["doc"] and option["for"] == ["runtime", "network"] for option in options.values())
 
 
 def kept_in(folder):
@@ -119,12 +119,12 @@ def large(seed):
 def test_large_parts_are_kept_after_the_first_answer_and_before_their_runtime_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", str(tmp_path / "cache"))
     restored, plain = [], Blobs.restore_tables
-    monkeypatch.setattr(Blobs, "restore_tables", lambda *given: restored.append(given) or plain(*given))
+    monkeypatch.setattr(Blobs, "restore_tables", lambda *value: restored.append(value) or plain(*value))
     x = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(1, 1024)
-    found = []
+    result = []
     for seed in (1, 2, 1, 2):  # their tables have the same outline
         with ip.Runtime() as runtime:
-            found.append(ip.load(large(seed), ["CpuAcc"], runtime=runtime).run([x])[0])
+            result.append(ip.load(large(seed), ["CpuAcc"], runtime=runtime).run([x])[0])
     assert len(cached_files("compiled")) == len(restored) == 2
     assert np.any(found[0] != found[1])
     np.testing.assert_array_equal(found[2:], found[:2])

@@ -50,7 +50,9 @@ def codes(*shape):
 def network_of(op, x, *constants, outputs=None):
     network = ip.Network("one layer")
     entered = network.add_input_layer(0, x, name="x")
-    layer = network.add_layer(op, entered, *(network.add_constant_layer(*one) for one in constants), outputs=outputs)
+    layer = network.add_layer(
+        op, entered, *(network.add_constant_layer(*constant) for constant in constants), outputs=outputs
+    )
     network.add_output_layer(0, layer, name="y")
     return network
 
@@ -58,9 +60,9 @@ def network_of(op, x, *constants, outputs=None):
 def run(runtime, network, x, backends=("CpuAcc",)):
     optimized = ip.optimize(network, backends, runtime.device_spec)
     number = runtime.load_network(optimized)
-    found = runtime.enqueue_workload(number, {0: x})[0]
+    result = runtime.enqueue_workload(number, {0: x})[0]
     runtime.unload_network(number)
-    return found
+    return result
 
 
 def assert_near(found, wanted):
@@ -76,25 +78,25 @@ def assert_near(found, wanted):
 def outputs_and_golden(name, case):
     model = ip.load(MODELS / f"{name}.tflite", backends=["CpuAcc", "CpuRef"])
     with np.load(MODELS / f"{name}.golden.npz") as golden:
-        found = model.run([golden[f"case{case}_input{i}"] for i in range(len(model.inputs))])
-        wanted = [golden[f"case{case}_output{i}_reference"] for i in range(len(model.outputs))]
-    return model, list(zip(found, wanted, strict=True))
+        result = model.run([golden[f"case{case}_input{i}"] for i in range(len(model.inputs))])
+        expected = [golden[f"case{case}_output{i}_reference"] for i in range(len(model.outputs))]
+    return model, list(zip(result, expected, strict=True))
 
 
 @pytest.mark.skipif(not MODELS.is_dir(), reason=f"no real models in {MODELS.parent.name}/{MODELS.name}")
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_a_quantized_model_gives_what_tflite_gives_bit_for_bit_on_cpuacc(name):
     for case in CASES:
-        for found, wanted in outputs_and_golden(name, case)[1]:
-            np.testing.assert_array_equal(found, wanted, strict=True)
+        for result, expected in outputs_and_golden(name, case)[1]:
+            np.testing.assert_array_equal(result, expected, strict=True)
 
 
 @pytest.mark.skipif(not MODELS.is_dir(), reason=f"no real models in {MODELS.parent.name}/{MODELS.name}")
 @pytest.mark.parametrize("name", FLOATS)
 def test_a_float_model_agrees_with_tflite_on_cpuacc(name):
     for case in CASES:
-        for found, wanted in outputs_and_golden(name, case)[1]:
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+        for result, expected in outputs_and_golden(name, case)[1]:
+            np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 # --- odd and empty shapes ---------------------------------------------------------------------------------------------
@@ -146,8 +148,8 @@ EMPTY = {
 def test_tensors_without_elements_are_no_trouble(runtime, name):
     op, shape, constants = EMPTY[name]
     network = network_of(op, TensorInfo(shape), *constants)
-    found = run(runtime, network, np.zeros(shape, np.float32), ["CpuAcc", "CpuRef"])
-    assert found.size == 0
+    result = run(runtime, network, np.zeros(shape, np.float32), ["CpuAcc", "CpuRef"])
+    assert result.size == 0
 
 
 # --- memory that lies anyhow ------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ def test_a_copy_of_its_file_is_tried_without_loading_the_packages_own_file_besid
 
 
 def test_the_file_of_the_package_is_one_of_its_records(runtime):
-    [record] = [one for one in runtime.dynamic_backends() if one.id == "CpuAcc"]
+    [record] = [dynamic_backend for dynamic_backend in runtime.dynamic_backends() if dynamic_backend.id == "CpuAcc"]
     assert (record.file_name, record.state.value) == ("Interposer_CpuAcc_backend.so", "loaded")
     assert os.path.dirname(record.path) == str(Path(ip.__file__).parent / "native")
 

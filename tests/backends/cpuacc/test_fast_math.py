@@ -35,7 +35,7 @@ def options(fast: bool | None, threads: int = 0) -> ip.OptimizerOptions:
 def outputs_of(network: ip.Network, fast: bool | None, threads: int = 0) -> list[Array]:
     rng = np.random.default_rng(11)
     with ip.load(network, ["CpuAcc"], options=options(fast, threads)) as model:
-        return [np.array(one) for one in model.run([drawn(rng, info) for info in model.inputs.values()])]
+        return [np.array(item) for item in model.run([drawn(rng, info) for info in model.inputs.values()])]
 
 
 def drawn(rng: np.random.Generator, info: ip.TensorInfo) -> Array:
@@ -109,16 +109,16 @@ def test_it_may_be_asked_for_by_a_runtime_and_denied_by_a_network() -> None:
     x = drawn(np.random.default_rng(4), ip.TensorInfo((1, 300)))
     added = drawn(np.random.default_rng(5), ip.TensorInfo((1, 96)))
     creation = ip.CreationOptions(backend_options={"CpuAcc": {"FastMathEnabled": True}})
-    found = []
+    matches = []
     for backend_options in (ip.CreationOptions(), creation):
         with ip.Runtime(backend_options) as runtime:
             for fast in (None, True, False):
                 model = ip.load(product(), ["CpuAcc"], runtime=runtime, options=options(fast))
-                found.append(model.run([x, added])[0].copy())
-    exact, fast = found[0], found[1]
+                matches.append(model.run([x, added])[0].copy())
+    exact, fast = matches[0], matches[1]
     assert not np.array_equal(exact, fast)
-    for result, wanted in zip(found, [exact, fast, exact, fast, fast, exact], strict=True):
-        np.testing.assert_array_equal(result, wanted)
+    for result, expected in zip(matches, [exact, fast, exact, fast, fast, exact], strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_part_that_was_kept_with_it_is_not_used_without_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +133,9 @@ def test_a_part_that_was_kept_with_it_is_not_used_without_it(tmp_path: Any, monk
 
 def _beyond() -> Iterator[str]:
     for name, network in networks():
-        found = error(network)
-        if not found <= BOUND:
-            yield f"{name}: {found:.1e}"
+        result = error(network)
+        if not result <= BOUND:
+            yield f"{name}: {result:.1e}"
 
 
 if __name__ == "__main__":

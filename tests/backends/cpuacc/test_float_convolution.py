@@ -202,8 +202,8 @@ def error(network: ip.Network, rng: np.random.Generator, threads: int = 0) -> fl
     accelerated = ip.load(network, backends=["CpuAcc"], options=options)
     with accelerated as model, ip.load(network, backends=["CpuRef"]) as reference:
         inputs = [_values(rng, tuple(map(int, info.shape))) for info in model.inputs.values()]
-        found, wanted = model.run(inputs)[0], reference.run(inputs)[0]
-    return float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), 1e-30))
+        result, expected = model.run(inputs)[0], reference.run(inputs)[0]
+    return float(np.abs(result - expected).max() / max(np.abs(expected).max(), 1e-30))
 
 
 BOTTLENECKS = [(14, 16, 96, 1, 3), (9, 24, 144, 2, 3), (7, 20, 40, 1, 5), (21, 8, 40, 2, 5)]
@@ -250,8 +250,8 @@ def test_a_product_without_elements_gives_the_vector_that_is_added_to_it() -> No
     weights, bias = (network.add_constant_layer(np.ones(shape, np.float32)) for shape in ((0, 5), (5,)))
     product = network.add_layer(BatchMatMul(), network.add_input_layer(0, TensorInfo((3, 0))), weights)
     network.add_output_layer(0, network.add_layer(Addition(), product, bias))
-    found = ip.load(network, ["CpuAcc"]).run([np.ones((3, 0), np.float32)])[0]
-    assert np.array(found).tolist() == [[1.0] * 5] * 3
+    result = ip.load(network, ["CpuAcc"]).run([np.ones((3, 0), np.float32)])[0]
+    assert np.array(result).tolist() == [[1.0] * 5] * 3
 
 
 @pytest.mark.parametrize("outputs", [40, 48, 70, 144])
@@ -277,9 +277,9 @@ def test_a_channel_that_is_not_a_number_stays_by_itself() -> None:
     x = _values(rng, case.image)
     x[..., 1] = np.nan
     with ip.load(network, backends=["CpuAcc"]) as model:
-        found = np.asarray(model.run([x])[0])
-    assert np.isnan(found[..., 1]).all()
-    assert np.isfinite(found[..., [0, 2]]).all()
+        array = np.asarray(model.run([x])[0])
+    assert np.isnan(array[..., 1]).all()
+    assert np.isfinite(array[..., [0, 2]]).all()
 
 
 WINOGRAD = [
@@ -300,14 +300,14 @@ def test_the_squares_of_winograd_do_not_spread_what_is_not_finite(case: Case, sp
     threads = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": 3}})
     x = _values(rng, _first(case.image) if FIRST.items() <= case.options.items() else case.image)
     x[0, 3, 5, 2] = x[0, 5, 2, 6] = special
-    wanted = ip.load(network, ["CpuRef"]).run([x])[0]
+    expected = ip.load(network, ["CpuRef"]).run([x])[0]
     for options in (None, threads):
-        found = ip.load(network, ["CpuAcc"], options=options).run([x])[0]
-        apart = np.abs(wanted) < 1e30
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
-        for some in (apart, np.isfinite(wanted) & ~apart, np.isinf(wanted)):
-            scale = float(np.abs(wanted[some]).max(initial=0.0, where=np.isfinite(wanted[some])))
-            np.testing.assert_allclose(found[some], wanted[some], rtol=0, atol=1e-5 * scale)
+        result = ip.load(network, ["CpuAcc"], options=options).run([x])[0]
+        apart = np.abs(expected) < 1e30
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+        for some in (apart, np.isfinite(expected) & ~apart, np.isinf(expected)):
+            scale = float(np.abs(expected[some]).max(initial=0.0, where=np.isfinite(expected[some])))
+            np.testing.assert_allclose(result[some], expected[some], rtol=0, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize(("size", "channels"), [(20, 32), (7, 288)], ids=["four by four", "two by two"])
@@ -321,10 +321,10 @@ def test_an_infinity_times_a_weight_of_zero_is_nan_in_winograd(size: int, channe
     op = Convolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NHWC)
     layer = network.add_layer(op, network.add_input_layer(0, TensorInfo(x.shape)), network.add_constant_layer(weights))
     network.add_output_layer(0, layer)
-    found, wanted = (np.asarray(ip.load(network, [backend]).run([x])[0]) for backend in ("CpuAcc", "CpuRef"))
-    assert np.isnan(wanted).any() and np.isinf(wanted).any()
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).max())
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * scale)
+    result, expected = (np.asarray(ip.load(network, [backend]).run([x])[0]) for backend in ("CpuAcc", "CpuRef"))
+    assert np.isnan(expected).any() and np.isinf(expected).any()
+    scale = float(np.abs(expected[np.isfinite(expected)]).max())
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * scale)
 
 
 GELUS = (ActivationFunction.GELU, ActivationFunction.GELU_TANH)
@@ -333,11 +333,11 @@ GELUS = (ActivationFunction.GELU, ActivationFunction.GELU_TANH)
 def error_of_small_results(function: ActivationFunction) -> float:
     """The largest error of results for negative numbers, of which each is compared with itself."""
     network, x = ip.Network("tail"), np.linspace(-9, -1, 801, dtype=np.float32)
-    given = network.add_input_layer(0, TensorInfo((801,), "float32"))
-    network.add_output_layer(0, network.add_layer(Activation(function=function), given))
+    value = network.add_input_layer(0, TensorInfo((801,), "float32"))
+    network.add_output_layer(0, network.add_layer(Activation(function=function), value))
     with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        [found], [wanted] = model.run([x]), reference.run([x])
-    return float(np.abs(found / np.asarray(wanted) - 1).max())
+        [result], [expected] = model.run([x]), reference.run([x])
+    return float(np.abs(result / np.asarray(expected) - 1).max())
 
 
 @pytest.mark.parametrize("function", GELUS, ids=str)
@@ -366,9 +366,9 @@ def all_networks() -> Iterator[tuple[str, Callable[[np.random.Generator], ip.Net
 def _differing() -> Iterator[str]:
     for name, make in all_networks():
         rng = np.random.default_rng(3)
-        found = error(make(rng), rng)
-        if not found <= 1e-5:
-            yield f"{name}: {found:.1e}"
+        result = error(make(rng), rng)
+        if not result <= 1e-5:
+            yield f"{name}: {result:.1e}"
     for function in GELUS:
         if not error_of_small_results(function) <= 1e-4:
             yield f"small results of {function}"

@@ -50,8 +50,8 @@ def assert_same(op: Op, inputs: list[tuple[TensorInfo, Array]], result: TensorIn
     network.add_output_layer(0, network.add_layer(op, *layers, outputs=[result]))
     arrays = [array for _, array in inputs]
     with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        [found], [expected] = model.run(arrays), reference.run(arrays)
-    np.testing.assert_array_equal(found, expected, strict=True)
+        [matches], [expected] = model.run(arrays), reference.run(arrays)
+    np.testing.assert_array_equal(matches, expected, strict=True)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -42,18 +42,18 @@ def convolutional(dtype: DataType) -> ip.Network:
 
 @pytest.mark.parametrize("dtype", STEPS, ids=str)
 def test_a_network_of_few_bits_is_taken_whole_and_within_a_step_of_the_reference(dtype: DataType) -> None:
-    given = np.random.default_rng(4).standard_normal((2, 3, 9, 8)).astype(dtype.numpy)
+    array = np.random.default_rng(4).standard_normal((2, 3, 9, 8)).astype(dtype.numpy)
     model = ip.load(convolutional(dtype), ["CpuAcc"])
 
-    found, wanted = model.run([given]), ip.load(convolutional(dtype), ["CpuRef"]).run([given])
+    result, expected = model.run([array]), ip.load(convolutional(dtype), ["CpuRef"]).run([array])
 
-    for mine, theirs in zip(found, wanted, strict=True):
+    for mine, theirs in zip(result, expected, strict=True):
         assert mine.dtype == theirs.dtype
         exact = np.asarray(theirs, np.float32)
         np.testing.assert_allclose(
             np.asarray(mine, np.float32), exact, rtol=0, atol=4 * STEPS[dtype] * np.abs(exact).max()
         )
-    rounded = np.asarray(found[1])
+    rounded = np.asarray(result[1])
     assert (rounded == rounded.astype(dtype.numpy).astype(np.float32)).all()
 
 
@@ -71,12 +71,12 @@ def test_what_jumps_sees_rounded_operands(dtype: DataType) -> None:
     network.add_output_layer(4, network.add_arg_min_max_layer(product, function=ArgMinMaxFunction.MAX, axis=0))
     random = np.random.default_rng(6)
     third = (random.integers(1, 9, 64) / 3).astype(dtype.numpy)
-    given = [third, (random.integers(1, 9, 64) / third.astype(np.float32)).astype(dtype.numpy)]
+    value = [third, (random.integers(1, 9, 64) / third.astype(np.float32)).astype(dtype.numpy)]
 
-    found = ip.load(network, ["CpuAcc"]).run(given)
-    wanted = ip.load(network, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False)).run(given)
+    result = ip.load(network, ["CpuAcc"]).run(value)
+    expected = ip.load(network, ["CpuRef"], options=ip.OptimizerOptions(rewrite=False)).run(value)
 
-    for mine, theirs in zip(found, wanted, strict=True):
+    for mine, theirs in zip(result, expected, strict=True):
         assert (np.asarray(mine, np.float32) == np.asarray(theirs, np.float32)).all()
 
 
@@ -85,11 +85,11 @@ def test_a_cast_to_float32_gives_numbers_that_were_rounded(dtype: DataType) -> N
     network = ip.Network("casts")
     x = network.add_input_layer(0, TensorInfo((64,), dtype))
     network.add_output_layer(0, network.add_cast_layer(network.add_multiplication_layer(x, x), dtype=DataType.FLOAT32))
-    given = np.random.default_rng(6).standard_normal(64).astype(dtype.numpy)
+    array = np.random.default_rng(6).standard_normal(64).astype(dtype.numpy)
 
-    [found] = ip.load(network, ["CpuAcc"]).run([given])
+    [result] = ip.load(network, ["CpuAcc"]).run([array])
 
-    assert (np.asarray(found) == np.asarray(given * given, np.float32)).all()
+    assert (np.asarray(result) == np.asarray(array * array, np.float32)).all()
 
 
 @pytest.mark.parametrize("rewrite", [True, False])
@@ -101,12 +101,12 @@ def test_a_quantization_reads_numbers_that_were_rounded(dtype: DataType, rewrite
     info = TensorInfo((256,), "int8", ip.Quantization(0.006138775497674942, -124))
     network.add_output_layer(0, network.add_layer(ip.ops.Quantize(DataType.INT8), real, outputs=[info]))
     options = ip.OptimizerOptions(rewrite=rewrite)
-    given = [np.arange(-128, 128).astype(np.int8)]
+    value = [np.arange(-128, 128).astype(np.int8)]
 
-    [found] = ip.load(network, ["CpuAcc", "CpuRef"], options=options).run(given)
+    [result] = ip.load(network, ["CpuAcc", "CpuRef"], options=options).run(value)
 
-    [wanted] = ip.load(network, ["CpuRef"], options=options).run(given)
-    np.testing.assert_array_equal(found, wanted)
+    [expected] = ip.load(network, ["CpuRef"], options=options).run(value)
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])

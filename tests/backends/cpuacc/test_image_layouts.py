@@ -51,16 +51,16 @@ class Net:
     def convolved(self, x: Layer, outputs: int, layout: DataLayout, size: int = 3) -> Layer:
         inputs = tuple(x.output.known.shape)[1 if layout is FIRST else 3]
         shape = (outputs, inputs, size, size) if layout is FIRST else (outputs, size, size, inputs)
-        weights, bias = (self.network.add_constant_layer(numbers(*one)) for one in (shape, (outputs,)))
+        weights, bias = (self.network.add_constant_layer(numbers(*item)) for item in (shape, (outputs,)))
         return self.network.add_layer(Convolution2d(data_layout=layout), x, weights, bias)
 
     def assert_alike(self, *results: Layer) -> None:
         for number, result in enumerate(results):
             self.network.add_output_layer(number, result)
         image = np.random.default_rng(1).standard_normal(self.shape).astype(np.float32)
-        found, wanted = (ip.load(self.network, [backend]).run([image]) for backend in ("CpuAcc", "CpuRef"))
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * float(np.nanmax(np.abs(other))))
+        matches, expected = (ip.load(self.network, [backend]).run([image]) for backend in ("CpuAcc", "CpuRef"))
+        for item, other in zip(matches, expected, strict=True):
+            np.testing.assert_allclose(item, other, rtol=0, atol=1e-5 * float(np.nanmax(np.abs(other))))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -127,10 +127,10 @@ def test_images_with_one_channel_more_or_less_are_joined_and_convolved_channel_b
     axis = 1 if layout is FIRST else 3
     image, mask = net.convolved(net.image, channels, layout), net.convolved(net.image, 1, layout)
     for order in ((image, mask), (mask, image)):
-        joined = net.network.add_layer(Concat(axis=axis), *order)
-        last = tuple(joined.output.known.shape)[axis]
+        merged = net.network.add_layer(Concat(axis=axis), *order)
+        last = tuple(merged.output.known.shape)[axis]
         weights = net.network.add_constant_layer(numbers(1, 3, 3, last))
-        seen = net.network.add_layer(DepthwiseConvolution2d(data_layout=layout), joined, weights)
+        seen = net.network.add_layer(DepthwiseConvolution2d(data_layout=layout), merged, weights)
         net.network.add_output_layer(10 + len(net.network.graph.outputs), seen)
     net.assert_alike(mask)
 

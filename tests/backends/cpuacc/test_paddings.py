@@ -56,15 +56,15 @@ class Windows:
             layers.append(self.network.add_constant_layer(weights, self.of_weights))
             infos.append(TensorInfo(weights.shape, dtype, self.of_weights))
             result = Quantization(0.4, 3) if self.quantized else None
-        made = TensorInfo(op.infer(*infos, *[None] * (len(op.operands) - len(infos))).shape, dtype, result)
-        self.network.add_output_layer(number, self.network.add_layer(op, *layers, outputs=[made]))
+        tensor_info = TensorInfo(op.infer(*infos, *[None] * (len(op.operands) - len(infos))).shape, dtype, result)
+        self.network.add_output_layer(number, self.network.add_layer(op, *layers, outputs=[tensor_info]))
         self.images.append(image)
 
     def assert_alike(self) -> None:
-        found, wanted = (ip.load(self.network, [backend]).run(self.images) for backend in ("CpuAcc", "CpuRef"))
-        for one, other in zip(found, wanted, strict=True):
+        result, expected = (ip.load(self.network, [backend]).run(self.images) for backend in ("CpuAcc", "CpuRef"))
+        for item, other in zip(result, expected, strict=True):
             scale = 0 if self.quantized else float(np.abs(other[np.isfinite(other)]).max(initial=1e-9))
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * scale)
+            np.testing.assert_allclose(item, other, rtol=0, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

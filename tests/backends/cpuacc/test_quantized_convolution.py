@@ -150,20 +150,20 @@ def network_of(case: Case, rng: np.random.Generator) -> ip.Network:
     fine = [0.5**n for n in (5, 6)] if case.name.startswith("powers") else rng.uniform(0.004, 0.02, 2).tolist()
     wide = case.per_channel and channels == case.weights[3 if last else 0]
     if wide:
-        kept = Quantization(rng.uniform(0.004, 0.02, channels).tolist(), [0] * channels, 3 if last else 0)
+        cached = Quantization(rng.uniform(0.004, 0.02, channels).tolist(), [0] * channels, 3 if last else 0)
     elif case.weights_zero_point is not None:
-        kept = Quantization(fine[0], case.weights_zero_point)
+        cached = Quantization(fine[0], case.weights_zero_point)
     else:
-        kept = Quantization(fine[0], _zero_point(rng, "uint8") if case.weights_dtype == "uint8" else 0)
+        cached = Quantization(fine[0], _zero_point(rng, "uint8") if case.weights_dtype == "uint8" else 0)
     codes = _codes(rng, case.weights, case.weights_dtype, case.extremes)
     if case.weights_zero_point is not None:
         codes.flat[:2] = np.iinfo(case.weights_dtype).min, np.iinfo(case.weights_dtype).max
-    weights = network.add_constant_layer(codes, kept)
+    weights = network.add_constant_layer(codes, cached)
     bias = network.add_constant_layer(rng.integers(-9999, 9999, channels).astype(np.int32))
     info = TensorInfo(case.image, case.dtype, Quantization(fine[1], _zero_point(rng, case.dtype)))
     x = network.add_input_layer(0, info)
-    scale = case.scale or fine[1] * float(np.mean(kept.scales)) * 74 * 74 * cells**0.5 / 40
-    shape = op.infer(info, TensorInfo(case.weights, case.weights_dtype, kept), None).shape
+    scale = case.scale or fine[1] * float(np.mean(cached.scales)) * 74 * 74 * cells**0.5 / 40
+    shape = op.infer(info, TensorInfo(case.weights, case.weights_dtype, cached), None).shape
     result = TensorInfo(shape, case.dtype, Quantization(scale, _zero_point(rng, case.dtype)))
     layer = network.add_layer(op, x, weights, bias, outputs=[result])
     network.add_output_layer(0, _behind(network, case, layer, result))
@@ -182,8 +182,8 @@ def products(rng: np.random.Generator, rows: int, depth: int, outputs: int, dtyp
     network, limits = ip.Network("products"), np.iinfo(dtype)
     info = TensorInfo((rows, depth), dtype, Quantization(0.031, _zero_point(rng, dtype)))
     x = network.add_input_layer(0, info)
-    kept = Quantization(0.011, 0 if dtype == "int8" else 131)
-    weights = network.add_constant_layer(_codes(rng, (outputs, depth), dtype), kept)
+    cached = Quantization(0.011, 0 if dtype == "int8" else 131)
+    weights = network.add_constant_layer(_codes(rng, (outputs, depth), dtype), cached)
     bias = network.add_constant_layer(rng.integers(-9999, 9999, outputs).astype(np.int32))
     result = TensorInfo((rows, outputs), dtype, Quantization(0.031 * 0.011 * 90 * depth**0.5, int(limits.min) + 100))
     op = FullyConnected(transpose_weight_matrix=True)
@@ -290,6 +290,6 @@ def test_weights_as_far_from_their_zero_point_as_can_be_are_multiplied_exactly(
     op = kind(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NHWC)
     network.add_output_layer(0, network.add_layer(op, x, w, outputs=out))
     array = rng.integers(limits.min, limits.max + 1, (1, 9, 9, 4)).astype(dtype)
-    found, wanted = (ip.load(network, [backend]).run([array])[0] for backend in ("CpuAcc", "CpuRef"))
-    np.testing.assert_array_equal(found, wanted)
-    assert len(np.unique(wanted)) > 2
+    result, expected = (ip.load(network, [backend]).run([array])[0] for backend in ("CpuAcc", "CpuRef"))
+    np.testing.assert_array_equal(result, expected)
+    assert len(np.unique(expected)) > 2

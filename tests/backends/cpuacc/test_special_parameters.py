@@ -59,9 +59,9 @@ def network_of(op: Op, x: Array, *constants: Array) -> ip.Network:
 def assert_alike(network: ip.Network, *inputs: Array) -> None:
     results = ip.load(network, backends=["CpuAcc", "CpuRef"]).run(inputs)
     reference = ip.load(network, backends=["CpuRef"]).run(inputs)
-    for found, wanted in zip(results, reference, strict=True):
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    for result, expected in zip(results, reference, strict=True):
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def refusals(network: ip.Network) -> str:
@@ -122,8 +122,8 @@ def test_a_batch_normalization_takes_parameters_of_every_kind(
     x = in_layout(np.array(ANYTHING * 4, np.float32).reshape(1, 2, 6, 3), layout)
     network = ip.Network("special")
     image = network.add_input_layer(0, TensorInfo(x.shape, "float32"))
-    one = network.add_constant_layer(np.ones((1, 1, 1, 3), np.float32))
-    blocked = network.add_layer(DepthwiseConvolution2d(data_layout=layout), image, one)
+    item = network.add_constant_layer(np.ones((1, 1, 1, 3), np.float32))
+    blocked = network.add_layer(DepthwiseConvolution2d(data_layout=layout), image, item)
     network.add_output_layer(0, blocked)
     kinds = itertools.product([image, blocked], [0, np.inf, 1e6], [0, np.inf], [0, 1e-5])
     for number, (value, mean, beta, eps) in enumerate(kinds, start=1):
@@ -139,8 +139,8 @@ def test_a_batch_normalization_keeps_the_digits_of_a_difference_from_a_large_mea
     x = (4096 + np.arange(12, dtype=np.float32) / 1024).reshape(1, 2, 2, 3)
     parameters = [np.full(3, value, np.float32) for value in (4096, 1e-6, 0, 1)]
     network = network_of(BatchNormalization(eps=0, data_layout=DataLayout.NHWC), x, *parameters)
-    [found] = ip.load(network, backends=["CpuAcc"]).run([x])
-    np.testing.assert_allclose(found, (x.astype(np.float64) - 4096) / 1e-3, rtol=1e-5)
+    [result] = ip.load(network, backends=["CpuAcc"]).run([x])
+    np.testing.assert_allclose(result, (x.astype(np.float64) - 4096) / 1e-3, rtol=1e-5)
 
 
 def test_a_deviation_that_is_denormal_can_be_divided_by() -> None:

@@ -71,8 +71,8 @@ def run(runtime: ip.Runtime, optimized: Any) -> list[Array]:
     network_id = runtime.load_network(optimized)
     shapes = {layer.op.binding_id: tuple(layer.outputs[0].info.shape) for layer in optimized.graph if is_input(layer)}
     values = {n: np.random.default_rng(n).standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
-    found = runtime.enqueue_workload(network_id, values)
-    return [np.array(found[n]) for n in sorted(found)]
+    result = runtime.enqueue_workload(network_id, values)
+    return [np.array(result[n]) for n in sorted(result)]
 
 
 def is_input(layer: Layer) -> bool:
@@ -115,12 +115,12 @@ def normalized(network: ip.Network, inputs: list[Any]) -> list[Any]:
     [x] = inputs
     factors = lambda count: [network.add_constant_layer(np.abs(weights(count)) + np.float32(0.5)) for _ in range(4)]  # noqa: E731
     relu = Activation(function=ActivationFunction.RELU)
-    found = []
+    result = []
     for y, count in ((x, 3), (conv(network, x, 3, 20), 20)):
         normal = network.add_layer(BatchNormalization(**NCHW), y, *factors(count))
-        found.append(network.add_layer(relu, normal))
-    both = network.add_layer(Concat(axis=1), conv(network, found[1], 20, 16), found[1])
-    return [*found, network.add_layer(BatchNormalization(**NCHW), both, *factors(36))]
+        result.append(network.add_layer(relu, normal))
+    both = network.add_layer(Concat(axis=1), conv(network, result[1], 20, 16), result[1])
+    return [*result, network.add_layer(BatchNormalization(**NCHW), both, *factors(36))]
 
 
 def joined(network: ip.Network, inputs: list[Any]) -> list[Any]:
@@ -148,9 +148,9 @@ def long_memory(direction: RecurrentDirection) -> Build:
     def build(network: ip.Network, inputs: list[Any]) -> list[Any]:
         count = 2 if direction is RecurrentDirection.BIDIRECTIONAL else 1
         constants = [weights(count, 80, 7), weights(count, 80, 20), weights(count, 160)]
-        found = network.add_layer(LstmSequence(direction=direction), inputs[0],
+        result = network.add_layer(LstmSequence(direction=direction), inputs[0],
                                   *map(network.add_constant_layer, constants))  # fmt: skip
-        return list(found.outputs)
+        return list(result.outputs)
 
     return build
 
@@ -192,8 +192,8 @@ CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
 def test_a_whole_part_gives_what_the_reference_gives(name: str) -> None:
     build, shape = CASES[name]
     network = network_of(build, shape)
-    for found, wanted in zip(outputs_of(network, "CpuAcc"), outputs_of(network, "CpuRef"), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1.0, float(np.abs(wanted).max())))
+    for output, expected in zip(outputs_of(network, "CpuAcc"), outputs_of(network, "CpuRef"), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
 
 
 @pytest.mark.parametrize("kind", [PoolingAlgorithm.MAX, PoolingAlgorithm.AVERAGE])
@@ -206,10 +206,10 @@ def test_what_is_not_a_number_stays_so_where_windows_of_blocks_of_channels_see_i
     image = RNG.standard_normal((1, 9, 8, 7)).astype(np.float32)
     image[0, 4, 3, 2] = np.nan
 
-    found, wanted = (ip.load(network, [backend]).run([image])[0] for backend in ("CpuAcc", "CpuRef"))
+    result, expected = (ip.load(network, [backend]).run([image])[0] for backend in ("CpuAcc", "CpuRef"))
 
-    assert np.isnan(wanted).any()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    assert np.isnan(expected).any()
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
 
 
 # --- compiled parts ---------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def compiled() -> tuple[ip.Runtime, Any, Any, Any]:
 def view_of(network: ip.Network) -> SubgraphView:
     network.validate()
     return SubgraphView(
-        network.graph, [one for one in network.graph if one.kind not in ("Input", "Output", "Constant")]
+        network.graph, [item for item in network.graph if item.kind not in ("Input", "Output", "Constant")]
     )
 
 
@@ -249,7 +249,7 @@ def test_bytes_that_are_damaged_are_refused(damage: Callable[[bytes], bytes]) ->
     view = view_of(network_of(swish, (1, 3, 8, 8)))
     [substitution] = backend.optimize_subgraph(view, {}).substitutions
     blob = backend.blobs.save(substitution.replacement.object)
-    found = Blob(damage(bytes(blob.data)), needs_graph=True)
-    assert "damaged" in (backend.blobs.fault(found) or "")
+    result = Blob(damage(bytes(blob.data)), needs_graph=True)
+    assert "damaged" in (backend.blobs.fault(result) or "")
     with pytest.raises(CallError, match="damaged"):
-        backend.blobs.restore(found, view)
+        backend.blobs.restore(result, view)

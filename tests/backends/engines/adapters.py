@@ -21,8 +21,8 @@ PLACES = {
 
 def engine_class(name: str) -> type:
     module, _, kind = PLACES[name].partition(":")
-    found: type = getattr(import_module(f"interposer.backends.engines.{module}"), kind)
-    return found
+    result: type = getattr(import_module(f"interposer.backends.engines.{module}"), kind)
+    return result
 
 
 def installed() -> list[str]:

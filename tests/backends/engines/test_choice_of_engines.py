@@ -58,8 +58,8 @@ def twice() -> ip.Network:
 def test_a_backend_only_by_name_takes_no_part_where_none_is_named():
     both = device(Named, Usual)
     assert (both.supported_backends, both.default_backends) == (("Named", "Usual"), ("Usual",))
-    assert [one.backend for one in ip.optimize(twice(), None, both).placements] == ["Usual"]
-    assert [one.backend for one in ip.optimize(twice(), ["Named"], both).placements] == ["Named"]
+    assert [placement.backend for placement in ip.optimize(twice(), None, both).placements] == ["Usual"]
+    assert [placement.backend for placement in ip.optimize(twice(), ["Named"], both).placements] == ["Named"]
 
 
 def test_where_all_backends_are_only_by_name_one_must_be_named():
@@ -79,5 +79,5 @@ def test_to_know_of_engines_nothing_of_them_is_imported():
         "import sys; from interposer.plugins import process_registry; process_registry().records();"
         f"print([name for name in {names!r} if name.partition('.')[0] in sys.modules])"
     )
-    found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

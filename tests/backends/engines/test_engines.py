@@ -31,8 +31,8 @@ def engine(request):
 
 @pytest.fixture
 def runtime():
-    with runtime_with_engines() as made:
-        yield made
+    with runtime_with_engines() as created:
+        yield created
 
 
 def small_network() -> ip.Network:
@@ -83,10 +83,10 @@ def test_an_engine_is_used_only_where_it_is_named(engine, runtime):
 @pytest.mark.needs_cpuref
 def test_a_network_becomes_one_part_and_gives_what_the_reference_gives(engine, runtime):
     model = ip.load(small_network(), [engine], runtime=runtime)
-    found = model.run(feeds())
-    wanted = ip.load(small_network(), ["CpuRef"], runtime=runtime).run(feeds())
+    result = model.run(feeds())
+    expected = ip.load(small_network(), ["CpuRef"], runtime=runtime).run(feeds())
     assert len({placement.runs_in for placement in model.optimized.placements}) == 1
-    for ours, theirs in zip(found, wanted, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
@@ -94,29 +94,29 @@ def test_results_are_written_to_arrays_of_the_caller_also_where_these_change(eng
     optimized = ip.optimize(small_network(), [engine], runtime.device_spec)
     loaded = runtime.load_network(optimized)
     x, scale = feeds()
-    wanted = runtime.enqueue_workload(loaded, {0: x, 1: scale})
+    expected = runtime.enqueue_workload(loaded, {0: x, 1: scale})
     for _ in range(3):
         out = {0: np.zeros((2, 32), np.float32), 1: np.zeros((2, 32), np.float32)}
         runtime.enqueue_workload(loaded, {0: x.copy(), 1: scale.copy()}, out)
         for key, array in out.items():
-            np.testing.assert_array_equal(array, wanted[key])
+            np.testing.assert_array_equal(array, expected[key])
 
 
 def test_several_threads_get_what_one_alone_gets(engine, runtime):
     model = ip.load(small_network(), [engine], runtime=runtime)
-    wanted = [model.run(feeds(seed)) for seed in range(4)]
-    found: dict[int, list[list[np.ndarray]]] = {}
+    expected = [model.run(feeds(seed)) for seed in range(4)]
+    result: dict[int, list[list[np.ndarray]]] = {}
 
     def work(seed: int) -> None:
-        found[seed] = [model.run(feeds(seed)) for _ in range(20)]
+        result[seed] = [model.run(feeds(seed)) for _ in range(20)]
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for seed, runs in found.items():
-        assert all(np.array_equal(*pair) for run in runs for pair in zip(run, wanted[seed], strict=True))
+    for seed, runs in result.items():
+        assert all(np.array_equal(*pair) for run in runs for pair in zip(run, expected[seed], strict=True))
 
 
 def test_large_weights_are_not_copied_into_the_model(engine):
@@ -141,8 +141,8 @@ def options_for(engine: str, **values: object) -> ip.OptimizerOptions:
 def test_options_are_capabilities_with_a_line_about_each(engine):
     kind = engine_class(engine)
     for option in kind.options:
-        found = kind.capabilities.describe(option.name)
-        assert (found.value, found.doc) == (option.default, f"An option: {option.doc}")
+        result = kind.capabilities.describe(option.name)
+        assert (result.value, result.doc) == (option.default, f"An option: {option.doc}")
 
 
 @pytest.mark.parametrize(
@@ -185,29 +185,31 @@ def golden(name: str, case: int = 0) -> tuple[ip.Network, list[np.ndarray], np.n
 @needs_models
 @pytest.mark.parametrize("name", FLOATS)
 def test_a_float_model_runs_whole_on_an_engine(engine, runtime, name):
-    network, given, wanted = golden(name)
-    [found] = ip.load(network, [engine], runtime=runtime).run(given)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.01 if "kws" in name else 1e-5 * np.abs(wanted).max())
+    network, value, expected = golden(name)
+    [result] = ip.load(network, [engine], runtime=runtime).run(value)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=0.01 if "kws" in name else 1e-5 * np.abs(expected).max())
 
 
 @needs_models
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_a_quantized_model_runs_whole_on_an_engine_and_finds_the_same(engine, runtime, name):
-    network, given, wanted = golden(name)
-    [found] = ip.load(network, [engine], runtime=runtime).run(given)
-    assert found.argmax() == wanted.argmax()
-    assert np.abs(found.astype(int) - wanted.astype(int)).mean() <= 1
+    network, value, expected = golden(name)
+    [result] = ip.load(network, [engine], runtime=runtime).run(value)
+    assert result.argmax() == expected.argmax()
+    assert np.abs(result.astype(int) - expected.astype(int)).mean() <= 1
 
 
 @needs_models
 @pytest.mark.needs_cpuref
 @pytest.mark.parametrize("name", ["vww_96_float", "vww_96_int8"])
 def test_a_model_runs_by_turns_on_an_engine_and_the_reference(engine, runtime, name):
-    network, given, wanted = golden(name)
+    network, value, expected = golden(name)
     for layer in network:
         if layer.kind in ("DepthwiseConvolution2d", "Softmax"):
             layer.hint = "CpuRef"
     model = ip.load(network, [engine, "CpuRef"], runtime=runtime)
     assert {placement.backend for placement in model.optimized.placements} == {engine, "CpuRef"}
-    [found] = model.run(given)
-    np.testing.assert_allclose(found.astype(float), wanted.astype(float), atol=1e-5 if wanted.dtype.kind == "f" else 2)
+    [result] = model.run(value)
+    np.testing.assert_allclose(
+        result.astype(float), expected.astype(float), atol=1e-5 if expected.dtype.kind == "f" else 2
+    )

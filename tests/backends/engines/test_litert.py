@@ -23,17 +23,17 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def runtime():
-    with runtime_with_engines() as made:
-        yield made
+    with runtime_with_engines() as created:
+        yield created
 
 
 @needs_models
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "mobilenet_v1_0.25_128_quant", "vww_96_int8"])
 def test_the_reference_kernels_give_the_integers_of_the_reference(runtime, name):
-    network, given, wanted = golden(name, 1)
+    network, value, expected = golden(name, 1)
     options = options_for("LiteRt", kernels="reference")
-    [found] = ip.load(network, ["LiteRt"], runtime=runtime, options=options).run(given)
-    np.testing.assert_array_equal(found, wanted)
+    [result] = ip.load(network, ["LiteRt"], runtime=runtime, options=options).run(value)
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("kernels", ["xnnpack", "builtin", "reference"])
@@ -49,9 +49,9 @@ def test_a_network_of_onnx_runs_whole(runtime):
     model = ip.load(network, ["LiteRt"], runtime=runtime)
     assert len({placement.runs_in for placement in model.optimized.placements}) == 1
     x = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
-    [found] = model.run([x])
-    [wanted] = ip.load(network, ["CpuRef"], runtime=runtime).run([x])
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    [result] = model.run([x])
+    [expected] = ip.load(network, ["CpuRef"], runtime=runtime).run([x])
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def _refusal(runtime, network) -> str:
@@ -86,5 +86,5 @@ def test_an_error_while_running_names_the_layer(runtime):
     model = ip.load(network, ["LiteRt"], runtime=runtime)
     with pytest.raises(ExecutionError, match=r"LiteRT cannot run it: .*\[layer 'rows' \(GATHER\): failed to invoke\]"):
         model.run([np.zeros((3, 2), np.float32), np.int32([0, 7])])
-    [found] = model.run([np.float32([[1, 2], [3, 4], [5, 6]]), np.int32([2, 0])])
-    assert found.tolist() == [[5, 6], [1, 2]]
+    [result] = model.run([np.float32([[1, 2], [3, 4], [5, 6]]), np.int32([2, 0])])
+    assert result.tolist() == [[5, 6], [1, 2]]

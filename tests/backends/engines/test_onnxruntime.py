@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def runtime():
-    with runtime_with_engines() as made:
-        yield made
+    with runtime_with_engines() as created:
+        yield created
 
 
 def test_a_provider_that_is_not_there_is_a_refusal_that_names_the_nearest(runtime):
@@ -30,10 +30,10 @@ def test_a_provider_that_is_not_there_is_a_refusal_that_names_the_nearest(runtim
 @needs_models
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant"])
 def test_exact_gives_the_integers_of_the_reference(runtime, name):
-    network, given, wanted = golden(name, 1)
+    network, value, expected = golden(name, 1)
     options = options_for("OnnxRuntime", exact=True)
-    [found] = ip.load(network, ["OnnxRuntime"], runtime=runtime, options=options).run(given)
-    np.testing.assert_array_equal(found, wanted)
+    [result] = ip.load(network, ["OnnxRuntime"], runtime=runtime, options=options).run(value)
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("level", ["all", "extended", "basic", "disabled"])

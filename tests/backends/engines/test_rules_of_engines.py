@@ -45,7 +45,7 @@ def test_every_expected_failure_is_one_of_a_known_engine_and_case():
     for path in EXPECTED.glob("*.json"):
         assert path.stem in PLACES
         patterns = json.loads(path.read_text(encoding="utf-8"))
-        assert [one for one in patterns if not matching(ids, one)] == []
+        assert [pattern for pattern in patterns if not matching(ids, pattern)] == []
 
 
 def test_options_have_defaults_and_are_read():

@@ -27,8 +27,8 @@ pytest.importorskip("torch")
 
 @pytest.fixture
 def runtime():
-    with runtime_with_engines() as made:
-        yield made
+    with runtime_with_engines() as created:
+        yield created
 
 
 def _module(network: Network, runtime: ip.Runtime):
@@ -70,8 +70,8 @@ def test_weights_are_buffers_of_the_module_in_the_networks_memory(runtime):
 def test_what_depends_on_constants_alone_is_computed_once(runtime):
     network = Network("folded")
     x = network.add_input_layer(0, TensorInfo((3,)), name="x")
-    one, two = (_constant(network, np.full(3, number, np.float32)) for number in (1.0, 2.0))
-    known = network.add_layer(Addition(), one, two, name="known")
+    item, two = (_constant(network, np.full(3, number, np.float32)) for number in (1.0, 2.0))
+    known = network.add_layer(Addition(), item, two, name="known")
     network.add_output_layer(0, network.add_layer(Addition(), x, known, name="sum"))
     module = _module(network, runtime)
     assert [buffer.tolist() for buffer in module.buffers()] == [[3.0, 3.0, 3.0]]
@@ -85,8 +85,8 @@ def test_codes_between_quantized_layers_are_made_only_where_something_reads_them
     moved = network.add_layer(Reshape((3, 2)), first, name="moved")
     last = network.add_layer(Activation(ActivationFunction.TANH), moved, name="last", outputs=[info.with_shape((3, 2))])
     network.add_output_layer(0, last)
-    made = [node for node in _module(network, runtime).graph.nodes if node.target == "to"]
-    assert [(node.meta["layer"], str(node.args[1])) for node in made] == [
+    nodes = [node for node in _module(network, runtime).graph.nodes if node.target == "to"]
+    assert [(node.meta["layer"], str(node.args[1])) for node in nodes] == [
         ("first", "torch.float32"),
         ("last", "torch.int8"),
     ]
@@ -123,8 +123,8 @@ def test_inputs_whose_names_differ_only_in_marks_are_kept_apart(runtime):
     first, second = (network.add_input_layer(i, TensorInfo((2,)), name=name) for i, name in enumerate(["a.b", "a_b"]))
     network.add_output_layer(0, network.add_layer(Subtraction(), first, second, name="minus"))
     model = ip.load(network, ["Torch"], runtime=runtime, fallback=False)
-    found = model.run([np.array([5, 7], np.float32), np.array([1, 2], np.float32)])
-    np.testing.assert_array_equal(found[0], [4, 5])
+    result = model.run([np.array([5, 7], np.float32), np.array([1, 2], np.float32)])
+    np.testing.assert_array_equal(result[0], [4, 5])
 
 
 @pytest.mark.needs_cpuref
@@ -132,4 +132,7 @@ def test_only_the_layer_that_cannot_be_traced_is_refused(runtime, monkeypatch):
     branching = table._TABLE["Activation"]._replace(make=lambda op, layer: lambda x: x if x.sum() > 0 else -x)
     monkeypatch.setitem(table._TABLE, "Activation", branching)
     optimized = ip.optimize(_dense()[0], ["Torch", "CpuRef"], runtime.device_spec, OptimizerOptions(rewrite=False))
-    assert {one.layer: one.backend for one in optimized.placements} == {"fc": "Torch", "relu": "CpuRef"}
+    assert {placement.layer: placement.backend for placement in optimized.placements} == {
+        "fc": "Torch",
+        "relu": "CpuRef",
+    }

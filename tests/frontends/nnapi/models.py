@@ -41,14 +41,14 @@ def quant8(dims: Sequence[int], scale: float, zero_point: int, value: Any = None
 
 def one_operation(name: str, inputs: Sequence[Record], outputs: Sequence[Record]) -> Record:
     """The document; operands are called i0, i1 ... and o0, o1 ..."""
-    given = [{"name": f"i{number}", **record} for number, record in enumerate(inputs)]
-    made = [{**record, "name": f"o{number}", "lifetime": "SUBGRAPH_OUTPUT"} for number, record in enumerate(outputs)]
-    indices = range(len(given) + len(made))
+    value = [{"name": f"i{number}", **record} for number, record in enumerate(inputs)]
+    created = [{**record, "name": f"o{number}", "lifetime": "SUBGRAPH_OUTPUT"} for number, record in enumerate(outputs)]
+    indices = range(len(value) + len(created))
     return {
-        "operands": [*given, *made],
-        "operations": [{"op": name, "in": list(indices[: len(given)]), "out": list(indices[len(given) :])}],
-        "inputs": [number for number, record in enumerate(given) if record["lifetime"] == "SUBGRAPH_INPUT"],
-        "outputs": list(indices[len(given) :]),
+        "operands": [*value, *created],
+        "operations": [{"op": name, "in": list(indices[: len(value)]), "out": list(indices[len(value) :])}],
+        "inputs": [number for number, record in enumerate(value) if record["lifetime"] == "SUBGRAPH_INPUT"],
+        "outputs": list(indices[len(value) :]),
     }
 
 
@@ -60,8 +60,8 @@ def compute(document: Mapping[str, Any], *arrays: Any) -> list[np.ndarray]:
         name: np.asarray(array, info.dtype.numpy).reshape(info.shape)
         for (name, info), array in zip(infos.items(), arrays, strict=True)
     }
-    found = run_network(network, feeds)
-    return [found[layer.name] for layer in network.outputs.values()]
+    result = run_network(network, feeds)
+    return [result[layer.name] for layer in network.outputs.values()]
 
 
 def counting(*dims: int) -> np.ndarray:

@@ -23,9 +23,9 @@ def model(inputs: list[Record], constants: list[Record], outputs: list[Record], 
     first = len(inputs) + len(constants)
     return {
         "operands": [*inputs, *constants, *outputs],
-        "operations": [{"op": name, "in": taken, "out": given} for name, taken, given in operations],
+        "operations": [{"op": name, "in": taken, "out": value} for name, taken, value in operations],
         "inputs": list(range(len(inputs))),
-        "outputs": [first + k for k, one in enumerate(outputs) if one["lifetime"] == "SUBGRAPH_OUTPUT"],
+        "outputs": [first + k for k, output in enumerate(outputs) if output["lifetime"] == "SUBGRAPH_OUTPUT"],
     }
 
 
@@ -45,10 +45,10 @@ def branch(name: str) -> Record:
 
 
 def choice(condition: Record, *referenced: Record) -> Record:
-    given = [condition] if condition["lifetime"] == "SUBGRAPH_INPUT" else []
-    rest = [] if given else [condition]
-    inputs, constants = [*given, tensor("INPUT")], [*rest, named(0), named(1)]
-    places = [0, 2, 3, 1] if given else [1, 2, 3, 0]
+    value = [condition] if condition["lifetime"] == "SUBGRAPH_INPUT" else []
+    rest = [] if value else [condition]
+    inputs, constants = [*value, tensor("INPUT")], [*rest, named(0), named(1)]
+    places = [0, 2, 3, 1] if value else [1, 2, 3, 0]
     return model(inputs, constants, [tensor("OUTPUT")], ("IF", places, [4])) | {"referenced": list(referenced)}
 
 
@@ -57,9 +57,9 @@ X = np.float32([3, 4])
 
 
 def test_if_runs_one_of_two_models():
-    found = load(choice(OPEN, branch("ADD"), branch("MUL")), ["CpuRef"])
-    assert found.run([[True], X])[0].tolist() == [6, 8]
-    assert found.run([[False], X])[0].tolist() == [9, 16]
+    result = load(choice(OPEN, branch("ADD"), branch("MUL")), ["CpuRef"])
+    assert result.run([[True], X])[0].tolist() == [6, 8]
+    assert result.run([[False], X])[0].tolist() == [9, 16]
 
 
 def test_a_branch_that_is_known_is_taken_in_place():
@@ -75,19 +75,19 @@ def powers() -> Record:
     inputs = [numbers, tensor("INPUT"), tensor("INPUT"), numbers, tensor("INPUT")]
     truth = tensor("OUTPUT", "TENSOR_BOOL8", (1,))
     condition = model(inputs, [], [truth], ("LESS", [0, 3], [5]))
-    one = operand("TENSOR_INT32", [1], "CONSTANT_COPY", 1)
-    given = [tensor("OUTPUT", "TENSOR_INT32", (1,)), tensor("OUTPUT"), tensor("OUTPUT")]
+    item = operand("TENSOR_INT32", [1], "CONSTANT_COPY", 1)
+    value = [tensor("OUTPUT", "TENSOR_INT32", (1,)), tensor("OUTPUT"), tensor("OUTPUT")]
     steps = ("ADD", [0, 5, 6], [7]), ("MUL", [1, 4, 6], [8]), ("ADD", [1, 1, 6], [9])
-    body = model(inputs, [one, NONE], given, *steps)
-    main = model(inputs, [named(0), named(1)], given[:2], ("WHILE", [5, 6, 0, 1, 2, 3, 4], [7, 8]))
+    body = model(inputs, [item, NONE], value, *steps)
+    main = model(inputs, [named(0), named(1)], value[:2], ("WHILE", [5, 6, 0, 1, 2, 3, 4], [7, 8]))
     return main | {"referenced": [condition, body]}
 
 
 def test_while_carries_what_its_body_gives_and_gives_the_first_of_it():
-    found = load(powers(), ["CpuRef"])
-    i, x = found.run([np.int32([0]), X, X, np.int32([3]), np.float32([2, 10])])
+    result = load(powers(), ["CpuRef"])
+    i, x = result.run([np.int32([0]), X, X, np.int32([3]), np.float32([2, 10])])
     assert (i.tolist(), x.tolist()) == ([3], [24, 4000])
-    i, x = found.run([np.int32([5]), X, X, np.int32([3]), np.float32([2, 10])])
+    i, x = result.run([np.int32([5]), X, X, np.int32([3]), np.float32([2, 10])])
     assert (i.tolist(), x.tolist()) == ([5], [3, 4])
 
 

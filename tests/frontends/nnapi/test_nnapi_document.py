@@ -42,8 +42,8 @@ def test_a_network_is_called_after_its_test():
 
 
 def test_operations_may_stand_in_any_order():
-    [found] = compute(two_operations(), np.zeros(6), np.ones(6))
-    np.testing.assert_allclose(found, np.full((2, 3), np.e), rtol=1e-6)
+    [result] = compute(two_operations(), np.zeros(6), np.ones(6))
+    np.testing.assert_allclose(result, np.full((2, 3), np.e), rtol=1e-6)
 
 
 def test_layers_tell_where_they_come_from():
@@ -60,8 +60,8 @@ def test_nothing_is_bound_to_the_place_of_an_omitted_input():
 
 def test_an_operand_without_value_is_left_out():
     document = one_operation("TRANSPOSE", [tensor([2, 3]), omitted("TENSOR_INT32")], [tensor([3, 2])])
-    [found] = compute(document, counting(2, 3))
-    np.testing.assert_array_equal(found, counting(2, 3).T)
+    [result] = compute(document, counting(2, 3))
+    np.testing.assert_array_equal(result, counting(2, 3).T)
 
 
 def test_a_missing_operand_that_must_be_there_is_named():
@@ -96,8 +96,8 @@ def test_scales_of_channels_belong_to_their_axis():
     more = {"channel_scales": [0.5, 0.25], "channel_dim": 1}
     weights = tensor([3, 2], "TENSOR_QUANT8_SYMM_PER_CHANNEL", **more)
     document = one_operation("DEQUANTIZE", [weights], [tensor([3, 2])])
-    [found] = compute(document, np.full((3, 2), 4))
-    np.testing.assert_array_equal(found, [[2, 1]] * 3)
+    [result] = compute(document, np.full((3, 2), 4))
+    np.testing.assert_array_equal(result, [[2, 1]] * 3)
 
 
 def test_an_extent_of_0_is_not_known():
@@ -257,7 +257,7 @@ def test_a_scalar_is_no_tensor():
 def places(part: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Where something stands in nested data."""
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-    return [found for key, value in items for found in [(*path, key), *places(value, (*path, key))]]
+    return [result for key, value in items for result in [(*path, key), *places(value, (*path, key))]]
 
 
 SUBJECTS = [ADD, CONSTANT, CODES, two_operations()]

@@ -48,14 +48,14 @@ def test_all_operators_are_known():
 
 def test_activations_are_fused_behind_arithmetic():
     document = one_operation("SUB", [tensor([3]), tensor([3]), scalar(3)], [tensor([3])])
-    [found] = compute(document, [1, 5, 9], [2, 1, 1])
-    np.testing.assert_array_equal(found, [0, 4, 6])
+    [result] = compute(document, [1, 5, 9], [2, 1, 1])
+    np.testing.assert_array_equal(result, [0, 4, 6])
 
 
 def test_quotients_of_integers_are_rounded_down():
     whole = tensor([3], "TENSOR_INT32")
-    [found] = compute(one_operation("DIV", [whole, whole, NO_ACTIVATION], [whole]), [5, -5, 6], [2, 2, 3])
-    np.testing.assert_array_equal(found, [2, -3, 2])
+    [result] = compute(one_operation("DIV", [whole, whole, NO_ACTIVATION], [whole]), [5, -5, 6], [2, 2, 3])
+    np.testing.assert_array_equal(result, [2, -3, 2])
 
 
 def test_select_takes_one_shape_for_all():
@@ -65,8 +65,8 @@ def test_select_takes_one_shape_for_all():
 
 def test_casting_to_8_bits_clamps():
     document = one_operation("CAST", [tensor([3], "TENSOR_INT32")], [quant8([3], 1.0, 0)])
-    [found] = compute(document, [-1, 100, 300])
-    np.testing.assert_array_equal(found, [0, 100, 255])
+    [result] = compute(document, [-1, 100, 300])
+    np.testing.assert_array_equal(result, [0, 100, 255])
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ def test_casting_to_8_bits_clamps():
 def convolved(parameters: list[dict[str, Any]], shape: list[int], output: list[int]) -> np.ndarray:
     """A 3x3 image of 0 to 8, or of shape, with a 2x2 filter of ones."""
     filters, bias = tensor([1, 2, 2, 1], value=np.ones(4)), tensor([1], value=[0.0])
-    [found] = compute(
+    [result] = compute(
         one_operation("CONV_2D", [tensor(shape), filters, bias, *parameters], [tensor(output)]), counting(9)
     )
-    return found
+    return result
 
 
 EXPLICIT = [scalar(0), scalar(1), scalar(0), scalar(1), scalar(2), scalar(2), NO_ACTIVATION]
@@ -98,17 +98,17 @@ def test_an_image_with_channels_first_meets_the_same_filter(parameters):
 
 
 def test_the_dilation_along_the_width_comes_first():
-    found = convolved(
+    result = convolved(
         [VALID, scalar(1), scalar(1), NO_ACTIVATION, NHWC, scalar(2), scalar(1)], [1, 3, 3, 1], [1, 2, 1, 1]
     )
-    np.testing.assert_array_equal(found.ravel(), [0 + 2 + 3 + 5, 3 + 5 + 6 + 8])
+    np.testing.assert_array_equal(result.ravel(), [0 + 2 + 3 + 5, 3 + 5 + 6 + 8])
 
 
 def test_filters_that_are_inputs_are_turned_for_channels_first():
     inputs = [tensor([1, 2, 2, 2]), tensor([1, 2, 2, 2]), tensor([1]), *IMPLICIT, NCHW]
     image, filters = counting(1, 2, 2, 2), counting(1, 2, 2, 2)
-    [found] = compute(one_operation("CONV_2D", inputs, [tensor([1, 1, 1, 1])]), image, filters, [0])
-    assert found.item() == (image * filters.transpose(0, 3, 1, 2)).sum()
+    [result] = compute(one_operation("CONV_2D", inputs, [tensor([1, 1, 1, 1])]), image, filters, [0])
+    assert result.item() == (image * filters.transpose(0, 3, 1, 2)).sum()
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_groups_divide_the_channels():
     ones = tensor([2, 1, 1, 1], value=[1.0, 10.0])
     inputs = [tensor([1, 1, 1, 2]), ones, tensor([2], value=[0.0, 0.0]), VALID, scalar(1), scalar(1), scalar(2),
               NO_ACTIVATION, NHWC]  # fmt: skip
-    [found] = compute(one_operation("GROUPED_CONV_2D", inputs, [tensor([1, 1, 1, 2])]), [3, 4])
-    np.testing.assert_array_equal(found.ravel(), [3, 40])
+    [result] = compute(one_operation("GROUPED_CONV_2D", inputs, [tensor([1, 1, 1, 2])]), [3, 4])
+    np.testing.assert_array_equal(result.ravel(), [3, 40])
 
 
 @pytest.mark.parametrize("batch", [1, 0])
@@ -173,8 +173,8 @@ def test_a_transpose_convolution_fills_the_shape_that_it_is_given(batch):
     if not batch:
         assert str(nnapi.build(document).outputs[0].values[0].known) == "float32[?, 3, 4, 1]"
         return
-    [found] = compute(document, [3, 5])
-    np.testing.assert_array_equal(found[0, :, :, 0], [[14, 17, 44, 24], [23, 14, 44, 39], [2, 11, 14, 4]])
+    [result] = compute(document, [3, 5])
+    np.testing.assert_array_equal(result[0, :, :, 0], [[14, 17, 44, 24], [23, 14, 44, 39], [2, 11, 14, 4]])
 
 
 @pytest.mark.parametrize("parameters", [
@@ -183,8 +183,8 @@ def test_a_transpose_convolution_fills_the_shape_that_it_is_given(batch):
 ])  # fmt: skip
 def test_padding_does_not_count_in_means(parameters):
     document = one_operation("AVERAGE_POOL_2D", [tensor([1, 3, 3, 1]), *parameters], [tensor([1, 2, 2, 1])])
-    [found] = compute(document, counting(9))
-    np.testing.assert_array_equal(found[0, :, :, 0], [[2, 3.5], [6.5, 8]])
+    [result] = compute(document, counting(9))
+    np.testing.assert_array_equal(result[0, :, :, 0], [[2, 3.5], [6.5, 8]])
 
 
 def test_the_window_of_pooling_has_an_extent():
@@ -197,14 +197,14 @@ def test_the_window_of_pooling_has_an_extent():
 @pytest.mark.parametrize("size", [(scalar(4), scalar(2)), (scalar(2.0), scalar(1.1))])
 def test_an_image_is_resized_to_a_size_or_by_factors_of_which_the_width_comes_first(size):
     document = one_operation("RESIZE_NEAREST_NEIGHBOR", [tensor([1, 2, 2, 1]), *size], [tensor([1, 2, 4, 1])])
-    [found] = compute(document, counting(4))
-    np.testing.assert_array_equal(found[0, :, :, 0], [[0, 0, 1, 1], [2, 2, 3, 3]])
+    [result] = compute(document, counting(4))
+    np.testing.assert_array_equal(result[0, :, :, 0], [[0, 0, 1, 1], [2, 2, 3, 3]])
 
 
 def test_an_image_is_resized_with_aligned_corners():
     inputs = [tensor([1, 1, 1, 2]), scalar(3), scalar(1), NCHW, scalar(True), scalar(False)]
-    [found] = compute(one_operation("RESIZE_BILINEAR", inputs, [tensor([1, 1, 1, 3])]), [0, 4])
-    np.testing.assert_array_equal(found.ravel(), [0, 2, 4])
+    [result] = compute(one_operation("RESIZE_BILINEAR", inputs, [tensor([1, 1, 1, 3])]), [0, 4])
+    np.testing.assert_array_equal(result.ravel(), [0, 2, 4])
 
 
 def test_a_factor_is_positive():
@@ -335,16 +335,16 @@ def test_a_slice_with_steps_has_the_shape_that_the_document_says():
 
 def test_a_border_of_stored_integers_is_given_as_one():
     x = quant8([2], 0.5, 3)
-    [found] = compute(
+    [result] = compute(
         one_operation("PAD_V2", [x, tensor([1, 2], "TENSOR_INT32", [1, 1]), scalar(9)], [quant8([4], 0.5, 3)]), [1, 2]
     )
-    np.testing.assert_array_equal(found, [9, 1, 2, 9])
+    np.testing.assert_array_equal(result, [9, 1, 2, 9])
 
 
 def test_a_border_of_zeros_is_one_of_zero_points():
     x = quant8([2], 0.5, 3)
-    [found] = compute(one_operation("PAD", [x, tensor([1, 2], "TENSOR_INT32", [0, 2])], [quant8([4], 0.5, 3)]), [1, 2])
-    np.testing.assert_array_equal(found, [1, 2, 3, 3])
+    [result] = compute(one_operation("PAD", [x, tensor([1, 2], "TENSOR_INT32", [0, 2])], [quant8([4], 0.5, 3)]), [1, 2])
+    np.testing.assert_array_equal(result, [1, 2, 3, 3])
 
 
 def test_a_border_is_mirrored_in_two_ways():
@@ -395,8 +395,8 @@ def test_an_image_gives_the_same_in_both_layouts(name, before, behind):
     image = np.sin(counting(2, 4, 6, 4))
     last, first = [tensor([2, 4, 6, 4]), *before, NHWC, *behind], [tensor([2, 4, 4, 6]), *before, NCHW, *behind]
     [expected] = compute(one_operation(name, last, [tensor([])]), image)
-    [found] = compute(one_operation(name, first, [tensor([])]), image.transpose(0, 3, 1, 2))
-    np.testing.assert_allclose(found.transpose(0, 2, 3, 1), expected, rtol=1e-6)
+    [result] = compute(one_operation(name, first, [tensor([])]), image.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(result.transpose(0, 2, 3, 1), expected, rtol=1e-6)
 
 
 # --- recurrent layers -------------------------------------------------------------------------------------------------
@@ -417,11 +417,11 @@ def test_the_state_of_a_sequence_is_an_output_if_the_document_has_it(outputs):
         scalar(1),
         scalar(0),
     ]
-    found = compute(
+    result = compute(
         one_operation("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, [tensor(dims) for dims in outputs]), counting(30)
     )
-    assert [array.shape for array in found] == [tuple(dims) for dims in outputs]
-    assert all((array == 1).all() for array in found)
+    assert [array.shape for array in result] == [tuple(dims) for dims in outputs]
+    assert all((array == 1).all() for array in result)
 
 
 @pytest.mark.parametrize(("merge", "outputs"), [(False, [[2, 3, 4], [2, 3, 1]]), (True, [[2, 3, 5]])])
@@ -430,10 +430,10 @@ def test_the_backward_direction_comes_second_or_is_merged(merge, outputs):
     backward = [zeros(1, 5), zeros(1, 1), tensor([1], value=[2.0]), zeros(2, 1)]
     parameters = [omitted(), omitted(), omitted(), scalar(0), scalar(False), scalar(merge)]
     inputs = [tensor([2, 3, 5]), *forward, *backward, *parameters]
-    found = compute(
+    result = compute(
         one_operation("BIDIRECTIONAL_SEQUENCE_RNN", inputs, [tensor(dims) for dims in outputs]), counting(30)
     )
-    np.testing.assert_array_equal(np.concatenate(found, axis=-1), np.broadcast_to([1, 1, 1, 1, 2], (2, 3, 5)))
+    np.testing.assert_array_equal(np.concatenate(result, axis=-1), np.broadcast_to([1, 1, 1, 1, 2], (2, 3, 5)))
 
 
 def lstm(cifg: bool, peephole: bool) -> dict[str, Any]:
@@ -479,9 +479,9 @@ def test_the_best_box_of_every_class_is_kept():
     parameters = [scalar(0.3), scalar(-1), scalar(0), scalar(0.5), scalar(0.0), scalar(0.3)]
     outputs = [tensor([0]), tensor([0, 4]), tensor([0], "TENSOR_INT32"), tensor([0], "TENSOR_INT32")]
     document = one_operation("BOX_WITH_NMS_LIMIT", [scores, boxes, ints(0, 0), *parameters], outputs)
-    kept, places, classes, images = compute(document)
+    cached, places, classes, images = compute(document)
     np.testing.assert_array_equal(places, [[0, 0, 9, 9]])
-    assert (kept.tolist(), classes.tolist(), images.tolist()) == ([np.float32(0.9)], [1], [0])
+    assert (cached.tolist(), classes.tolist(), images.tolist()) == ([np.float32(0.9)], [1], [0])
 
 
 def test_suppression_has_one_of_three_kernels():
@@ -505,8 +505,8 @@ def test_detections_give_scores_first_and_leave_the_background_out():
     ]
     outputs = [tensor([1, 2]), tensor([1, 2, 4]), tensor([1, 2], "TENSOR_INT32"), tensor([1], "TENSOR_INT32")]
     inputs = [scores, zeros(1, 2, 4), anchors, *parameters]
-    found, boxes, classes, count = compute(one_operation("DETECTION_POSTPROCESSING", inputs, outputs))
-    np.testing.assert_allclose(found, [[0.9, 0.8]])
+    result, boxes, classes, count = compute(one_operation("DETECTION_POSTPROCESSING", inputs, outputs))
+    np.testing.assert_allclose(result, [[0.9, 0.8]])
     np.testing.assert_array_equal(boxes, [[[4, 4, 6, 6], [49, 49, 51, 51]]])
     assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
 
@@ -520,9 +520,9 @@ def test_detections_give_scores_first_and_leave_the_background_out():
 )
 def test_detections_have_a_known_number_of_classes_and_four_outputs(classes, outputs, expected):
     parameters = [*[scalar(1.0)] * 4, scalar(False), *[scalar(1)] * 3, *[scalar(0.5)] * 2, scalar(False)]
-    made = [tensor([]), tensor([]), tensor([], "TENSOR_INT32"), tensor([], "TENSOR_INT32")]
+    created = [tensor([]), tensor([]), tensor([], "TENSOR_INT32"), tensor([], "TENSOR_INT32")]
     inputs = [tensor([1, 2, classes]), tensor([1, 2, 4]), tensor([2, 4]), *parameters]
-    assert refusal("DETECTION_POSTPROCESSING", inputs, made[:outputs]) == expected
+    assert refusal("DETECTION_POSTPROCESSING", inputs, created[:outputs]) == expected
 
 
 def test_rows_are_looked_up_by_their_keys():

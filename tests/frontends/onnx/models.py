@@ -27,12 +27,12 @@ def model(
     **extra: Any,
 ) -> onnx.ModelProto:
     """A model; an input is given by an array like those to come, or by a shape of float32."""
-    given = {name: x if isinstance(x, np.ndarray) else None for name, x in inputs.items()}
+    value = {name: x if isinstance(x, np.ndarray) else None for name, x in inputs.items()}
     graph = helper.make_graph(
         nodes,
         extra.pop("name", "test"),
         [
-            info(name, x, np.float32) if given[name] is None else info(name, x.shape, x.dtype)
+            info(name, x, np.float32) if value[name] is None else info(name, x.shape, x.dtype)
             for name, x in inputs.items()
         ],
         [onnx.ValueInfoProto(name=name) for name in outputs],
@@ -54,8 +54,8 @@ def single(op: str, *operands: Any, opset: int = 21, outputs: int = 1, **attribu
 def ours(given: onnx.ModelProto, *feeds: Any, **options: Any) -> list[np.ndarray]:
     """The outputs in the model's order, computed by the reference kernels."""
     names = [value.name for value in given.graph.input]
-    found = run_network(load(given, **options), dict(zip(names, map(np.asarray, feeds), strict=False)))
-    return [found[value.name] for value in given.graph.output]
+    result = run_network(load(given, **options), dict(zip(names, map(np.asarray, feeds), strict=False)))
+    return [result[value.name] for value in given.graph.output]
 
 
 def theirs(given: onnx.ModelProto, *feeds: Any) -> list[np.ndarray]:
@@ -66,6 +66,6 @@ def theirs(given: onnx.ModelProto, *feeds: Any) -> list[np.ndarray]:
 
 def agree(given: onnx.ModelProto, *feeds: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
     """Ours and theirs are the same: types, shapes, and numbers up to rounding."""
-    for found, expected in zip(ours(given, *feeds), theirs(given, *feeds), strict=True):
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)
+    for our, expected in zip(ours(given, *feeds), theirs(given, *feeds), strict=True):
+        assert (our.dtype, our.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(our.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)

@@ -21,9 +21,9 @@ POSITION = {"zero": np.int64(0), "last": np.int64(-1), "two": np.int64(2)}
 
 def typed(nodes, inputs, outputs=("y",), constants=None, opset=21, **extra):
     """A model whose inputs have these types."""
-    made = model(nodes, {}, outputs, constants, opset, **extra)
-    made.graph.input.extend(helper.make_value_info(name, kind) for name, kind in inputs.items())
-    return made
+    created = model(nodes, {}, outputs, constants, opset, **extra)
+    created.graph.input.extend(helper.make_value_info(name, kind) for name, kind in inputs.items())
+    return created
 
 
 def run(given, *feeds, **options):
@@ -36,7 +36,7 @@ def kinds(network):
 
 def same(found, expected):
     if isinstance(expected, list):
-        assert [one.tolist() for one in found] == [np.asarray(one).tolist() for one in expected]
+        assert [item.tolist() for item in found] == [np.asarray(item).tolist() for item in expected]
     else:
         assert np.asarray(found).tolist() == np.asarray(expected).tolist()
 
@@ -59,12 +59,12 @@ def same(found, expected):
         [node("SequenceAt", ["x", "zero"], ["a"]), node("Add", ["a", "a"], ["b"]), node("Relu", ["b"], ["y"])],
         [node("SequenceAt", ["x", "zero"], ["a"]), node("Shape", ["a"], ["y"])],
     ],
-    ids=lambda nodes: "-".join(one.op_type for one in nodes),
+    ids=lambda nodes: "-".join(item.op_type for item in nodes),
 )
 def test_operators_on_a_sequence_that_comes_in(nodes):
-    given = typed(nodes, {"x": SEQUENCE}, constants={**POSITION, "row": np.float32([[7, 8]])})
-    [expected] = theirs_on_lists(given, ROWS)
-    same(run(given, ROWS)[0], expected)
+    value = typed(nodes, {"x": SEQUENCE}, constants={**POSITION, "row": np.float32([[7, 8]])})
+    [expected] = theirs_on_lists(value, ROWS)
+    same(run(value, ROWS)[0], expected)
 
 
 def theirs_on_lists(given, rows):
@@ -85,19 +85,19 @@ def test_where_it_is_known_what_a_sequence_holds_none_is_left():
         node("SequenceAt", ["s4", "last"], ["at"]),
         node("ConcatFromSequence", ["s4"], ["joined"], axis=0, new_axis=1),
     ]
-    given = model(nodes, {"x": (2, 3)}, ["length", "at", "joined"], POSITION)
-    assert kinds(load(given)) == ["Activation", "Stack"]
+    value = model(nodes, {"x": (2, 3)}, ["length", "at", "joined"], POSITION)
+    assert kinds(load(value)) == ["Activation", "Stack"]
     x = np.float32([[1, -2, 3], [-4, 5, -6]])
-    for found, expected in zip(run(given, x), theirs(given, x), strict=True):
-        same(found, expected)
+    for result, expected in zip(run(value, x), theirs(value, x), strict=True):
+        same(result, expected)
 
 
 def test_pieces_that_are_known_are_cut_without_a_sequence():
     nodes = [node("SplitToSequence", ["x"], ["s"], axis=1, keepdims=0), node("SequenceAt", ["s", "last"], ["y"])]
-    given = model(nodes, {"x": (2, 3)}, constants=POSITION)
-    assert kinds(load(given)) == ["Splitter", "Reshape"]
+    value = model(nodes, {"x": (2, 3)}, constants=POSITION)
+    assert kinds(load(value)) == ["Splitter", "Reshape"]
     x = np.float32([[1, 2, 3], [4, 5, 6]])
-    same(run(given, x)[0], [3, 6])
+    same(run(value, x)[0], [3, 6])
 
 
 def test_sequences_of_constants_are_computed_while_loading():
@@ -106,9 +106,9 @@ def test_sequences_of_constants_are_computed_while_loading():
         node("SequenceAt", ["s", "last"], ["a"]),
         node("Add", ["x", "a"], ["y"]),
     ]
-    given = model(nodes, {"x": (1,)}, constants={**POSITION, "c": np.float32([1, 2, 3])})
-    assert kinds(load(given)) == ["ElementwiseBinary"] or kinds(load(given)) == ["Addition"]
-    same(run(given, np.float32([10]))[0], [13])
+    value = model(nodes, {"x": (1,)}, constants={**POSITION, "c": np.float32([1, 2, 3])})
+    assert kinds(load(value)) == ["ElementwiseBinary"] or kinds(load(value)) == ["Addition"]
+    same(run(value, np.float32([10]))[0], [13])
 
 
 def test_a_sequence_that_grows_in_a_loop_is_run():
@@ -123,9 +123,9 @@ def test_a_sequence_that_grows_in_a_loop_is_run():
         node("Loop", ["n", "", "empty"], ["all"], body=body),
         node("ConcatFromSequence", ["all"], ["y"], axis=0),
     ]
-    given = model(nodes, {"x": (1, 2), "n": np.array(0)}, ["y", "all"])
-    joined, rows = run(given, ROWS[0], np.array(3))
-    assert joined.tolist() == [[1, 2]] * 3
+    value = model(nodes, {"x": (1, 2), "n": np.array(0)}, ["y", "all"])
+    merged, rows = run(value, ROWS[0], np.array(3))
+    assert merged.tolist() == [[1, 2]] * 3
     assert len(rows) == 3
 
 
@@ -144,16 +144,16 @@ def mapped(given):
 
 def test_a_graph_is_applied_to_every_element_of_a_sequence():
     doubled, shapes = run(mapped([]), ROWS)
-    assert [one.tolist() for one in doubled] == [[[2, 4]], [[6, 8], [10, 12]]]
-    assert [one.tolist() for one in shapes] == [[1, 2], [2, 2]]
+    assert [item.tolist() for item in doubled] == [[[2, 4]], [[6, 8], [10, 12]]]
+    assert [shape.tolist() for shape in shapes] == [[1, 2], [2, 2]]
     assert run(mapped([]), []) == [[], []]
 
 
 def test_where_the_length_is_known_it_is_applied_once_for_each():
-    given = mapped([node("SplitToSequence", ["t"], ["x"])])
-    assert "Loop" not in kinds(load(given))
-    doubled, _ = run(given, np.float32([[1, 2], [3, 4], [5, 6]]))
-    assert [one.tolist() for one in doubled] == [[[2, 4]], [[6, 8]], [[10, 12]]]
+    value = mapped([node("SplitToSequence", ["t"], ["x"])])
+    assert "Loop" not in kinds(load(value))
+    doubled, _ = run(value, np.float32([[1, 2], [3, 4], [5, 6]]))
+    assert [item.tolist() for item in doubled] == [[[2, 4]], [[6, 8]], [[10, 12]]]
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------
@@ -169,9 +169,9 @@ def test_an_optional_without_an_element_is_made_of_its_type(kind):
 
 def test_what_is_put_into_an_optional_is_got_from_it():
     nodes = [node("Optional", ["x"], ["o"]), node("OptionalGetElement", ["o"], ["g"]), node("Relu", ["g"], ["y"])]
-    given = model(nodes, {"x": (2,)})
-    assert kinds(load(given)) == ["Activation"]
-    same(run(given, np.float32([-1, 1]))[0], [0, 1])
+    value = model(nodes, {"x": (2,)})
+    assert kinds(load(value)) == ["Activation"]
+    same(run(value, np.float32([-1, 1]))[0], [0, 1])
 
 
 def test_an_optional_that_comes_in_decides_what_runs():
@@ -188,9 +188,9 @@ def test_an_optional_that_comes_in_decides_what_runs():
         node("If", ["c"], ["y"], then_branch=branches["there"], else_branch=branches["none"]),
     ]
     kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, (1,)))
-    given = interposer.load(typed(nodes, {"x": kind}).SerializeToString(), ["CpuRef"], format="onnx")
-    assert given.run([np.float32([5])])[0].tolist() == [5]
-    assert given.run([None])[0].tolist() == [9]
+    value = interposer.load(typed(nodes, {"x": kind}).SerializeToString(), ["CpuRef"], format="onnx")
+    assert value.run([np.float32([5])])[0].tolist() == [5]
+    assert value.run([None])[0].tolist() == [9]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -209,10 +209,10 @@ def test_a_map_as_an_input_is_refused():
 
 
 def test_a_sequence_cannot_be_bound_to_a_value_but_its_length_can():
-    given = typed([node("SequenceLength", ["x"], ["y"])], {"x": SEQUENCE})
+    value = typed([node("SequenceLength", ["x"], ["y"])], {"x": SEQUENCE})
     with pytest.raises(InvalidArgumentError, match="only tensors can be given values$"):
-        load(given, values={"x": ROWS})
-    assert run(given, ROWS, shapes={"x": (2,)})[0] == 2
+        load(value, values={"x": ROWS})
+    assert run(value, ROWS, shapes={"x": (2,)})[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_a_sequence_cannot_be_bound_to_a_value_but_its_length_can():
     ids=["mixed", "no sequence", "type", "untyped"],
 )
 def test_what_is_wrong_is_said_with_the_node(nodes, fault):
-    given = model(nodes, {"x": (2,)}, constants={"i": np.int64(7)})
+    value = model(nodes, {"x": (2,)}, constants={"i": np.int64(7)})
     with pytest.raises(ParseError, match=rf"^node 'n' \(\w+\): {fault}"):
-        load(given)
+        load(value)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_what_is_wrong_is_said_with_the_node(nodes, fault):
     ids=["place", "nothing"],
 )
 def test_what_is_not_there_is_told_when_it_is_read(nodes, fault):
-    given = model(nodes, {"x": (2,)}, constants={"i": np.int64(7)})
+    value = model(nodes, {"x": (2,)}, constants={"i": np.int64(7)})
     with pytest.raises(ExecutionError, match=fault):
-        run(given, np.float32([1, 2]))
+        run(value, np.float32([1, 2]))
 
 
 def test_a_node_that_needs_a_rank_which_is_not_known_is_refused():
@@ -263,10 +263,10 @@ ML = {"domains": [helper.make_opsetid("ai.onnx.ml", 1)]}
 
 
 def labels(version, x, **attributes):
-    made = single("LabelEncoder", x, **attributes)
-    made.graph.node[0].domain = "ai.onnx.ml"
-    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
-    return run(made, x)[0].tolist()
+    created = single("LabelEncoder", x, **attributes)
+    created.graph.node[0].domain = "ai.onnx.ml"
+    created.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
+    return run(created, x)[0].tolist()
 
 
 TEXTS = np.array(["b", "x", "a"], object)
@@ -319,25 +319,25 @@ def test_keys_and_values_that_do_not_fit_are_refused(attributes, fault):
     ],
 )
 def test_numbers_above_a_threshold_are_one(dtype, threshold, wanted):
-    made = single("Binarizer", np.array([0, 1, 2], dtype), threshold=threshold)
-    made.graph.node[0].domain = "ai.onnx.ml"
-    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
-    [found] = run(made, np.array([0, 1, 2], dtype))
-    assert found.dtype == dtype
-    assert found.tolist() == wanted
+    created = single("Binarizer", np.array([0, 1, 2], dtype), threshold=threshold)
+    created.graph.node[0].domain = "ai.onnx.ml"
+    created.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    [result] = run(created, np.array([0, 1, 2], dtype))
+    assert result.dtype == dtype
+    assert result.tolist() == wanted
 
 
 def test_features_of_a_list_are_a_row():
     nodes = [node("ArrayFeatureExtractor", ["x", "i"], ["y"], domain="ai.onnx.ml")]
-    given = model(nodes, {"x": (3,)}, constants={"i": np.array([[2, 0]])}, **ML)
-    assert run(given, np.float32([5, 6, 7]))[0].tolist() == [[7, 5]]
+    value = model(nodes, {"x": (3,)}, constants={"i": np.array([[2, 0]])}, **ML)
+    assert run(value, np.float32([5, 6, 7]))[0].tolist() == [[7, 5]]
 
 
 def test_a_language_with_rules_of_its_own_is_refused():
     with pytest.raises(UnsupportedOperatorError, match="the locale 'tr_TR' has rules of its own"):
         load(single("StringNormalizer", TEXTS, case_change_action="LOWER", locale="tr_TR"))
-    [found] = run(single("StringNormalizer", TEXTS, case_change_action="UPPER", locale="en_US"), TEXTS)
-    assert found.tolist() == ["B", "X", "A"]
+    [result] = run(single("StringNormalizer", TEXTS, case_change_action="UPPER", locale="en_US"), TEXTS)
+    assert result.tolist() == ["B", "X", "A"]
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def info(name: str, shape: list[Any] | None = None, kind: int = FLOAT) -> onnx.V
 
 def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
     """Names with blanks between them; a dash is an input that is left out."""
-    given = ["" if name == "-" else name for name in inputs.split()]
-    return helper.make_node(op, given, outputs.split(), **attributes)
+    value = ["" if name == "-" else name for name in inputs.split()]
+    return helper.make_node(op, value, outputs.split(), **attributes)
 
 
 def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any], **arrays: Any) -> onnx.GraphProto:
@@ -49,27 +49,27 @@ def kinds(made: Model) -> list[str]:
 def choice(*nodes: Any, **arrays: Any) -> onnx.GraphProto:
     then = graph([node("Mul", "x factor", "doubled")], [], [info("doubled", [3])])
     other = graph([node("Sub", "x one", "less")], [], [info("less", [3])], one=np.float32(1))
-    given = [info("x", [3])] if "c" in arrays or nodes else [info("x", [3]), info("c", [], BOOL)]
+    value = [info("x", [3])] if "c" in arrays or nodes else [info("x", [3]), info("c", [], BOOL)]
     chosen = node("If", "c", "y", then_branch=then, else_branch=other)
-    return graph([*nodes, chosen], given, [info("y", [3])], factor=np.float32(2), **arrays)
+    return graph([*nodes, chosen], value, [info("y", [3])], factor=np.float32(2), **arrays)
 
 
 X = np.float32([1, 2, 3])
 
 
 def test_if_runs_the_branch_that_the_condition_chooses_with_what_it_captures():
-    found = loaded(choice())
-    assert kinds(found) == ["If"]
-    assert found.run([X, True])[0].tolist() == [2, 4, 6]
-    assert found.run([X, False])[0].tolist() == [0, 1, 2]
-    assert [len(region.inputs) for region in found.network.graph.layer("If_0").regions] == [1, 1]
+    result = loaded(choice())
+    assert kinds(result) == ["If"]
+    assert result.run([X, True])[0].tolist() == [2, 4, 6]
+    assert result.run([X, False])[0].tolist() == [0, 1, 2]
+    assert [len(region.inputs) for region in result.network.graph.layer("If_0").regions] == [1, 1]
 
 
 @pytest.mark.parametrize(("flag", "expected"), [(True, [2, 4, 6]), (False, [0, 1, 2])])
 def test_a_condition_that_is_known_leaves_only_its_branch(flag, expected):
-    found = loaded(choice(c=np.array(flag)))
-    assert kinds(found) == ["Multiplication" if flag else "Subtraction"]
-    assert found.run([X])[0].tolist() == expected
+    result = loaded(choice(c=np.array(flag)))
+    assert kinds(result) == ["Multiplication" if flag else "Subtraction"]
+    assert result.run([X])[0].tolist() == expected
 
 
 def test_a_condition_that_follows_from_shapes_is_known():
@@ -84,9 +84,9 @@ def test_branches_of_different_ranks_give_what_is_only_known_while_running():
     other = graph([node("Unsqueeze", "x axes", "b")], [], [info("b", [1, 3])], axes=np.int64([0]))
     total = node("ReduceSum", "x", "total", keepdims=0)
     steps = [total, node("Greater", "total zero", "c"), node("If", "c", "y", then_branch=then, else_branch=other)]
-    found = loaded(graph(steps, [info("x", [3])], [info("y", None)], zero=np.float32(0)))
-    assert found.run([X])[0].shape == (3,)
-    assert found.run([-X])[0].shape == (1, 3)
+    result = loaded(graph(steps, [info("x", [3])], [info("y", None)], zero=np.float32(0)))
+    assert result.run([X])[0].shape == (3,)
+    assert result.run([-X])[0].shape == (1, 3)
 
 
 def test_a_graph_in_a_graph_captures_from_both_around_it():
@@ -98,10 +98,10 @@ def test_a_graph_in_a_graph_captures_from_both_around_it():
     plain = graph([node("Identity", "x", "n")], [], [info("n", [3])])
     steps = [node("Neg", "x", "z"), node("If", "c", "out", then_branch=then, else_branch=plain)]
     flags = [info("c", [], BOOL), info("d", [], BOOL)]
-    found = loaded(graph(steps, [info("x", [3]), *flags], [info("out", [3])]))
-    assert found.run([X, True, True])[0].tolist() == [1, 4, 9]
-    assert found.run([X, True, False])[0].tolist() == [1, 4, 9]
-    assert found.run([X, False, True])[0].tolist() == [1, 2, 3]
+    result = loaded(graph(steps, [info("x", [3]), *flags], [info("out", [3])]))
+    assert result.run([X, True, True])[0].tolist() == [1, 4, 9]
+    assert result.run([X, True, False])[0].tolist() == [1, 4, 9]
+    assert result.run([X, False, True])[0].tolist() == [1, 2, 3]
 
 
 # --- Loop -------------------------------------------------------------------------------------------------------------
@@ -131,26 +131,26 @@ STEP = {"step": np.float32([10, 0, 0])}
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_loop_carries_and_collects(given):
-    found = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=given, **STEP))
-    assert ("Loop" in kinds(found)) == given
-    last, seen = found.run([np.int64(4), X] if given else [X])
+    result = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=given, **STEP))
+    assert ("Loop" in kinds(result)) == given
+    last, seen = result.run([np.int64(4), X] if given else [X])
     assert last.tolist() == [47, 8, 9]
     assert seen.tolist() == [[1, 2, 3], [12, 3, 4], [24, 5, 6], [37, 8, 9]]
 
 
 def test_a_loop_may_run_no_iteration_at_all():
-    found = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=True, **STEP))
-    last, seen = found.run([np.int64(0), X])
+    result = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=True, **STEP))
+    last, seen = result.run([np.int64(0), X])
     assert (last.tolist(), seen.shape) == ([1, 2, 3], (0, 3))
-    found = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=False, count=0, **STEP))
-    last, seen = found.run([X])
+    result = loaded(counted(SUMS, [info("u", [3]), info("w", [3])], given=False, count=0, **STEP))
+    last, seen = result.run([X])
     assert (last.tolist(), seen.shape) == ([1, 2, 3], (0, 3))
 
 
 def test_a_loop_of_very_many_iterations_stays_a_loop():
-    found = loaded(counted(SUMS, [info("u", [3])], given=False, count=1000, **STEP))
-    assert kinds(found) == ["Loop"]
-    assert found.run([X])[0].tolist() == [1 + 499500 + 10000, 2 + 499500, 3 + 499500]
+    result = loaded(counted(SUMS, [info("u", [3])], given=False, count=1000, **STEP))
+    assert kinds(result) == ["Loop"]
+    assert result.run([X])[0].tolist() == [1 + 499500 + 10000, 2 + 499500, 3 + 499500]
 
 
 def test_a_loop_whose_own_condition_is_computed_stays_a_loop():
@@ -160,17 +160,17 @@ def test_a_loop_whose_own_condition_is_computed_stays_a_loop():
         [info("on", [], BOOL), info("u", [3])],
         limit=np.float32(20),
     )
-    made = graph([node("Loop", "- c x", "y", body=body)], [info("x", [3])], [info("y", [3])], c=np.array(True))
-    found = loaded(made)
-    assert kinds(found) == ["Loop"]
-    assert found.run([X])[0].tolist() == [8, 16, 24]
+    created = graph([node("Loop", "- c x", "y", body=body)], [info("x", [3])], [info("y", [3])], c=np.array(True))
+    result = loaded(created)
+    assert kinds(result) == ["Loop"]
+    assert result.run([X])[0].tolist() == [8, 16, 24]
 
 
 def test_a_carried_value_may_grow_whatever_the_file_says_of_its_shape():
     steps = [node("Shape", "v", "s"), node("Cast", "s", "f", to=FLOAT), node("Concat", "v f", "u", axis=0)]
-    found = loaded(counted(steps, [info("u", [3])], given=True))
-    assert found.run([np.int64(3), X])[0].tolist() == [1, 2, 3, 3, 4, 5]
-    assert found.run([np.int64(0), X])[0].tolist() == [1, 2, 3]
+    result = loaded(counted(steps, [info("u", [3])], given=True))
+    assert result.run([np.int64(3), X])[0].tolist() == [1, 2, 3, 3, 4, 5]
+    assert result.run([np.int64(0), X])[0].tolist() == [1, 2, 3]
 
 
 def test_what_follows_from_the_iteration_is_known_where_a_loop_is_unrolled():
@@ -180,9 +180,9 @@ def test_what_follows_from_the_iteration_is_known_where_a_loop_is_unrolled():
         node("ReduceSum", "part", "sum", keepdims=0),
         node("Add", "v sum", "u"),
     ]
-    found = loaded(counted(steps, [info("u", [3])], given=False, count=3, zero=np.int64([0])))
-    assert "Loop" not in kinds(found)
-    assert found.run([X])[0].tolist() == [7, 8, 9]
+    result = loaded(counted(steps, [info("u", [3])], given=False, count=3, zero=np.int64([0])))
+    assert "Loop" not in kinds(result)
+    assert result.run([X])[0].tolist() == [7, 8, 9]
 
 
 def test_loops_nest_and_capture():
@@ -197,8 +197,8 @@ def test_loops_nest_and_capture():
         [info("on", [], BOOL), info("row", [None], INT64)],
     )
     inputs = [info(name, [], INT64) for name in ("rows", "columns", "offset")]
-    found = loaded(graph([node("Loop", "rows -", "y", body=body)], inputs, [info("y", [None, None], INT64)]))
-    assert found.run([np.int64(3), np.int64(4), np.int64(1)])[0].tolist() == [[1, 1, 1, 1], [1, 2, 3, 4], [1, 3, 5, 7]]
+    result = loaded(graph([node("Loop", "rows -", "y", body=body)], inputs, [info("y", [None, None], INT64)]))
+    assert result.run([np.int64(3), np.int64(4), np.int64(1)])[0].tolist() == [[1, 1, 1, 1], [1, 2, 3, 4], [1, 3, 5, 7]]
 
 
 # --- Scan -------------------------------------------------------------------------------------------------------------
@@ -213,19 +213,19 @@ def cumulated(length: int | str, **attributes: Any) -> onnx.GraphProto:
 
 @pytest.mark.parametrize("length", [3, 2000, "n"])
 def test_scan_goes_along_an_axis(length):
-    found = loaded(cumulated(length))
+    result = loaded(cumulated(length))
     x = np.ones((3 if length == "n" else length, 2), np.float32)
-    last, sums = found.run([np.float32([0, 5]), x])
+    last, sums = result.run([np.float32([0, 5]), x])
     assert last.tolist() == [len(x), len(x) + 5]
     np.testing.assert_array_equal(sums, np.cumsum(x, 0) + np.float32([0, 5]))
-    assert ("Scan" in kinds(found)) == (length != 3)
+    assert ("Scan" in kinds(result)) == (length != 3)
 
 
 @pytest.mark.parametrize("length", [3, "n"])
 def test_scan_can_go_backwards(length):
-    found = loaded(cumulated(length, scan_input_directions=[1], scan_output_directions=[1], scan_output_axes=[-1]))
+    result = loaded(cumulated(length, scan_input_directions=[1], scan_output_directions=[1], scan_output_axes=[-1]))
     x = np.float32([[1, 10], [2, 20], [3, 30]])
-    last, sums = found.run([np.zeros(2, np.float32), x])
+    last, sums = result.run([np.zeros(2, np.float32), x])
     assert (last.tolist(), sums.tolist()) == ([6, 60], [[6, 5, 3], [60, 50, 30]])
 
 
@@ -233,9 +233,11 @@ def test_the_scan_of_opset_8_runs_every_batch():
     body = graph([node("Add", "s p", "t"), node("Identity", "t", "u")], [info("s", [2]), info("p", [2])],
                  [info("t", [2]), info("u", [2])])  # fmt: skip
     scan = node("Scan", "- start x", "last sums", body=body, num_scan_inputs=1)
-    made = graph([scan], [info("start", [2, 2]), info("x", [2, 3, 2])], [info("last", [2, 2]), info("sums", [2, 3, 2])])
+    created = graph(
+        [scan], [info("start", [2, 2]), info("x", [2, 3, 2])], [info("last", [2, 2]), info("sums", [2, 3, 2])]
+    )
     x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    last, sums = loaded(made, opset=8).run([np.zeros((2, 2), np.float32), x])
+    last, sums = loaded(created, opset=8).run([np.zeros((2, 2), np.float32), x])
     np.testing.assert_array_equal(sums, np.cumsum(x, 1))
     np.testing.assert_array_equal(last, x.sum(1))
 
@@ -252,20 +254,20 @@ def refusal(made: onnx.GraphProto, opset: int = 17) -> str:
 def test_operators_inside_of_graphs_are_listed_where_they_are_not_supported():
     then = graph([node("Nonsense", "x", "a")], [], [info("a", [3])])
     other = graph([node("Identity", "x", "b")], [], [info("b", [3])])
-    made = graph(
+    created = graph(
         [node("If", "c", "y", then_branch=then, else_branch=other), node("Rubbish", "y", "z")],
         [info("x", [3]), info("c", [], BOOL)],
         [info("z", [3])],
     )
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load_onnx(model(made))
+        load_onnx(model(created))
     assert caught.value.operators == {"Nonsense": 1, "Rubbish": 1}
 
 
 def test_operators_whose_names_are_no_text_are_listed_too():
-    made = graph([node("Nonsense", "x", "y"), node("Rubbish", "y", "z")], [info("x", [3])], [info("z", [3])])
+    created = graph([node("Nonsense", "x", "y"), node("Rubbish", "y", "z")], [info("x", [3])], [info("z", [3])])
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load_onnx(model(made).SerializeToString().replace(b"Nonsense", b"\xff\xfensense"))
+        load_onnx(model(created).SerializeToString().replace(b"Nonsense", b"\xff\xfensense"))
     assert len(caught.value.operators) == 2
 
 
@@ -303,17 +305,17 @@ def test_a_body_that_changes_a_type_is_refused():
     ],
 )
 def test_counts_and_conditions_of_other_types_are_refused_known_or_not(count, flag, text):
-    given = [info("i", [], INT64), info("go", [], BOOL), info("v", [3])]
-    body = graph([], given, [info("go", [], BOOL), info("x", [3])])
-    made = graph([node("Loop", "n c x", "y", body=body)], [info("x", [3])], [info("y", [3])], n=count, c=flag)
-    assert text in refusal(made)
+    value = [info("i", [], INT64), info("go", [], BOOL), info("v", [3])]
+    body = graph([], value, [info("go", [], BOOL), info("x", [3])])
+    created = graph([node("Loop", "n c x", "y", body=body)], [info("x", [3])], [info("y", [3])], n=count, c=flag)
+    assert text in refusal(created)
 
 
 def test_a_known_condition_of_an_if_must_be_a_bool_too():
     branch = graph([], [], [info("x", [3])])
     chosen = node("If", "c", "y", then_branch=branch, else_branch=branch)
-    made = graph([chosen], [info("x", [3])], [info("y", [3])], c=np.float32(1))
-    assert "condition is float32; expected one of bool" in refusal(made)
+    created = graph([chosen], [info("x", [3])], [info("y", [3])], c=np.float32(1))
+    assert "condition is float32; expected one of bool" in refusal(created)
 
 
 def test_a_name_that_nobody_defines_is_refused():
@@ -329,15 +331,15 @@ def test_graphs_that_are_nested_too_deeply_are_refused():
         inner = graph([chosen], [], [info(f"y{8 - depth}", [3])])
         if depth > 2:  # of both branches, one is enough
             chosen.attribute[1].g.CopyFrom(graph([node("Identity", "x", "e")], [], [info("e", [3])]))
-    made = graph(list(inner.node), [info("x", [3]), info("c", [], BOOL)], [info("y0", [3])])
-    assert "graphs are nested in more than 8 levels, which is not supported" in refusal(made)
+    created = graph(list(inner.node), [info("x", [3]), info("c", [], BOOL)], [info("y0", [3])])
+    assert "graphs are nested in more than 8 levels, which is not supported" in refusal(created)
 
 
 def test_what_fails_inside_is_said_with_its_place():
     then = graph([node("MatMul", "x x x", "a", name="broken")], [], [info("a", [3])])
     chosen = node("If", "c", "y", then_branch=then, else_branch=then)
-    found = refusal(graph([chosen], [info("x", [3, 4]), info("c", [], BOOL)], [info("y")]))
-    assert found.startswith("node 'broken' (MatMul): ")
+    result = refusal(graph([chosen], [info("x", [3, 4]), info("c", [], BOOL)], [info("y")]))
+    assert result.startswith("node 'broken' (MatMul): ")
 
 
 # --- what is computed from data ---------------------------------------------------------------------------------------
@@ -356,13 +358,13 @@ def test_bounds_and_shapes_that_an_iteration_computes_are_operands_of_layers():
         node("Add", "v sum", "u"),
     ]
     arrays = {"zero": np.int64([0]), "one": np.int64([1]), "minus": np.int64([-1])}
-    found = loaded(
+    result = loaded(
         counted([nodes[0], nodes[1], nodes[7], *nodes[2:7], nodes[8]], [info("u", [3])], given=True, **arrays)
     )
     last = X
     for i in range(4):
         last = last + last[:i].sum() * i
-    assert found.run([np.int64(4), X])[0].tolist() == last.tolist()
+    assert result.run([np.int64(4), X])[0].tolist() == last.tolist()
 
 
 # --- what graphs take from around them --------------------------------------------------------------------------------
@@ -371,29 +373,29 @@ def test_bounds_and_shapes_that_an_iteration_computes_are_operands_of_layers():
 def both_ways(operator: str, inputs: str, shape: list[Any], *others: Any, **arrays: Any) -> onnx.GraphProto:
     """The same operator in both branches of an If whose condition is an input."""
     then, other = (graph([node(operator, inputs, name)], [], [info(name)]) for name in ("a", "b"))
-    for one in (then, other):
-        one.output[0].type.tensor_type.ClearField("shape")
+    for item in (then, other):
+        item.output[0].type.tensor_type.ClearField("shape")
     chosen = node("If", "c", "y", then_branch=then, else_branch=other)
-    made = graph([chosen], [info("c", [], BOOL), info("x", shape), *others], [info("y")], **arrays)
-    made.output[0].type.tensor_type.ClearField("shape")
-    return made
+    created = graph([chosen], [info("c", [], BOOL), info("x", shape), *others], [info("y")], **arrays)
+    created.output[0].type.tensor_type.ClearField("shape")
+    return created
 
 
 def test_a_value_that_an_operator_in_a_branch_must_know_is_taken_from_each_call():
-    made = load(model(both_ways("ReduceSum", "x axes", [2, 3], info("axes", [1], INT64))), ["CpuRef"])
-    assert made.needed_values == ("axes",)
+    created = load(model(both_ways("ReduceSum", "x axes", [2, 3], info("axes", [1], INT64))), ["CpuRef"])
+    assert created.needed_values == ("axes",)
     x = np.float32([[1, 2, 3], [4, 5, 6]])
-    assert made.run([True, x, [0]])[0].tolist() == [[5, 7, 9]]
-    assert made.run([False, x, [1]])[0].tolist() == [[6], [15]]
+    assert created.run([True, x, [0]])[0].tolist() == [[5, 7, 9]]
+    assert created.run([False, x, [1]])[0].tolist() == [[6], [15]]
 
 
 def test_a_shape_that_an_operator_in_a_branch_must_know_is_taken_from_each_call():
     then = graph([node("Split", "x", "a b", axis=0)], [], [info("a", ["k"])])
     other = graph([node("Neg", "x", "e")], [], [info("e", ["k"])])
     chosen = node("If", "c", "y", then_branch=then, else_branch=other)
-    made = load(model(graph([chosen], [info("c", [], BOOL), info("x", ["n"])], [info("y", ["m"])])), ["CpuRef"])
-    assert made.run([True, [1, 2, 3, 4]])[0].tolist() == [1, 2]
-    assert made.run([False, [1, 2]])[0].tolist() == [-1, -2]
+    created = load(model(graph([chosen], [info("c", [], BOOL), info("x", ["n"])], [info("y", ["m"])])), ["CpuRef"])
+    assert created.run([True, [1, 2, 3, 4]])[0].tolist() == [1, 2]
+    assert created.run([False, [1, 2]])[0].tolist() == [-1, -2]
 
 
 def test_a_value_that_only_an_iteration_knows_stays_refused():
@@ -420,8 +422,8 @@ def test_a_loop_in_a_branch_that_cannot_be_unrolled_keeps_what_is_captured(flag)
     then = graph([node("Loop", "n - x", "a", body=body)], [], [info("a", [3])], n=np.int64(4))
     other = graph([node("Neg", "x", "b")], [], [info("b", [3])])
     chosen = node("If", "c", "y", then_branch=then, else_branch=other)
-    made = load(model(graph([chosen], [info("c", [], BOOL), info("x", [3])], [info("y", [3])])), ["CpuRef"])
-    assert made.run([np.array(flag), X])[0].tolist() == ([2, 4, 6] if flag else [-1, -2, -3])
+    created = load(model(graph([chosen], [info("c", [], BOOL), info("x", [3])], [info("y", [3])])), ["CpuRef"])
+    assert created.run([np.array(flag), X])[0].tolist() == ([2, 4, 6] if flag else [-1, -2, -3])
 
 
 # --- quantized tensors ------------------------------------------------------------------------------------------------
@@ -437,9 +439,9 @@ def test_branches_may_quantize_with_different_scales(flag):
     chosen = node("If", "c", "q", then_branch=then, else_branch=other)
     nodes = [chosen, node("DequantizeLinear", "q one none", "y")]
     scales = {**SCALES, "one": np.float32(1), "none": np.uint8(0)}
-    made = load(model(graph(nodes, [info("x", [3]), info("c", [], BOOL)], [info("y", [3])], **scales)), ["CpuRef"])
+    created = load(model(graph(nodes, [info("x", [3]), info("c", [], BOOL)], [info("y", [3])], **scales)), ["CpuRef"])
     stored = np.rint(X / (SCALES["s"] if flag else SCALES["t"])) + 3
-    assert made.run([X, np.array(flag)])[0].tolist() == stored.tolist()
+    assert created.run([X, np.array(flag)])[0].tolist() == stored.tolist()
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -454,9 +456,9 @@ def test_what_an_iteration_quantizes_is_carried_as_the_integers_it_is(count):
         [info("go", [], BOOL), info("next", [3], UINT8)],
     )
     nodes = [node("QuantizeLinear", "x s z", "q"), node("Loop", "n - q", "y", body=body)]
-    made = graph(nodes, [info("x", [3]), info("n", [], INT64)], [info("y", [3], UINT8)], **SCALES)
-    found = load(model(made), ["CpuRef"]).run([X, np.int64(count)])[0]
-    assert found.tolist() == [3 + int(2 * x) * 2**count for x in X]
+    created = graph(nodes, [info("x", [3]), info("n", [], INT64)], [info("y", [3], UINT8)], **SCALES)
+    result = load(model(created), ["CpuRef"]).run([X, np.int64(count)])[0]
+    assert result.tolist() == [3 + int(2 * x) * 2**count for x in X]
 
 
 def test_branches_with_different_numbers_of_results_are_refused():

@@ -73,10 +73,10 @@ def test_what_is_known_already_is_only_converted_otherwise_in_one_load():
 
 
 def test_operators_for_one_load_are_named_with_their_domain():
-    given = custom("Swish", "com.once")
-    np.testing.assert_allclose(ran(load(given, operators={"com.once.Swish": sigmoid})), 1 / (1 + np.exp(-X)), rtol=1e-6)
+    value = custom("Swish", "com.once")
+    np.testing.assert_allclose(ran(load(value, operators={"com.once.Swish": sigmoid})), 1 / (1 + np.exp(-X)), rtol=1e-6)
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(given)
+        load(value)
     assert caught.value.notes == {
         "com.once.Swish": "opset 1; first as node 'own': map it with interposer.frontends.onnx.operator"
     }

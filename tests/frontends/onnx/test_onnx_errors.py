@@ -39,9 +39,9 @@ def test_all_operators_that_are_not_supported_are_listed_at_once():
         node("Add", ["d", "g"], ["y"]),
     ]
     inputs = {"x": (2, 3), "image": (1, 1, 2, 2)}
-    given = model(nodes, inputs, ["y", "e", "f"], domains=[helper.make_opsetid("com.microsoft", 1)])
+    value = model(nodes, inputs, ["y", "e", "f"], domains=[helper.make_opsetid("com.microsoft", 1)])
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(given)
+        load(value)
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x Nonesuch (opset 21; first as node 'first')"
@@ -134,15 +134,15 @@ def test_graphs_that_are_none_are_told(nodes, outputs, text):
     ],
 )  # fmt: skip
 def test_nodes_that_break_the_rules_are_told_with_their_place(given, text):
-    found = error(given)
-    assert found.startswith("node 'node' (")
-    assert text in found
+    result = error(given)
+    assert result.startswith("node 'node' (")
+    assert text in result
 
 
 def test_the_version_of_the_operators_must_be_one():
-    given = single("Relu", X)
-    given.opset_import[0].version = 0
-    assert error(given) == "operator set 'ai.onnx' is imported twice, or in no version"
+    value = single("Relu", X)
+    value.opset_import[0].version = 0
+    assert error(value) == "operator set 'ai.onnx' is imported twice, or in no version"
 
 
 def test_an_opset_that_nobody_knows_yet_is_refused():

@@ -25,9 +25,9 @@ def std(kind, inputs, outputs, name=None, **attributes):
 
 def function(name, inputs, outputs, nodes, attributes=(), defaults=(), opset=21, overload=""):
     imports = [helper.make_opsetid("", opset), LOCAL]
-    made = helper.make_function("local", name, inputs, outputs, nodes, imports, list(attributes), list(defaults))
-    made.overload = overload
-    return made
+    created = helper.make_function("local", name, inputs, outputs, nodes, imports, list(attributes), list(defaults))
+    created.overload = overload
+    return created
 
 
 def reference(name, of, kind):
@@ -47,16 +47,16 @@ DOUBLED = function("Doubled", ["a"], ["b"], [std("Add", ["a", "a"], ["b"], "add"
 
 
 def test_a_call_becomes_the_functions_nodes_named_after_both():
-    given = calling([node("Doubled", ["x"], ["t"], "first"), node("Doubled", ["t"], ["y"])], [DOUBLED])
-    np.testing.assert_array_equal(ours(given, X)[0], X * 4)
-    assert layers(given) == ["first/add", "Doubled_0/add"]
+    value = calling([node("Doubled", ["x"], ["t"], "first"), node("Doubled", ["t"], ["y"])], [DOUBLED])
+    np.testing.assert_array_equal(ours(value, X)[0], X * 4)
+    assert layers(value) == ["first/add", "Doubled_0/add"]
 
 
 def test_functions_call_functions():
     fourfold = function("Fourfold", ["x"], ["y"], [node("Doubled", ["x"], ["t"]), node("Doubled", ["t"], ["y"])])
-    given = calling([node("Fourfold", ["x"], ["y"], "f")], [fourfold, DOUBLED])
-    np.testing.assert_array_equal(ours(given, X)[0], X * 4)
-    assert layers(given) == ["f/Doubled_0/add", "f/Doubled_1/add"]
+    value = calling([node("Fourfold", ["x"], ["y"], "f")], [fourfold, DOUBLED])
+    np.testing.assert_array_equal(ours(value, X)[0], X * 4)
+    assert layers(value) == ["f/Doubled_0/add", "f/Doubled_1/add"]
 
 
 def test_names_in_a_function_are_its_own():
@@ -99,8 +99,8 @@ def test_a_function_has_its_own_operator_sets():
     """Softmax flattened its input before opset 13, and took the first axis that is not the batch's by default."""
     old = function("Old", ["a"], ["b"], [std("Softmax", ["a"], ["b"])], opset=12)
     x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
-    given = calling([node("Old", ["x"], ["t"]), std("Softmax", ["t"], ["y"])], [old], ["t", "y"], {"x": x})
-    t, y = ours(given, x)
+    value = calling([node("Old", ["x"], ["t"]), std("Softmax", ["t"], ["y"])], [old], ["t", "y"], {"x": x})
+    t, y = ours(value, x)
     np.testing.assert_allclose(t.reshape(2, -1).sum(1), 1, rtol=1e-6)
     np.testing.assert_allclose(y.sum(-1), 1, rtol=1e-6)
 
@@ -109,8 +109,8 @@ def test_optional_inputs_and_outputs_may_be_left_out():
     clip = function("Clip2", ["a", "low", "high"], ["b", "n"], [
         std("Clip", ["a", "low", "high"], ["b"]), std("Nonesuch", ["a"], ["n"]),
     ])  # fmt: skip
-    given = calling([node("Clip2", ["x", "zero"], ["y"])], [clip], inputs={"x": X, "zero": np.array(0, np.float32)})
-    np.testing.assert_array_equal(ours(given, X, np.array(0, np.float32))[0], np.maximum(X, 0))
+    value = calling([node("Clip2", ["x", "zero"], ["y"])], [clip], inputs={"x": X, "zero": np.array(0, np.float32)})
+    np.testing.assert_array_equal(ours(value, X, np.array(0, np.float32))[0], np.maximum(X, 0))
 
 
 def test_an_output_may_be_an_input():
@@ -143,12 +143,12 @@ def test_graphs_in_a_function_see_its_values_and_attributes():
     """The branches take `n` from the function around them, and their own values have the names of others outside."""
     leaky = std("LeakyRelu", ["n"], ["x"])
     leaky.attribute.append(reference("alpha", "slope", onnx.AttributeProto.FLOAT))
-    given = calling(
+    value = calling(
         [std("Abs", ["x"], ["n"]), node("F", ["c", "x"], ["t"], "f", slope=0.5), std("Add", ["n", "t"], ["y"])],
         [choosing([leaky, std("Identity", ["x"], ["t"])], [std("Exp", ["n"], ["t"])])],
         inputs={"c": np.array(True), "x": X},
     )
-    choice = ip.load(given, ["CpuRef"])
+    choice = ip.load(value, ["CpuRef"])
     for condition in (True, False):
         expected = np.where(X > 0, -X * 0.5, -X) if condition else np.exp(-X)
         [y] = choice.run([np.array(condition), X])
@@ -157,17 +157,17 @@ def test_graphs_in_a_function_see_its_values_and_attributes():
 
 def test_what_is_missing_in_graphs_in_a_function_is_listed():
     missing = choosing([std("Nonesuch", ["n"], ["t"])], [std("Another", ["n"], ["u"]), std("Exp", ["u"], ["t"])])
-    given = calling([node("F", ["c", "x"], ["y"], "f")], [missing], inputs={"c": np.array(True), "x": X})
+    value = calling([node("F", ["c", "x"], ["y"], "f")], [missing], inputs={"c": np.array(True), "x": X})
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(given)
+        load(value)
     assert caught.value.operators == {"Nonesuch": 1, "Another": 1}
 
 
 def test_all_that_is_missing_in_functions_is_listed_behind_other_missing_things_too():
     odd = function("Odd", ["a"], ["b"], [std("Nonesuch", ["a"], ["t"]), node("None", ["t"], ["b"], "n")])
-    given = calling([node("Odd", ["x"], ["t"], "o"), node("Odd", ["t"], ["y"], "p")], [odd])
+    value = calling([node("Odd", ["x"], ["t"], "o"), node("Odd", ["t"], ["y"], "p")], [odd])
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(given)
+        load(value)
     assert str(caught.value) == (
         "operators that are not supported:"
         "\n  - 2 x Nonesuch (opset 21; first as node 'o/Nonesuch_0')"
@@ -220,8 +220,8 @@ def test_functions_that_call_each_other_without_end_in_sight_are_refused():
     functions.append(function("F100", ["a"], ["b"], [std("Neg", ["a"], ["b"])]))
     with pytest.raises(ParseError, match="its functions call each other more than 50 deep"):
         load(calling([node("F0", ["x"], ["y"])], functions))
-    given = calling([node("F60", ["x"], ["y"])], functions)
-    np.testing.assert_array_equal(ours(given, X)[0], -X)
+    value = calling([node("F60", ["x"], ["y"])], functions)
+    np.testing.assert_array_equal(ours(value, X)[0], -X)
 
 
 def test_functions_that_grow_beyond_measure_are_refused():
@@ -231,9 +231,9 @@ def test_functions_that_grow_beyond_measure_are_refused():
         for i in range(12)
     ]
     functions.append(function("F12", ["a"], ["b"], [std("Neg", ["a"], ["b"])]))
-    for one in functions[:-1]:
-        one.node.append(std("Sum", [f"b{j}" for j in range(1, 8)], ["c"]))
-        one.output[0] = "c"
+    for item in functions[:-1]:
+        item.node.append(std("Sum", [f"b{j}" for j in range(1, 8)], ["c"]))
+        item.output[0] = "c"
     with pytest.raises(ParseError, match="its functions make more than 1,048,576 nodes"):
         load(calling([node("F0", ["x"], ["y"])], functions))
 
@@ -243,17 +243,17 @@ def test_an_operator_that_is_not_known_is_replaced_by_the_standards_own_function
     q, k, v = (np.random.default_rng(seed).standard_normal((1, 2, 3, 4)).astype(np.float32) for seed in range(3))
     attention = node("FlexAttention", ["q", "k", "v"], ["y"], "flex", domain="ai.onnx.preview")
     domains = [helper.make_opsetid("ai.onnx.preview", 1)]
-    given = model([attention], {"q": q, "k": k, "v": v}, opset=24, domains=domains)
+    value = model([attention], {"q": q, "k": k, "v": v}, opset=24, domains=domains)
     scores = np.exp(q @ k.swapaxes(2, 3) / 2)
     expected = scores / scores.sum(-1, keepdims=True) @ v
-    np.testing.assert_allclose(ours(given, q, k, v)[0], expected, rtol=1e-4)
-    assert all(name.startswith("flex/") for name in layers(given))
+    np.testing.assert_allclose(ours(value, q, k, v)[0], expected, rtol=1e-4)
+    assert all(name.startswith("flex/") for name in layers(value))
 
 
 @pytest.mark.needs_cpuref
 def test_a_graph_of_a_node_that_the_standard_replaces_sees_what_is_around_the_node():
-    one, b = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 3]) for name in ("one", "b"))
-    body = helper.make_graph([std("Mul", ["one", "w"], ["b"])], "body", [one], [b])
+    item, b = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 3]) for name in ("one", "b"))
+    body = helper.make_graph([std("Mul", ["one", "w"], ["b"])], "body", [item], [b])
     nodes = [
         std("Exp", ["x"], ["w"]),
         std("SequenceConstruct", ["x", "x"], ["s"]),

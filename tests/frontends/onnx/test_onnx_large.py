@@ -36,9 +36,9 @@ def embedding(folder):
     table.data_location = TensorProto.EXTERNAL
     table.external_data.add(key="location", value="table.bin")
     rows = helper.make_tensor_value_info("rows", TensorProto.INT64, [3])
-    found = helper.make_tensor_value_info("found", TensorProto.FLOAT, [3, WIDTH])
+    tensor_value_info = helper.make_tensor_value_info("found", TensorProto.FLOAT, [3, WIDTH])
     node = helper.make_node("Gather", ["table", "rows"], ["found"])
-    graph = helper.make_graph([node], "embedding", [rows], [found], [table])
+    graph = helper.make_graph([node], "embedding", [rows], [tensor_value_info], [table])
     path = folder / "embedding.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
     return path

@@ -23,8 +23,8 @@ def recurrent(kind, gates, directions=1, outputs=2, **attributes):
     ("kind", "gates", "op"), [("RNN", 1, RnnSequence), ("GRU", 3, GruSequence), ("LSTM", 4, LstmSequence)]
 )
 def test_a_recurrent_node_is_one_layer(kind, gates, op):
-    given = recurrent(kind, gates, 2, direction="bidirectional", clip=0.5)
-    [layer] = [layer for layer in load(given).graph.topological() if isinstance(layer.op, op)]
+    value = recurrent(kind, gates, 2, direction="bidirectional", clip=0.5)
+    [layer] = [layer for layer in load(value).graph.topological() if isinstance(layer.op, op)]
     assert layer.op.direction is RecurrentDirection.BIDIRECTIONAL
     assert layer.op.clip == 0.5
 
@@ -43,14 +43,14 @@ def test_backwards_is_forwards_over_the_turned_sequence():
 
 
 def test_functions_take_their_parameters_one_after_the_other():
-    given = recurrent(
+    value = recurrent(
         "LSTM",
         4,
         activations=["HardSigmoid", "Tanh", "LeakyRelu"],
         activation_alpha=[0.3, 0.2],
         activation_beta=[0.4],
     )
-    [layer] = [layer for layer in load(given).graph.topological() if isinstance(layer.op, LstmSequence)]
+    [layer] = [layer for layer in load(value).graph.topological() if isinstance(layer.op, LstmSequence)]
     assert [(function.name, round(a, 3), round(b, 3)) for function, a, b in layer.op.functions()] == [
         ("HARD_SIGMOID", 0.3, 0.4),
         ("TANH", 1.0, 1.0),
@@ -66,11 +66,11 @@ def test_a_function_or_a_direction_that_nobody_knows_is_named():
 
 
 def test_numbers_to_come_make_a_range_when_they_come():
-    given = model(
+    value = model(
         [helper.make_node("Range", ["start", "limit", "delta"], ["y"])],
         {name: np.zeros((), np.int64) for name in ("start", "limit", "delta")},
     )
-    assert ours(given, 2, 9, 3)[0].tolist() == [2, 5, 8]
+    assert ours(value, 2, 9, 3)[0].tolist() == [2, 5, 8]
 
 
 def test_the_largest_elements_were_counted_by_an_attribute():
@@ -88,8 +88,8 @@ def test_negative_indices_had_no_place_before_they_counted_from_the_end():
 
 def test_elements_were_scattered_under_another_name():
     x = np.zeros(3, np.float32)
-    [found] = ours(single("Scatter", x, np.array([1]), np.float32([5]), opset=10), x)
-    assert found.tolist() == [0, 5, 0]
+    [result] = ours(single("Scatter", x, np.array([1]), np.float32([5]), opset=10), x)
+    assert result.tolist() == [0, 5, 0]
 
 
 @pytest.mark.parametrize(
@@ -122,24 +122,24 @@ def test_what_cannot_be_meant_is_named(given, text):
 
 def test_factors_of_groups_were_one_for_each_group():
     x, gamma, beta = real(2, 4, 3), np.float32([1, 2]), np.float32([0, 1])
-    [found] = ours(single("GroupNormalization", x, gamma, beta, opset=18, num_groups=2), x)
+    [result] = ours(single("GroupNormalization", x, gamma, beta, opset=18, num_groups=2), x)
     each = [np.repeat(values, 2) for values in (gamma, beta)]
     [expected] = ours(single("GroupNormalization", x, *each, opset=21, num_groups=2), x)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_a_hard_maximum_was_one_over_all_axes_from_the_given_one_on():
     x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    [found] = ours(single("Hardmax", x, opset=11, axis=1), x)
-    assert found.sum() == 2
-    assert found[:, 2, 1].tolist() == [1, 1]
+    [result] = ours(single("Hardmax", x, opset=11, axis=1), x)
+    assert result.sum() == 2
+    assert result[:, 2, 1].tolist() == [1, 1]
 
 
 def test_statistics_of_narrow_numbers_have_32_bits():
     x = real(2, 4).astype(np.float16)
-    found = ours(single("LayerNormalization", x, np.ones(4, np.float16), outputs=3), x)
-    assert [array.dtype for array in found] == [np.float16, np.float32, np.float32]
-    np.testing.assert_allclose(found[1], x.astype(np.float32).mean(axis=1, keepdims=True), rtol=1e-6)
+    result = ours(single("LayerNormalization", x, np.ones(4, np.float16), outputs=3), x)
+    assert [array.dtype for array in result] == [np.float16, np.float32, np.float32]
+    np.testing.assert_allclose(result[1], x.astype(np.float32).mean(axis=1, keepdims=True), rtol=1e-6)
 
 
 VOLUME = real(2, 4, 4, 3, 5)
@@ -186,9 +186,9 @@ def test_a_transposed_convolution_of_volumes_is_that_of_their_planes(attributes)
         for key, numbers in attributes.items()
     }
     deep |= {"output_shape": [4, *attributes["output_shape"][1:]]} if "output_shape" in attributes else {}
-    [found] = ours(single("ConvTranspose", VOLUME, weights, real(3), **deep), VOLUME)
+    [result] = ours(single("ConvTranspose", VOLUME, weights, real(3), **deep), VOLUME)
     expected = images.reshape(2, 4, *images.shape[1:]).transpose(0, 2, 1, 3, 4)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_transposed_convolution_of_volumes_has_groups():
@@ -196,8 +196,8 @@ def test_a_transposed_convolution_of_volumes_has_groups():
     parts = [
         ours(single("ConvTranspose", VOLUME[:, i : i + 2], weights[i : i + 2]), VOLUME[:, i : i + 2])[0] for i in (0, 2)
     ]
-    [found] = ours(single("ConvTranspose", VOLUME, weights, group=2), VOLUME)
-    np.testing.assert_allclose(found, np.concatenate(parts, axis=1), rtol=1e-4, atol=1e-5)
+    [result] = ours(single("ConvTranspose", VOLUME, weights, group=2), VOLUME)
+    np.testing.assert_allclose(result, np.concatenate(parts, axis=1), rtol=1e-4, atol=1e-5)
 
 
 def test_more_than_three_spatial_axes_are_refused():
@@ -207,9 +207,9 @@ def test_more_than_three_spatial_axes_are_refused():
 
 def test_the_norm_of_a_channel():
     for p in (1, 2, 3):
-        [found] = ours(single("GlobalLpPool", VOLUME, p=p), VOLUME)
+        [result] = ours(single("GlobalLpPool", VOLUME, p=p), VOLUME)
         expected = (np.abs(VOLUME) ** p).sum(axis=(2, 3, 4), keepdims=True) ** (1 / p)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (3, 3), (7, 2), (4, 0)])
@@ -220,8 +220,8 @@ def test_the_middle_is_cut_out_or_put_into_the_middle(shape):
 
 def test_channels_of_blocks_may_be_counted_by_channels_of_the_image():
     x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
-    [found] = ours(single("SpaceToDepth", x, blocksize=2, mode="CRD"), x)
-    assert found.ravel().tolist() == list(range(8))
+    [result] = ours(single("SpaceToDepth", x, blocksize=2, mode="CRD"), x)
+    assert result.ravel().tolist() == list(range(8))
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
@@ -230,8 +230,8 @@ def test_a_loss_leaves_out_a_class_that_is_to_be_ignored(reduction, weighted):
     scores, labels = real(2, 3, 4), np.array([[0, 2, -5, 1], [-5, 1, 1, 0]])
     operands = [labels, np.float32([1, 2, 3])] if weighted else [labels]
     agree(single("NegativeLogLikelihoodLoss", scores, *operands, reduction=reduction, ignore_index=-5), scores)
-    given = single("SoftmaxCrossEntropyLoss", scores, *operands, outputs=2, reduction=reduction, ignore_index=-5)
-    agree(given, scores)
+    value = single("SoftmaxCrossEntropyLoss", scores, *operands, outputs=2, reduction=reduction, ignore_index=-5)
+    agree(value, scores)
 
 
 def test_a_causal_convolution_goes_on_where_it_stopped():

@@ -20,12 +20,12 @@ def learner(op, *inputs, outputs=1, version=3, **attributes):
 
 
 def agree(given, *inputs, rtol=1e-4, atol=1e-5):
-    for found, expected in zip(ours(given, *inputs), theirs(given, *inputs), strict=True):
-        assert found.shape == expected.shape
-        if found.dtype.kind == "O":
-            assert found.tolist() == expected.tolist()
+    for our, expected in zip(ours(given, *inputs), theirs(given, *inputs), strict=True):
+        assert our.shape == expected.shape
+        if our.dtype.kind == "O":
+            assert our.tolist() == expected.tolist()
         else:
-            np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+            np.testing.assert_allclose(our, expected, rtol=rtol, atol=atol)
 
 
 # Two trees: feature 0 <= 0.2 ? (feature 1 > 0 ? leaf 3 : leaf 4) : leaf 2, and feature 2 < -0.1 ? leaf 1 : leaf 2.
@@ -59,50 +59,50 @@ WEIGHTS = [1.0, -2.0, 0.5, 3.0, -1.0]
 
 
 def test_a_forest_adds_what_its_leaves_give():
-    given = learner("TreeEnsembleRegressor", X, **NODES, **leaves("target", [0] * 5, WEIGHTS), n_targets=1)
-    np.testing.assert_allclose(ours(given, X)[0][:, 0], by_hand(WEIGHTS), rtol=1e-6)
+    value = learner("TreeEnsembleRegressor", X, **NODES, **leaves("target", [0] * 5, WEIGHTS), n_targets=1)
+    np.testing.assert_allclose(ours(value, X)[0][:, 0], by_hand(WEIGHTS), rtol=1e-6)
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_a_forest_with_several_targets_and_base_values(aggregate):
     attributes = leaves("target", [0, 1, 0, 1, 1], WEIGHTS)
     base = {} if aggregate in {"MIN", "MAX"} else {"base_values": [0.5, -0.25]}
-    given = learner(
+    value = learner(
         "TreeEnsembleRegressor", X, **NODES, **attributes, n_targets=2, aggregate_function=aggregate, **base
     )
-    [found] = ours(given, X)
+    [result] = ours(value, X)
     limit = {"MIN": np.finfo(np.float32).max, "MAX": np.finfo(np.float32).min}.get(aggregate, 0)
     first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, limit, 0.5), 1.0)
     if aggregate in {"MIN", "MAX"}:
-        np.testing.assert_allclose(found[:, 0], first, rtol=1e-6)
+        np.testing.assert_allclose(result[:, 0], first, rtol=1e-6)
     else:
-        np.testing.assert_allclose(found[:, 0], first / (2 if aggregate == "AVERAGE" else 1) + 0.5, rtol=1e-6)
+        np.testing.assert_allclose(result[:, 0], first / (2 if aggregate == "AVERAGE" else 1) + 0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 def test_a_forest_of_classes(transform):
     attributes = {**leaves("class", [0, 1, 2, 1, 2], WEIGHTS), "classlabels_int64s": [7, 8, 9]}
-    given = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
-    labels, scores = ours(given, X)
+    value = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
+    labels, scores = ours(value, X)
     raw = np.zeros((len(X), 3), np.float32)
     first = np.where(X[:, 0] <= 0.2, np.where(X[:, 1] > 0, 1, 2), 0)
     second = np.where(X[:, 2] < -0.1, 3, 4)
-    for row, (one, other) in enumerate(zip(first, second, strict=True)):
-        for leaf in (one, other):
+    for row, (item, other) in enumerate(zip(first, second, strict=True)):
+        for leaf in (item, other):
             raw[row, [0, 1, 2, 1, 2][leaf]] += WEIGHTS[leaf]
     assert labels.tolist() == (7 + raw.argmax(axis=1)).tolist()
     exps = np.exp(raw) * (raw != 0 if transform == "SOFTMAX_ZERO" else 1)
     softmax = exps / np.maximum(exps.sum(axis=1, keepdims=True), 1e-30)
-    wanted = {"NONE": raw, "LOGISTIC": 1 / (1 + np.exp(-raw))}.get(transform, softmax)
-    np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-6)
+    expected = {"NONE": raw, "LOGISTIC": 1 / (1 + np.exp(-raw))}.get(transform, softmax)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
 @pytest.mark.parametrize(("weights", "threshold"), [(WEIGHTS, 0.0), ([0.1, 0.4, 0.2, 0.3, 0.25], 0.5)])
 def test_two_classes_with_weights_for_one(weights, threshold, transform):
     attributes = {**leaves("class", [0] * 5, weights), "classlabels_strings": ["no", "yes"]}
-    given = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
-    labels, scores = ours(given, X)
+    value = learner("TreeEnsembleClassifier", X, outputs=2, **NODES, **attributes, post_transform=transform)
+    labels, scores = ours(value, X)
     score = by_hand(weights)
     assert labels.tolist() == np.where(score > threshold, "yes", "no").tolist()
     other = 1 - score if threshold and transform == "NONE" else -score
@@ -147,7 +147,7 @@ def test_linear_machines(transform):
 @pytest.mark.parametrize("kind", ["LINEAR", "RBF", "POLY", "SIGMOID"])
 def test_support_vector_machines_for_numbers(kind):
     vectors, coefficients = RNG.normal(size=(4, 3)), RNG.normal(size=4)
-    given = learner("SVMRegressor", X, support_vectors=vectors.ravel().tolist(), coefficients=coefficients.tolist(),
+    value = learner("SVMRegressor", X, support_vectors=vectors.ravel().tolist(), coefficients=coefficients.tolist(),
                     n_supports=4, rho=[0.3], kernel_type=kind, kernel_params=[0.5, 0.1, 2.0])  # fmt: skip
     products = X @ vectors.T
     kernels = {
@@ -156,12 +156,12 @@ def test_support_vector_machines_for_numbers(kind):
         "POLY": (0.5 * products + 0.1) ** 2,
         "SIGMOID": np.tanh(0.5 * products + 0.1),
     }
-    np.testing.assert_allclose(ours(given, X)[0][:, 0], kernels[kind] @ coefficients + 0.3, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours(value, X)[0][:, 0], kernels[kind] @ coefficients + 0.3, rtol=1e-4, atol=1e-4)
 
 
 def test_one_class_is_told_by_a_sign():
-    given = learner("SVMRegressor", X, coefficients=[1.0, 2.0, 3.0], n_supports=0, rho=[0.1], one_class=1)
-    assert ours(given, X)[0][:, 0].tolist() == np.where(X @ [1, 2, 3] + 0.1 > 0, 1.0, -1.0).tolist()
+    value = learner("SVMRegressor", X, coefficients=[1.0, 2.0, 3.0], n_supports=0, rho=[0.1], one_class=1)
+    assert ours(value, X)[0][:, 0].tolist() == np.where(X @ [1, 2, 3] + 0.1 > 0, 1.0, -1.0).tolist()
 
 
 def test_features_are_scaled_and_normalized():
@@ -182,16 +182,16 @@ def test_missing_numbers_give_way():
 
 def test_categories_become_ones():
     whole = np.int64([[3, 1], [2, 9]])
-    given = learner("OneHotEncoder", whole, cats_int64s=[1, 2, 3], zeros=1)
-    assert ours(given, whole)[0].tolist() == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 0, 0]]]
+    value = learner("OneHotEncoder", whole, cats_int64s=[1, 2, 3], zeros=1)
+    assert ours(value, whole)[0].tolist() == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 0, 0]]]
     names = np.array(["b", "a"], object)
     assert ours(learner("OneHotEncoder", names, cats_strings=["a", "b"]), names)[0].tolist() == [[0, 1], [1, 0]]
 
 
 def test_columns_are_put_beside_each_other():
     more = np.int64([[1, 2]] * 20)
-    [found] = ours(learner("FeatureVectorizer", X, more, inputdimensions=[3, 2]), X, more)
-    np.testing.assert_array_equal(found, np.concatenate([X, more.astype(np.float32)], axis=1))
+    [result] = ours(learner("FeatureVectorizer", X, more, inputdimensions=[3, 2]), X, more)
+    np.testing.assert_array_equal(result, np.concatenate([X, more.astype(np.float32)], axis=1))
 
 
 def test_maps_are_refused_with_a_reason():

@@ -32,8 +32,8 @@ def chain(*kinds, shape=(2, 3), **extra):
 def test_the_digits_of_the_demo_are_those_of_the_reference():
     image = RNG.random((1, 1, 8, 8), np.float32)
     network = load(DIGITS)
-    found = run_network(network, {"image": image})["probabilities"]
-    np.testing.assert_allclose(found, theirs(onnx.load(DIGITS), image)[0], atol=1e-6)
+    result = run_network(network, {"image": image})["probabilities"]
+    np.testing.assert_allclose(result, theirs(onnx.load(DIGITS), image)[0], atol=1e-6)
     network.validate()
     assert network.outputs[0].values[0].known == TensorInfo((1, 10))
 
@@ -51,8 +51,8 @@ def test_nodes_without_a_name_are_counted_by_kind():
 
 
 def test_a_node_that_is_called_like_an_output_gets_another_name():
-    given = model([helper.make_node("Relu", ["x"], ["y"], name="y")], {"x": (2,)})
-    assert [layer.name for layer in load(given)] == ["x", "y/layer", "y"]
+    value = model([helper.make_node("Relu", ["x"], ["y"], name="y")], {"x": (2,)})
+    assert [layer.name for layer in load(value)] == ["x", "y/layer", "y"]
 
 
 def test_layers_on_the_way_are_named_after_node_and_operator():
@@ -64,8 +64,8 @@ def test_layers_on_the_way_are_named_after_node_and_operator():
 
 def test_inputs_and_outputs_count_in_the_order_of_the_model():
     nodes = [helper.make_node("Sub", ["b", "w"], ["p"]), helper.make_node("Add", ["a", "p"], ["q"])]
-    given = model(nodes, {"b": (2,), "w": np.ones(2, np.float32), "a": (2,)}, ["q", "p"], {"w": np.ones(2, np.float32)})
-    network = load(given)
+    value = model(nodes, {"b": (2,), "w": np.ones(2, np.float32), "a": (2,)}, ["q", "p"], {"w": np.ones(2, np.float32)})
+    network = load(value)
     assert {number: layer.name for number, layer in network.inputs.items()} == {0: "b", 1: "a"}
     assert {number: layer.name for number, layer in network.outputs.items()} == {0: "q", 1: "p"}
 
@@ -76,8 +76,8 @@ def test_an_input_may_be_an_output_and_be_given_twice():
 
 
 def test_an_initializer_may_be_an_output():
-    given = model([], {}, ["c"], {"c": np.float32([1, 2])})
-    assert ours(given)[0].tolist() == [1, 2]
+    value = model([], {}, ["c"], {"c": np.float32([1, 2])})
+    assert ours(value)[0].tolist() == [1, 2]
 
 
 def test_what_nobody_asks_for_is_left_out():
@@ -98,11 +98,11 @@ def test_nodes_of_one_name_are_told_apart_by_numbers():
 
 
 def test_nodes_may_stand_in_any_order():
-    given = chain("Relu", "Neg", "Abs")
-    nodes = list(given.graph.node)
-    del given.graph.node[:]
-    given.graph.node.extend(nodes[::-1])
-    assert [layer.name for layer in load(given)] == ["x", "n0", "n1", "n2", "y"]
+    value = chain("Relu", "Neg", "Abs")
+    nodes = list(value.graph.node)
+    del value.graph.node[:]
+    value.graph.node.extend(nodes[::-1])
+    assert [layer.name for layer in load(value)] == ["x", "n0", "n1", "n2", "y"]
 
 
 def test_a_depthwise_convolution_is_one_in_the_network():
@@ -154,10 +154,10 @@ def test_an_extent_that_is_bound_for_one_input_is_bound_for_all():
 
 
 def test_an_input_without_a_shape_needs_one():
-    given = chain("Relu", shape=None)
-    assert load(given, shapes={"x": (2, "n")}).inputs[0].output.known.shape == TensorShape((2, "n"))
+    value = chain("Relu", shape=None)
+    assert load(value, shapes={"x": (2, "n")}).inputs[0].output.known.shape == TensorShape((2, "n"))
     with pytest.raises(ParseError) as caught:
-        load(given)
+        load(value)
     assert str(caught.value) == "input 'x': it has no shape; give one with shapes={'x': (...)}"
 
 
@@ -181,15 +181,15 @@ def test_shapes_that_do_not_fit_are_refused(shapes, text):
 
 
 def test_a_dimension_that_the_model_fixes_can_be_resized():
-    found = load(chain("Relu", "Neg", shape=("batch", 3)), shapes={"x": (2, 7)})
-    assert [layer.output.known.shape for layer in found if layer.outputs] == [(2, 7)] * 3
+    result = load(chain("Relu", "Neg", shape=("batch", 3)), shapes={"x": (2, 7)})
+    assert [layer.output.known.shape for layer in result if layer.outputs] == [(2, 7)] * 3
 
 
 def test_a_reshape_that_does_not_fit_a_resized_input_is_named():
     nodes = [helper.make_node("Reshape", ["x", "to"], ["y"], name="flat")]
-    given = model(nodes, {"x": (2, 3)}, constants={"to": np.int64([3, 2])})
+    value = model(nodes, {"x": (2, 3)}, constants={"to": np.int64([3, 2])})
     with pytest.raises(ParseError) as caught:
-        load(given, shapes={"x": (2, 4)})
+        load(value, shapes={"x": (2, 4)})
     assert str(caught.value).startswith("node 'flat' (Reshape): ")
 
 
@@ -247,19 +247,19 @@ def test_several_open_extents_pass_where_they_stay_in_place():
 
 
 def test_a_convolution_with_open_extents_runs_at_any_size():
-    given = single(
+    value = single(
         "Conv", np.zeros((1, 2, 3, 3), np.float32), RNG.random((3, 2, 3, 3), np.float32), auto_pad="SAME_UPPER"
     )
-    for dim, name in zip(given.graph.input[0].type.tensor_type.shape.dim, ["n", "", "h", "w"], strict=True):
+    for dim, name in zip(value.graph.input[0].type.tensor_type.shape.dim, ["n", "", "h", "w"], strict=True):
         if name:
             dim.dim_param = name
     x = RNG.random((2, 2, 7, 6), np.float32)
-    agree(given, x)
+    agree(value, x)
 
 
 def test_a_fill_of_a_shape_that_is_data_stays():
-    given = model([helper.make_node("ConstantOfShape", ["x"], ["y"])], {"x": np.array([1, 2])})
-    network = load(given)
+    value = model([helper.make_node("ConstantOfShape", ["x"], ["y"])], {"x": np.array([1, 2])})
+    network = load(value)
     assert [layer.kind for layer in network] == ["Input", "Fill", "Output"]
     assert network.outputs[0].values[0].known.shape == TensorShape((None, None))
 
@@ -280,9 +280,9 @@ def test_a_fill_of_a_shape_that_is_data_stays():
     ],
 )
 def test_constants_come_in_many_forms(attributes, expected):
-    [found] = ours(model([helper.make_node("Constant", [], ["y"], **attributes)], {}))
-    assert found.dtype == np.asarray(expected).dtype
-    assert found.tolist() == np.asarray(expected).tolist()
+    [result] = ours(model([helper.make_node("Constant", [], ["y"], **attributes)], {}))
+    assert result.dtype == np.asarray(expected).dtype
+    assert result.tolist() == np.asarray(expected).tolist()
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_a_range_counts(numbers, expected):
 
 
 def test_a_path_bytes_a_message_and_text_are_all_the_same(tmp_path):
-    given = chain("Relu", "Neg")
-    data, text = given.SerializeToString(), text_format.MessageToString(given).encode()
+    value = chain("Relu", "Neg")
+    data, text = value.SerializeToString(), text_format.MessageToString(value).encode()
     (tmp_path / "net.onnx").write_bytes(data)
     (tmp_path / "net.txt").write_bytes(text)
-    sources = [given, data, bytearray(data), memoryview(data), text, tmp_path / "net.onnx", str(tmp_path / "net.txt")]
+    sources = [value, data, bytearray(data), memoryview(data), text, tmp_path / "net.onnx", str(tmp_path / "net.txt")]
     for source in sources:
         assert [layer.name for layer in load(source)] == ["x", "n0", "n1", "y"]
 
@@ -314,15 +314,15 @@ def test_something_else_is_no_model():
 
 
 def test_an_input_of_another_kind_is_refused():
-    given = chain("Relu")
-    given.graph.input[0].type.CopyFrom(helper.make_sparse_tensor_type_proto(onnx.TensorProto.FLOAT, (2,)))
-    wanted = "^input 'x': it is a sparse tensor; only tensors, sequences and optionals are supported$"
-    with pytest.raises(ParseError, match=wanted):
-        load(given)
+    value = chain("Relu")
+    value.graph.input[0].type.CopyFrom(helper.make_sparse_tensor_type_proto(onnx.TensorProto.FLOAT, (2,)))
+    expected = "^input 'x': it is a sparse tensor; only tensors, sequences and optionals are supported$"
+    with pytest.raises(ParseError, match=expected):
+        load(value)
 
 
 def test_a_sequence_where_a_tensor_is_needed_is_refused():
-    given = chain("Relu")
-    given.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(info("x", (2,)).type))
+    value = chain("Relu")
+    value.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(info("x", (2,)).type))
     with pytest.raises(ParseError, match=r"sequence\[x_0\] of float32\[2\]; expected a tensor$"):
-        load(given)
+        load(value)

@@ -17,39 +17,41 @@ EVERY = 12
 
 def checked(found):
     """Counts by status, where nothing is wrong that is not listed."""
-    wrong = [one for one in found if one.status in {"different", "crashed"} and one.name not in onnx_cases.DIFFERENT]
+    wrong = [
+        item for item in found if item.status in {"different", "crashed"} and item.name not in onnx_cases.DIFFERENT
+    ]
     assert wrong == []
-    return Counter(one.status for one in found)
+    return Counter(item.status for item in found)
 
 
 def of_group(*groups):
-    return [one for one in onnx_cases.names() if one[0] in groups]
+    return [name for name in onnx_cases.names() if name[0] in groups]
 
 
 def test_some_cases_of_nodes_pass():
-    counts = checked([onnx_cases.outcome(*one) for one in of_group("node")[::EVERY]])
+    counts = checked([onnx_cases.outcome(*item) for item in of_group("node")[::EVERY]])
     assert counts["passed"] >= 0.98 * counts.total(), counts
 
 
 def test_models_that_pytorch_exported_pass():
-    counts = checked([onnx_cases.outcome(*one) for one in of_group("pytorch-converted", "pytorch-operator")])
+    counts = checked([onnx_cases.outcome(*item) for item in of_group("pytorch-converted", "pytorch-operator")])
     assert counts == {"passed": 117}
 
 
 def test_simple_models_pass_unless_they_are_for_training():
-    found = [onnx_cases.outcome(*one) for one in of_group("simple")]
-    assert checked(found)["passed"] == 21
-    assert {one.status for one in found if "gradient" in one.name} == {"refused"}
+    result = [onnx_cases.outcome(*item) for item in of_group("simple")]
+    assert checked(result)["passed"] == 21
+    assert {item.status for item in result if "gradient" in item.name} == {"refused"}
 
 
 @pytest.mark.slow
 def test_all_cases_of_nodes_pass_or_are_refused_and_the_page_tells():
-    found = onnx_cases.outcomes()
-    counts = checked([one for one in found if one.group == "node"])
+    result = onnx_cases.outcomes()
+    counts = checked([item for item in result if item.group == "node"])
     assert counts.total() == 1884
     assert counts["passed"] >= 1870, counts
     page = (onnx_cases.ROOT / onnx_cases.PAGE).read_text(encoding="utf-8")
-    assert page == onnx_cases.page(found), "run: python tools/onnx_cases.py"
+    assert page == onnx_cases.page(result), "run: python tools/onnx_cases.py"
 
 
 def test_a_refusal_is_told_without_the_names_of_nodes():

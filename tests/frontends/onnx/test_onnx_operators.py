@@ -199,8 +199,8 @@ def test_transposed_convolutions(attributes):
 def test_a_transposed_convolution_with_groups_is_one_for_each():
     weights = real(4, 3, 3, 3)
     parts = [theirs(single("ConvTranspose", X[:, i : i + 2], weights[i : i + 2]), X[:, i : i + 2])[0] for i in (0, 2)]
-    [found] = ours(single("ConvTranspose", X, weights, group=2), X)
-    np.testing.assert_allclose(found, np.concatenate(parts, axis=1), rtol=1e-4, atol=1e-5)
+    [result] = ours(single("ConvTranspose", X, weights, group=2), X)
+    np.testing.assert_allclose(result, np.concatenate(parts, axis=1), rtol=1e-4, atol=1e-5)
 
 
 def test_a_transposed_convolution_with_one_spatial_axis():
@@ -241,16 +241,16 @@ def test_the_statistics_of_a_layer_normalization():
 
 def test_negative_pads_cut():
     x = np.arange(12).reshape(3, 4)
-    [found] = ours(single("Pad", x, np.array([-1, 2, 0, -1])), x)
-    np.testing.assert_array_equal(found, np.pad(x[1:, :3], ((0, 0), (2, 0))))
+    [result] = ours(single("Pad", x, np.array([-1, 2, 0, -1])), x)
+    np.testing.assert_array_equal(result, np.pad(x[1:, :3], ((0, 0), (2, 0))))
 
 
 @pytest.mark.parametrize(("size", "window"), [(3, (1, 1)), (4, (1, 2)), (1, (0, 0))])
 def test_local_response_normalization_over_channels(size, window):
     x = real(2, 6, 2, 2)
     sums = [(x[:, max(0, c - window[0]) : c + window[1] + 1] ** 2).sum(axis=1) for c in range(6)]
-    [found] = ours(single("LRN", x, size=size, alpha=0.1, beta=0.5, bias=2.0), x)
-    np.testing.assert_allclose(found, x / (2.0 + 0.1 / size * np.stack(sums, axis=1)) ** 0.5, rtol=1e-5)
+    [result] = ours(single("LRN", x, size=size, alpha=0.1, beta=0.5, bias=2.0), x)
+    np.testing.assert_allclose(result, x / (2.0 + 0.1 / size * np.stack(sums, axis=1)) ** 0.5, rtol=1e-5)
 
 
 def test_a_length_of_zero_divides_nothing():

@@ -63,37 +63,37 @@ def test_an_operator_means_what_its_opset_says(op, opset, operands, attributes, 
         expected = x[0]
     if op == "Gemm":
         operands, expected = [x.T.copy(), np.float32([1.0])], x @ x.T + 1
-    [found] = ours(single(op, x, *operands, opset=opset, **attributes), x)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    [result] = ours(single(op, x, *operands, opset=opset, **attributes), x)
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_batch_normalization_of_old_has_its_statistics_in_the_same_order():
     scale, bias, mean, variance = (RNG.uniform(0.5, 2, 3).astype(np.float32) for _ in range(4))
     expected = (X - mean[:, None, None]) / np.sqrt(variance + 1e-5)[:, None, None] * scale[:, None, None]
-    [found] = ours(single("BatchNormalization", X, scale, bias, mean, variance, opset=7), X)
-    np.testing.assert_allclose(found, expected + bias[:, None, None], rtol=1e-4, atol=1e-5)
+    [result] = ours(single("BatchNormalization", X, scale, bias, mean, variance, opset=7), X)
+    np.testing.assert_allclose(result, expected + bias[:, None, None], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [2, 11])
 def test_a_split_of_old_has_its_sizes_as_an_attribute(opset):
-    found = ours(single("Split", X, opset=opset, outputs=2, axis=3, split=[2, 3]), X)
-    np.testing.assert_array_equal(np.concatenate(found, axis=3), X)
-    assert found[0].shape[3] == 2
+    result = ours(single("Split", X, opset=opset, outputs=2, axis=3, split=[2, 3]), X)
+    np.testing.assert_array_equal(np.concatenate(result, axis=3), X)
+    assert result[0].shape[3] == 2
 
 
 def test_groups_had_one_factor_each_at_first():
     x, factors = X[:, :2], np.float32([2, 3])
-    [found] = ours(single("GroupNormalization", x, factors, np.zeros(2, np.float32), opset=18, num_groups=2), x)
+    [result] = ours(single("GroupNormalization", x, factors, np.zeros(2, np.float32), opset=18, num_groups=2), x)
     flat = x.reshape(2, 2, -1)
     normal = (flat - flat.mean(axis=2, keepdims=True)) / np.sqrt(flat.var(axis=2, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(found, (normal * factors[:, None]).reshape(x.shape), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, (normal * factors[:, None]).reshape(x.shape), rtol=1e-4, atol=1e-5)
 
 
 def test_the_version_of_a_node_is_that_of_its_own_domain():
     first = helper.make_node("Softmax", ["x"], ["y"], domain="ai.onnx")
-    given = model([first], {"x": X}, opset=12, domains=[helper.make_opsetid("com.example", 99)])
-    np.testing.assert_allclose(ours(given, X)[0], softmax(X.reshape(2, -1), 1).reshape(X.shape), rtol=1e-5)
+    value = model([first], {"x": X}, opset=12, domains=[helper.make_opsetid("com.example", 99)])
+    np.testing.assert_allclose(ours(value, X)[0], softmax(X.reshape(2, -1), 1).reshape(X.shape), rtol=1e-5)
 
 
 def test_an_operator_that_the_opset_does_not_have_yet_is_not_supported():

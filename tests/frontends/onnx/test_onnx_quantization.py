@@ -20,9 +20,9 @@ def kinds(given):
 @pytest.mark.parametrize(("dtype", "point"), [(np.uint8, 100), (np.int8, -5), (np.int16, 7), (np.uint16, 30000)])
 def test_real_numbers_become_integers_rounded_to_even(dtype, point):
     x = np.float32([-1e9, -0.75, -0.25, 0.25, 0.75, 1.25, 1e9])
-    given = single("QuantizeLinear", x, np.float32(0.5), dtype(point))
-    agree(given, x)
-    [layer] = [layer for layer in load(given) if layer.kind == "Quantize"]
+    value = single("QuantizeLinear", x, np.float32(0.5), dtype(point))
+    agree(value, x)
+    [layer] = [layer for layer in load(value) if layer.kind == "Quantize"]
     assert layer.output.known.quantization == Quantization(0.5, point)
 
 
@@ -35,26 +35,26 @@ def test_every_channel_may_have_its_own_scale():
 
 def test_an_input_that_is_dequantized_is_quantized():
     codes = np.arange(6, dtype=np.uint8)
-    given = single("DequantizeLinear", codes, np.float32(0.5), np.uint8(3))
-    agree(given, codes)
-    network = load(given)
+    value = single("DequantizeLinear", codes, np.float32(0.5), np.uint8(3))
+    agree(value, codes)
+    network = load(value)
     assert network.inputs[0].output.known.quantization == Quantization(0.5, 3)
-    assert kinds(given) == ["Dequantize"]
+    assert kinds(value) == ["Dequantize"]
 
 
 def test_an_input_that_cannot_be_quantized_as_claimed_is_refused_at_the_node():
-    given = single("DequantizeLinear", np.zeros(3, np.int8), np.float32(0.5), np.uint8(200))
+    value = single("DequantizeLinear", np.zeros(3, np.int8), np.float32(0.5), np.uint8(200))
     with pytest.raises(ParseError, match="^node 'node' .*its zero point is uint8, but it takes int8$"):
-        load(given)
+        load(value)
 
 
 def test_an_input_with_two_meanings_is_plain_integers():
     codes = np.arange(6, dtype=np.uint8)
     nodes = [helper.make_node("DequantizeLinear", ["x", f"s{i}"], [f"y{i}"]) for i in range(2)]
-    given = model(nodes, {"x": codes}, ["y0", "y1"], {"s0": np.float32(0.5), "s1": np.float32(2.0)})
-    agree(given, codes)
-    assert load(given).inputs[0].output.known.quantization is None
-    assert "Dequantize" not in kinds(given)
+    value = model(nodes, {"x": codes}, ["y0", "y1"], {"s0": np.float32(0.5), "s1": np.float32(2.0)})
+    agree(value, codes)
+    assert load(value).inputs[0].output.known.quantization is None
+    assert "Dequantize" not in kinds(value)
 
 
 def test_stored_weights_stay_stored():
@@ -62,18 +62,18 @@ def test_stored_weights_stay_stored():
     node = helper.make_node("DequantizeLinear", ["w", "scale"], ["real"], axis=1)
     product = helper.make_node("MatMul", ["x", "real"], ["y"])
     x, scale = RNG.uniform(-1, 1, (2, 4)).astype(np.float32), RNG.uniform(0.1, 1, 5).astype(np.float32)
-    given = model([node, product], {"x": x}, constants={"w": codes, "scale": scale})
-    agree(given, x, atol=1e-4)
-    assert kinds(given)[0] == "Dequantize"
+    value = model([node, product], {"x": x}, constants={"w": codes, "scale": scale})
+    agree(value, x, atol=1e-4)
+    assert kinds(value)[0] == "Dequantize"
 
 
 def test_integers_without_a_known_scale_are_converted_by_arithmetic():
     codes = np.arange(-3, 5, dtype=np.int32)
     add = helper.make_node("Add", ["x", "x"], ["sum"])
     node = helper.make_node("DequantizeLinear", ["sum", "scale", "point"], ["y"])
-    given = model([add, node], {"x": codes}, constants={"scale": np.float32(0.5), "point": np.int32(2)})
-    agree(given, codes)
-    assert "Dequantize" not in kinds(given)
+    value = model([add, node], {"x": codes}, constants={"scale": np.float32(0.5), "point": np.int32(2)})
+    agree(value, codes)
+    assert "Dequantize" not in kinds(value)
 
 
 def test_arithmetic_on_stored_integers_is_on_integers():
@@ -85,9 +85,9 @@ def test_arithmetic_on_stored_integers_is_on_integers():
     ]
     constants = {"scale": np.float32(0.1), "point": np.uint8(20)}
     x = np.float32([[0.5, 1.0, -0.5]])
-    given = model(nodes, {"x": x}, ["sum", "real"], constants)
-    agree(given, x)
-    assert kinds(given) == ["Quantize", "Cast", "Cast", "Addition", "Transpose", "Dequantize"]
+    value = model(nodes, {"x": x}, ["sum", "real"], constants)
+    agree(value, x)
+    assert kinds(value) == ["Quantize", "Cast", "Cast", "Addition", "Transpose", "Dequantize"]
 
 
 def quantized_convolution(point=3, weights_type=np.int8, per_channel=True, declared=True):
@@ -107,16 +107,16 @@ def quantized_convolution(point=3, weights_type=np.int8, per_channel=True, decla
 
 @pytest.mark.parametrize(("weights_type", "per_channel"), [(np.int8, True), (np.uint8, False)])
 def test_a_quantized_convolution_is_computed_in_integers(weights_type, per_channel):
-    given, x = quantized_convolution(weights_type=weights_type, per_channel=per_channel)
-    assert kinds(given) == ["Convolution2d"]
-    difference = ours(given, x)[0].astype(int) - theirs(given, x)[0]
+    value, x = quantized_convolution(weights_type=weights_type, per_channel=per_channel)
+    assert kinds(value) == ["Convolution2d"]
+    difference = ours(value, x)[0].astype(int) - theirs(value, x)[0]
     assert np.abs(difference).max() <= 1  # rounding differs, as TFLite's goes twice
 
 
 def test_a_quantized_convolution_of_plain_integers_goes_by_way_of_real_numbers():
-    given, x = quantized_convolution(declared=False)
-    assert "Quantize" in kinds(given)
-    difference = ours(given, x)[0].astype(int) - theirs(given, x)[0]
+    value, x = quantized_convolution(declared=False)
+    assert "Quantize" in kinds(value)
+    difference = ours(value, x)[0].astype(int) - theirs(value, x)[0]
     assert np.abs(difference).max() <= 1
 
 
@@ -125,9 +125,9 @@ def test_a_quantized_product_of_matrices(rank):
     a = RNG.integers(0, 256, (2, 3, 4)[3 - rank :]).astype(np.uint8)
     b = RNG.integers(0, 256, (4, 5)).astype(np.uint8)
     scales = [np.float32(0.01), np.uint8(100)]
-    given = single("QLinearMatMul", a, *scales, b, np.float32(0.02), np.uint8(50), np.float32(0.1), np.uint8(128))
-    assert kinds(given) == ["FullyConnected"]
-    difference = ours(given, a)[0].astype(int) - theirs(given, a)[0]
+    value = single("QLinearMatMul", a, *scales, b, np.float32(0.02), np.uint8(50), np.float32(0.1), np.uint8(128))
+    assert kinds(value) == ["FullyConnected"]
+    difference = ours(value, a)[0].astype(int) - theirs(value, a)[0]
     assert np.abs(difference).max() <= 1
 
 
@@ -152,19 +152,19 @@ def test_equal_quantizations_are_joined_and_others_are_joined_as_integers():
         ]
         constants = {"s0": np.float32(0.5), "s1": np.float32(scale), "z": np.uint8(9)}
         x = np.float32([1, 2, 3])
-        given = model(nodes, {"x": x}, constants=constants)
-        agree(given, x)
-        assert ("Cast" in kinds(given)) == (scale != 0.5)
+        value = model(nodes, {"x": x}, constants=constants)
+        agree(value, x)
+        assert ("Cast" in kinds(value)) == (scale != 0.5)
 
 
 @pytest.mark.parametrize("to", ["FLOAT8E4M3FN", "FLOAT8E5M2", "BFLOAT16", "FLOAT16", "INT4", "UINT4"])
 def test_casts_to_narrow_types(to):
     x = np.float32([0.3, -7.6, 5.2, 500.0, -6e4, 3.0])
-    given = single("Cast", x, to=getattr(TensorProto, to))
-    [found], [expected] = ours(given, x), theirs(given, x)
+    value = single("Cast", x, to=getattr(TensorProto, to))
+    [result], [expected] = ours(value, x), theirs(value, x)
     if isinstance(expected, np.ndarray) and to not in {"INT4", "UINT4"}:
-        np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32))
-    assert found.dtype.name.lower() == expected.dtype.name.lower()
+        np.testing.assert_allclose(result.astype(np.float32), expected.astype(np.float32))
+    assert result.dtype.name.lower() == expected.dtype.name.lower()
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_casts_to_narrow_types(to):
 )
 def test_casts_to_powers_of_two_round_as_they_are_told(mode, saturate, expected):
     x = np.float32([0, 1, 1.25, 1.5, 3, 3e38, np.inf, np.nan])
-    given = single("Cast", x, opset=24, to=TensorProto.FLOAT8E8M0, round_mode=mode, saturate=saturate)
-    [found] = ours(given, x)
-    assert found.dtype.name == "float8_e8m0fnu"
-    np.testing.assert_array_equal(found.astype(np.float64), expected)
+    value = single("Cast", x, opset=24, to=TensorProto.FLOAT8E8M0, round_mode=mode, saturate=saturate)
+    [result] = ours(value, x)
+    assert result.dtype.name == "float8_e8m0fnu"
+    np.testing.assert_array_equal(result.astype(np.float64), expected)
 
 
 def test_a_rounding_that_nobody_knows_is_refused():
-    given = single("Cast", np.float32([1]), opset=24, to=TensorProto.FLOAT8E8M0, round_mode="sideways")
+    value = single("Cast", np.float32([1]), opset=24, to=TensorProto.FLOAT8E8M0, round_mode="sideways")
     with pytest.raises(ParseError, match="its round_mode is 'sideways'; expected up, down, nearest"):
-        load(given)
+        load(value)
 
 
 SMALL = ("INT4", "UINT4", "INT2", "UINT2", "FLOAT8E4M3FN", "FLOAT8E5M2FNUZ", "FLOAT4E2M1", "FLOAT6E3M2", "FLOAT16")
@@ -198,11 +198,11 @@ SMALL = ("INT4", "UINT4", "INT2", "UINT2", "FLOAT8E4M3FN", "FLOAT8E5M2FNUZ", "FL
 def test_small_types_are_cast_to_each_other(source, target):
     types = [helper.tensor_dtype_to_np_dtype(getattr(TensorProto, name)) for name in (source, target)]
     x = np.float32([0, 1, -2, 1, 3]).astype(np.int8 if "INT" in source else np.float32).astype(types[0])
-    [found] = ours(single("Cast", x, opset=25, to=getattr(TensorProto, target)), x)
+    [result] = ours(single("Cast", x, opset=25, to=getattr(TensorProto, target)), x)
     real = x.astype(np.float32)
     expected = real != 0 if target == "BOOL" else real.astype(np.int64 if "INT" in target else np.float32)
-    assert found.dtype == types[1]
-    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(types[1]).astype(np.float32))
+    assert result.dtype == types[1]
+    np.testing.assert_array_equal(result.astype(np.float32), expected.astype(types[1]).astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT6E2M3", "FLOAT8E4M3FN"])
@@ -221,8 +221,8 @@ def test_real_numbers_are_quantized_to_small_types_and_back(kind):
 def test_what_is_too_large_for_float8_is_cut_off_or_no_number(saturate, expected):
     zero = np.zeros((), helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E4M3FN))
     x = np.float32([1, 1e6])
-    [found] = ours(single("QuantizeLinear", x, np.float32(1), zero, saturate=saturate), x)
-    np.testing.assert_array_equal(found.astype(np.float32), [1, expected])
+    [result] = ours(single("QuantizeLinear", x, np.float32(1), zero, saturate=saturate), x)
+    np.testing.assert_array_equal(result.astype(np.float32), [1, expected])
 
 
 def test_the_quotient_is_rounded_as_precision_says():
@@ -239,8 +239,8 @@ def test_the_scale_may_be_a_power_of_two_of_its_own_type():
     codes = np.float32([[1, -2, 0.5, 6]]).astype(helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT4E2M1))
     scale = np.float32([[0.25, 8]]).astype(helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E8M0))
     attributes = {"axis": 1, "block_size": 2, "output_dtype": TensorProto.FLOAT}
-    given = single("DequantizeLinear", codes, scale, opset=24, **attributes)
-    assert ours(given, codes)[0].tolist() == [[0.25, -0.5, 4, 48]]
+    value = single("DequantizeLinear", codes, scale, opset=24, **attributes)
+    assert ours(value, codes)[0].tolist() == [[0.25, -0.5, 4, 48]]
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
@@ -262,47 +262,47 @@ def test_every_block_has_its_own_scale():
 
     codes = np.array([[1, -8, 7, 2, 3], [0, -1, 3, 4, 5]]).astype(ml_dtypes.int4)
     scale = np.float32([[0.5, 2, 10], [1, 4, 20]])
-    given = single("DequantizeLinear", codes, scale, axis=1, block_size=2)
+    value = single("DequantizeLinear", codes, scale, axis=1, block_size=2)
     blocks = np.repeat(scale, 2, axis=1)[:, :5]
-    np.testing.assert_array_equal(ours(given, codes)[0], codes.astype(np.float32) * blocks)
+    np.testing.assert_array_equal(ours(value, codes)[0], codes.astype(np.float32) * blocks)
 
 
 def test_scales_for_blocks_have_the_rank_of_the_tensor():
-    given = single("DequantizeLinear", np.int8([[1, 2]]), np.float32([1, 2]), axis=1, block_size=1)
+    value = single("DequantizeLinear", np.int8([[1, 2]]), np.float32([1, 2]), axis=1, block_size=1)
     with pytest.raises(ParseError, match=r"its scale has shape \[2\], its input \[1, 2\] and blocks of 1"):
-        load(given)
+        load(value)
 
 
 def test_blocks_are_as_many_as_the_tensor_has():
-    given = single("DequantizeLinear", np.int8([[1, 2, 3]] * 2), np.float32([[1], [1]]), axis=1, block_size=2)
+    value = single("DequantizeLinear", np.int8([[1, 2, 3]] * 2), np.float32([[1], [1]]), axis=1, block_size=2)
     with pytest.raises(ParseError, match=r"its scale has shape \[2, 1\], its input \[2, 3\] and blocks of 2"):
-        load(given)
+        load(value)
 
 
 def test_channels_of_zeros_may_have_a_scale_of_zero():
     codes, scale, zero = np.int8([[1, 2], [3, 4]]), np.float32([0, 0.5]), np.int8([0, 1])
     nodes = [helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["y"], axis=1)]
-    given = model(nodes, {"codes": codes}, ["y"])
-    given.graph.initializer.extend([numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(zero, "zero")])
-    assert ours(given, codes)[0].tolist() == [[0, 0.5], [0, 1.5]]
+    value = model(nodes, {"codes": codes}, ["y"])
+    value.graph.initializer.extend([numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(zero, "zero")])
+    assert ours(value, codes)[0].tolist() == [[0, 0.5], [0, 1.5]]
 
 
 def test_a_scale_that_is_no_number_is_refused():
-    given = single("DequantizeLinear", np.int8([1]), np.float32(np.nan))
+    value = single("DequantizeLinear", np.int8([1]), np.float32(np.nan))
     with pytest.raises(ParseError, match="a scale must be positive and finite, not nan"):
-        load(given)
+        load(value)
 
 
 def test_the_quotient_is_a_real_number():
-    given = single("QuantizeLinear", np.float32([1]), np.float32(2), np.int8(0), opset=23, precision=TensorProto.INT64)
+    value = single("QuantizeLinear", np.float32([1]), np.float32(2), np.int8(0), opset=23, precision=TensorProto.INT64)
     with pytest.raises(ParseError, match="its precision is int64; expected a type of real numbers"):
-        load(given)
+        load(value)
 
 
 def test_truth_cannot_be_quantized_to():
-    given = single("QuantizeLinear", np.float32([1]), np.float32(1), np.array(True))
+    value = single("QuantizeLinear", np.float32([1]), np.float32(1), np.array(True))
     with pytest.raises(UnsupportedOperatorError) as caught:
-        load(given)
+        load(value)
     assert caught.value.notes == {"QuantizeLinear": "opset 21; first as node 'node': it quantizes to bool"}
 
 
@@ -310,11 +310,11 @@ def test_four_bit_weights_are_unpacked():
     import ml_dtypes
 
     codes = np.array([[1, -8, 7], [0, -1, 3]]).astype(ml_dtypes.int4)
-    given = single("Identity", np.float32([1.0]))
+    value = single("Identity", np.float32([1.0]))
     node = helper.make_node("DequantizeLinear", ["w", "s"], ["y"])
-    given.graph.node[0].CopyFrom(node)
-    given.graph.initializer.extend([numpy_helper.from_array(codes, "w"), numpy_helper.from_array(np.float32(0.5), "s")])
-    assert ours(given, np.float32([1.0]))[0].tolist() == [[0.5, -4, 3.5], [0, -0.5, 1.5]]
+    value.graph.node[0].CopyFrom(node)
+    value.graph.initializer.extend([numpy_helper.from_array(codes, "w"), numpy_helper.from_array(np.float32(0.5), "s")])
+    assert ours(value, np.float32([1.0]))[0].tolist() == [[0.5, -4, 3.5], [0, -0.5, 1.5]]
 
 
 def test_many_weights_of_few_bits_stay_stored():

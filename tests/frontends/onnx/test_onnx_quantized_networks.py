@@ -19,8 +19,8 @@ def run(given, *feeds, **options):
     optimized = ip.optimize(load(given), ["CpuRef"], options=ip.OptimizerOptions(**options))
     kinds = [layer.kind for layer in optimized.graph.topological() if layer.kind not in {"Input", "Constant", "Output"}]
     with Runtime() as runtime:
-        found = runtime.enqueue_workload(runtime.load_network(optimized), dict(enumerate(feeds)))
-    return [found[i] for i in range(len(found))], kinds
+        result = runtime.enqueue_workload(runtime.load_network(optimized), dict(enumerate(feeds)))
+    return [result[i] for i in range(len(result))], kinds
 
 
 class Net:
@@ -94,13 +94,13 @@ X = RNG.normal(size=(4, 3, 12, 12)).astype(np.float32)
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_a_network_of_dequantized_tensors_runs_in_integers(dtype, per_channel):
     net = small_cnn(dtype, per_channel)
-    given = model(net.nodes, {"x": X}, ["scores_q"], net.constants, opset=21)
-    [found], kinds = run(given, X)
+    value = model(net.nodes, {"x": X}, ["scores_q"], net.constants, opset=21)
+    [result], kinds = run(value, X)
     assert "Dequantize" not in kinds
     assert kinds.count("Quantize") == 1
-    [expected], [floats] = theirs(given, X), run(given, X, compute_in_integers=False)[0]
+    [expected], [floats] = theirs(value, X), run(value, X, compute_in_integers=False)[0]
     assert np.abs(floats.astype(int) - expected).max() <= 1
-    assert np.abs(found.astype(int) - expected).max() <= 2  # a step in each of nine layers can add up
+    assert np.abs(result.astype(int) - expected).max() <= 2  # a step in each of nine layers can add up
     assert len(np.unique(expected)) > 10
 
 
@@ -113,21 +113,21 @@ def test_every_layer_is_one_step_off_at_most(dtype):
     stored = dict(zip(names, theirs(whole, X), strict=True))
     for name in names[1:]:
         part = cut(net, name, stored)
-        [found], _ = run(part, *(stored[value.name] for value in part.graph.input))
-        assert np.abs(found.astype(int) - stored[name]).max() <= 1, name
+        [result], _ = run(part, *(stored[value.name] for value in part.graph.input))
+        assert np.abs(result.astype(int) - stored[name]).max() <= 1, name
 
 
 def cut(net, name, stored):
     """The part of the network from stored integers to the next ones of that name."""
-    made = {node.output[0]: node for node in net.nodes}
+    created = {node.output[0]: node for node in net.nodes}
     nodes, inputs, pending = [], {}, [name]
     while pending:
         value = pending.pop()
         if value in stored and value != name:
             inputs[value] = stored[value]
-        elif value in made and made[value] not in nodes:
-            nodes.append(made[value])
-            pending += made[value].input
+        elif value in created and created[value] not in nodes:
+            nodes.append(created[value])
+            pending += created[value].input
     ordered = [node for node in net.nodes if node in nodes]
     return model(ordered, inputs, [name], net.constants, opset=21)
 
@@ -139,20 +139,20 @@ A, B = (RNG.integers(0, 256, (2, 8, 6, 6)).astype(np.uint8) for _ in range(2))
 
 def numbers(*pairs):
     """Scales and zero points, one after the other."""
-    return [one for scale, zero in pairs for one in (np.float32(scale), np.array(zero, np.uint8))]
+    return [item for scale, zero in pairs for item in (np.float32(scale), np.array(zero, np.uint8))]
 
 
 def as_constants(operands):
-    return {f"k{i}": np.asarray(one) for i, one in enumerate(operands) if one is not None}
+    return {f"k{i}": np.asarray(operand) for i, operand in enumerate(operands) if operand is not None}
 
 
 def alike(ours_node, theirs_nodes, inputs, constants, steps=1):
     """The operator gives what dequantizing, computing and quantizing gives, and as one quantized layer."""
-    given = model([ours_node], inputs, ["y"], constants, domains=MICROSOFT)
+    value = model([ours_node], inputs, ["y"], constants, domains=MICROSOFT)
     expected = theirs(model(theirs_nodes, inputs, ["y"], constants), *inputs.values())[0]
-    [found], kinds = run(given, *inputs.values())
-    assert found.dtype == expected.dtype
-    assert np.abs(found.astype(int) - expected).max() <= steps
+    [result], kinds = run(value, *inputs.values())
+    assert result.dtype == expected.dtype
+    assert np.abs(result.astype(int) - expected).max() <= steps
     assert len(kinds) == 1
     return kinds[0]
 
@@ -192,7 +192,7 @@ def test_arithmetic_on_two_quantized_tensors(ours, theirs):
 def test_functions_of_a_quantized_tensor(ours, theirs, attributes, extra, kind):
     constants = as_constants(numbers((0.02, 128), (0.025, 110)))
     names = list(constants)
-    found = alike(
+    result = alike(
         node(ours, ["a", *names], **attributes, **extra),
         [
             real("a", *names[:2], "ra"),
@@ -202,28 +202,28 @@ def test_functions_of_a_quantized_tensor(ours, theirs, attributes, extra, kind):
         {"a": A},
         constants,
     )
-    assert found == kind
+    assert result == kind
 
 
 def test_a_mean_over_axes():
     constants = as_constants(numbers((0.02, 128), (0.01, 110)))
-    given = model([node("QLinearReduceMean", ["a", *constants], axes=[2, -1], keepdims=0)], {"a": A}, ["y"], constants,
+    value = model([node("QLinearReduceMean", ["a", *constants], axes=[2, -1], keepdims=0)], {"a": A}, ["y"], constants,
                   domains=MICROSOFT)  # fmt: skip
-    [found], kinds = run(given, A)
+    [result], kinds = run(value, A)
     expected = np.rint((A.astype(float) - 128).mean(axis=(2, 3)) * 2 + 110)
-    assert np.abs(found - expected).max() <= 1
+    assert np.abs(result - expected).max() <= 1
     assert kinds == ["Mean"]
 
 
 def test_joining_tensors_of_different_scales():
     constants = as_constants(numbers((0.03, 9), (0.02, 128), (0.05, 100)))
     names = list(constants)
-    given = model([node("QLinearConcat", [*names[:2], "a", *names[2:4], "b", *names[4:]], axis=1)], {"a": A, "b": B},
+    value = model([node("QLinearConcat", [*names[:2], "a", *names[2:4], "b", *names[4:]], axis=1)], {"a": A, "b": B},
                   ["y"], constants, domains=MICROSOFT)  # fmt: skip
-    [found], kinds = run(given, A, B)
+    [result], kinds = run(value, A, B)
     parts = [(A.astype(float) - 128) * 0.02, (B.astype(float) - 100) * 0.05]
     expected = np.clip(np.rint(np.concatenate(parts, axis=1) / 0.03 + 9), 0, 255)
-    assert np.abs(found - expected).max() <= 1
+    assert np.abs(result - expected).max() <= 1
     assert kinds == ["Concat"]
 
 
@@ -236,14 +236,14 @@ def test_a_product_with_a_bias(to_reals, per_channel):
     operands = [np.float32(0.02), np.uint8(120), b, scales, np.zeros(scales.shape, np.int8), bias]
     operands += [] if to_reals else numbers((0.05, 128))
     constants = as_constants(operands)
-    given = model([node("QGemm", ["a", *constants], transB=1)], {"a": a}, ["y"], constants, domains=MICROSOFT)
-    [found], kinds = run(given, a)
+    value = model([node("QGemm", ["a", *constants], transB=1)], {"a": a}, ["y"], constants, domains=MICROSOFT)
+    [result], kinds = run(value, a)
     wide = (a.astype(int) - 120) @ b.T.astype(int) + bias
     expected = wide * 0.02 * scales
     if to_reals:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
     else:
-        assert np.abs(found - np.clip(np.rint(expected / 0.05 + 128), 0, 255)).max() <= 1
+        assert np.abs(result - np.clip(np.rint(expected / 0.05 + 128), 0, 255)).max() <= 1
         assert kinds == ["FullyConnected"]
 
 

@@ -19,29 +19,29 @@ def drawn(op, inputs=(), **attributes):
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE])
 def test_a_seed_gives_the_numbers_of_the_reference_evaluator(op, bounds, dtype):
-    given = drawn(op, shape=[3, 4], seed=11.0, dtype=dtype, **bounds)
-    np.testing.assert_allclose(ours(given)[0], theirs(given)[0], rtol=1e-5)
-    assert ours(given)[0].dtype == theirs(given)[0].dtype
+    value = drawn(op, shape=[3, 4], seed=11.0, dtype=dtype, **bounds)
+    np.testing.assert_allclose(ours(value)[0], theirs(value)[0], rtol=1e-5)
+    assert ours(value)[0].dtype == theirs(value)[0].dtype
 
 
 @pytest.mark.parametrize("op", ["RandomUniformLike", "RandomNormalLike"])
 def test_shape_and_type_are_those_of_another_tensor(op):
     x = np.zeros((2, 5), np.float16)
-    [found] = ours(drawn(op, [x], seed=3.0), x)
-    assert (found.shape, found.dtype) == ((2, 5), np.float16)
-    assert len(np.unique(found)) > 5
+    [result] = ours(drawn(op, [x], seed=3.0), x)
+    assert (result.shape, result.dtype) == ((2, 5), np.float16)
+    assert len(np.unique(result)) > 5
 
 
 def test_without_a_seed_every_run_draws_others():
-    given = drawn("RandomUniform", shape=[8])
-    assert ours(given)[0].tolist() != ours(given)[0].tolist()
-    assert load(given).graph.layer("node").kind == "RandomFill"
+    value = drawn("RandomUniform", shape=[8])
+    assert ours(value)[0].tolist() != ours(value)[0].tolist()
+    assert load(value).graph.layer("node").kind == "RandomFill"
 
 
 def test_probabilities_decide_how_often_there_is_a_one():
     p = np.float32([0, 1, 0.25] * 4000)
-    [found] = ours(drawn("Bernoulli", [p], seed=1.0), p)
-    rows = found.reshape(-1, 3)
+    [result] = ours(drawn("Bernoulli", [p], seed=1.0), p)
+    rows = result.reshape(-1, 3)
     assert (rows[:, 0].max(), rows[:, 1].min()) == (0, 1)
     assert abs(rows[:, 2].mean() - 0.25) < 0.03
     whole = drawn("Bernoulli", [p], dtype=TensorProto.INT64)
@@ -50,9 +50,9 @@ def test_probabilities_decide_how_often_there_is_a_one():
 
 def test_classes_are_drawn_by_the_logarithms_of_their_probabilities():
     scores = np.log(np.float32([[0.7, 0.2, 0.1]]))
-    [found] = ours(drawn("Multinomial", [scores], sample_size=4000, seed=2.0), scores)
-    assert found.dtype == np.int32
-    np.testing.assert_allclose(np.bincount(found[0]) / 4000, [0.7, 0.2, 0.1], atol=0.04)
+    [result] = ours(drawn("Multinomial", [scores], sample_size=4000, seed=2.0), scores)
+    assert result.dtype == np.int32
+    np.testing.assert_allclose(np.bincount(result[0]) / 4000, [0.7, 0.2, 0.1], atol=0.04)
 
 
 def test_a_negative_deviation_is_refused():
@@ -63,9 +63,9 @@ def test_a_negative_deviation_is_refused():
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_drops_while_training_only(training):
     x = np.ones((40, 50), np.float32)
-    given = single("Dropout", x, np.float32(0.25), np.array(training), opset=22, outputs=2, seed=5)
-    y, mask = ours(given, x)
-    agree(given, x)
+    value = single("Dropout", x, np.float32(0.25), np.array(training), opset=22, outputs=2, seed=5)
+    y, mask = ours(value, x)
+    agree(value, x)
     assert mask.dtype == np.bool_
     np.testing.assert_allclose(y, mask * (4 / 3 if training else 1), rtol=1e-6)
     assert mask.all() != training
@@ -74,8 +74,8 @@ def test_dropout_drops_while_training_only(training):
 def test_batch_normalization_while_training_gives_running_statistics():
     x = np.random.default_rng(0).normal(2, 3, (4, 3, 5)).astype(np.float32)
     numbers = [np.float32([1, 2, 3]), np.float32([0, 1, 0]), np.float32([0.5, 0, 1]), np.float32([1, 2, 3])]
-    given = single("BatchNormalization", x, *numbers, opset=15, outputs=3, training_mode=1, momentum=0.8)
-    agree(given, x, rtol=1e-4, atol=1e-5)
+    value = single("BatchNormalization", x, *numbers, opset=15, outputs=3, training_mode=1, momentum=0.8)
+    agree(value, x, rtol=1e-4, atol=1e-5)
 
 
 def test_an_image_in_a_file_is_decoded():

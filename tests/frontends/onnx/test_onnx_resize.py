@@ -39,8 +39,8 @@ def test_cubic_mixing_has_its_own_attributes(attributes):
 
 @pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
 def test_the_aspect_ratio_may_be_kept(policy):
-    given = single("Resize", X, None, None, np.array([7, 7]), axes=[2, 3], keep_aspect_ratio_policy=policy)
-    agree(given, X)
+    value = single("Resize", X, None, None, np.array([7, 7]), axes=[2, 3], keep_aspect_ratio_policy=policy)
+    agree(value, X)
 
 
 @pytest.mark.parametrize("scales", [[2, 1, 1, 1], [1, 1.5, 1, 2]])
@@ -92,14 +92,14 @@ def test_making_smaller_smooths_where_that_is_asked_for(mode, scales):
 @pytest.mark.parametrize("part", [[0.25, 0, 0.75, 1], [-0.5, 0.25, 0.5, 1.5], [0, 0, 1, 1], [1, 0.75, 0, 0.25]])
 def test_a_part_is_resized_and_what_lies_beyond_the_input_is_one_number(mode, part):
     options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
-    given = single("Resize", X, np.float32(part), None, np.array([3, 5]), axes=[2, 3], mode=mode, **options)
-    agree(given, X, atol=1e-4)
+    value = single("Resize", X, np.float32(part), None, np.array([3, 5]), axes=[2, 3], mode=mode, **options)
+    agree(value, X, atol=1e-4)
 
 
 def test_a_part_has_a_start_and_an_end_along_each_axis():
-    given = single(
+    value = single(
         "Resize", X, np.float32([0, 1]), None, np.array([3, 5]), axes=[2, 3],
         coordinate_transformation_mode="tf_crop_and_resize",
     )  # fmt: skip
     with pytest.raises(ParseError, match="its roi has 2 numbers; expected 4, a start and an end for each axis"):
-        load(given)
+        load(value)

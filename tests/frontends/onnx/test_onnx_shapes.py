@@ -82,7 +82,7 @@ def differences(model):
 
 
 def agree(shape, dims, names):
-    return len(shape) == len(dims) and all(same(extent, dim, names) for extent, dim in zip(shape, dims, strict=True))
+    return len(shape) == len(dims) and all(same(size, dim, names) for size, dim in zip(shape, dims, strict=True))
 
 
 def same(extent, dim, names):
@@ -95,8 +95,8 @@ def same(extent, dim, names):
 def check(models, enough):
     answered = 0
     for name, model in models:
-        found = list(differences(model))
-        assert found == [], name
+        result = list(differences(model))
+        assert result == [], name
         answered += bool(ours(model))
     assert answered >= enough * len(models)
 

@@ -26,9 +26,9 @@ TYPES = {
 def value_of(tensor):
     """The array that a model with the tensor as its only constant gives."""
     tensor.name = "y"
-    given = model([], {}, ["y"])
-    given.graph.initializer.append(tensor)
-    return ours(given)[0]
+    value = model([], {}, ["y"])
+    value.graph.initializer.append(tensor)
+    return ours(value)[0]
 
 
 def error_of(tensor):
@@ -46,9 +46,9 @@ def test_a_tensor_of_any_type_is_read_as_bytes_and_as_numbers(name, shape, raw):
     numbers = numbers.astype(np.float32 if "FLOAT" in name else np.int64).astype(TYPES[name])
     kind = getattr(TensorProto, name)
     tensor = numpy_helper.from_array(numbers) if raw else helper.make_tensor("y", kind, shape, numbers.ravel())
-    found = value_of(tensor)
-    assert (found.dtype, found.shape) == (numbers.dtype, shape)
-    np.testing.assert_array_equal(found.astype(np.float64), numbers.astype(np.float64))
+    result = value_of(tensor)
+    assert (result.dtype, result.shape) == (numbers.dtype, shape)
+    np.testing.assert_array_equal(result.astype(np.float64), numbers.astype(np.float64))
 
 
 def test_powers_of_two_without_sign_are_read():
@@ -98,9 +98,9 @@ def test_bytes_that_are_neither_0_nor_1_are_true():
     ],
 )
 def test_a_tensor_that_lies_about_its_data_is_refused_before_anything_is_allocated(fields, text):
-    found = error_of(TensorProto(**{"data_type": TensorProto.FLOAT} | fields))
-    assert found.startswith("initializer 'y': ")
-    assert text in found
+    result = error_of(TensorProto(**{"data_type": TensorProto.FLOAT} | fields))
+    assert result.startswith("initializer 'y': ")
+    assert text in result
 
 
 # --- data in files beside the model -----------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ def external(folder, dims=(2, 3), **entries):
     tensor = TensorProto(name="y", dims=dims, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=str(value))
-    given = model([], {}, ["y"])
-    given.graph.initializer.append(tensor)
+    arguments = model([], {}, ["y"])
+    arguments.graph.initializer.append(tensor)
     path = folder / "net.onnx"
-    path.write_bytes(given.SerializeToString())
+    path.write_bytes(arguments.SerializeToString())
     return path
 
 
@@ -127,11 +127,11 @@ def constant_of(path):
 
 def test_data_beside_the_model_is_mapped(tmp_path):
     (tmp_path / "weights.bin").write_bytes(b"head" + DATA.tobytes() + b"tail")
-    found = constant_of(external(tmp_path, location="weights.bin", offset=4, length=24))
-    np.testing.assert_array_equal(found, DATA)
-    while isinstance(found, np.ndarray) and found.base is not None:
-        found = found.base
-    assert not isinstance(found, bytes)
+    result = constant_of(external(tmp_path, location="weights.bin", offset=4, length=24))
+    np.testing.assert_array_equal(result, DATA)
+    while isinstance(result, np.ndarray) and result.base is not None:
+        result = result.base
+    assert not isinstance(result, bytes)
     np.testing.assert_array_equal(constant_of(external(tmp_path, location="./weights.bin", offset=4)), DATA)
 
 
@@ -143,8 +143,8 @@ def test_data_that_lies_at_odd_places_and_no_data_at_all(tmp_path):
 
 
 def test_what_onnx_itself_writes_is_read(tmp_path):
-    given = model([], {}, ["y"], {"y": np.arange(1000, dtype=np.float32)})
-    onnx.save(given, tmp_path / "net.onnx", save_as_external_data=True, location="w.bin")
+    value = model([], {}, ["y"], {"y": np.arange(1000, dtype=np.float32)})
+    onnx.save(value, tmp_path / "net.onnx", save_as_external_data=True, location="w.bin")
     np.testing.assert_array_equal(constant_of(tmp_path / "net.onnx"), np.arange(1000))
 
 

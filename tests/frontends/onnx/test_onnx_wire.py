@@ -36,8 +36,8 @@ def test_a_file_gives_the_network_that_its_message_gives(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(model().SerializeToString())
     assert str(frontend.load(path)) == str(frontend.load(model()))
-    [found] = [layer.op.value for layer in frontend.load(path).graph if layer.name == "w"]
-    np.testing.assert_array_equal(found, WEIGHTS)
+    [result] = [layer.op.value for layer in frontend.load(path).graph if layer.name == "w"]
+    np.testing.assert_array_equal(result, WEIGHTS)
 
 
 @pytest.mark.parametrize("damage", [

@@ -35,13 +35,13 @@ def one_operator(
     name: str, inputs: list[T | None], outputs: list[T], options: tuple[str, dict[str, Any]] | None = None
 ) -> bytes:
     """The file; inputs that are no constants are those of the graph, in order."""
-    given = [one for one in inputs if one is not None]
+    value = [item for item in inputs if item is not None]
     buffers: list[dict[str, Any]] = [{}]
-    tensors = [_tensor(f"i{k}", one, buffers) for k, one in enumerate(given)]
-    tensors += [_tensor(f"o{k}", one, buffers) for k, one in enumerate(outputs)]
-    numbers = iter(range(len(given)))
-    places = [-1 if one is None else next(numbers) for one in inputs]
-    results = list(range(len(given), len(tensors)))
+    tensors = [_tensor(f"i{k}", item, buffers) for k, item in enumerate(value)]
+    tensors += [_tensor(f"o{k}", output, buffers) for k, output in enumerate(outputs)]
+    numbers = iter(range(len(value)))
+    places = [-1 if item is None else next(numbers) for item in inputs]
+    results = list(range(len(value), len(tensors)))
     more = {"builtin_options": options} if options else {}
     model = {
         "version": 3,
@@ -50,7 +50,7 @@ def one_operator(
         "subgraphs": [
             {
                 "tensors": tensors,
-                "inputs": [k for k, one in enumerate(given) if one.value is None and "is_variable" not in one.more],
+                "inputs": [k for k, item in enumerate(value) if item.value is None and "is_variable" not in item.more],
                 "outputs": results,
                 "operators": [operator(places, results, opcode_index=0, **more)],
             }

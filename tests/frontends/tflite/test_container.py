@@ -158,10 +158,10 @@ class TestReading:
             tensor("c", [1], "string", buffer=3),
         ]
         result = read(model)
-        found = result.constants(result.subgraphs[0])
-        assert found[2].tolist() == [0x21, 0x03]
-        assert found[3].tolist() == [True, False, True]
-        assert found[4].tobytes() == b"anything"
+        matches = result.constants(result.subgraphs[0])
+        assert matches[2].tolist() == [0x21, 0x03]
+        assert matches[3].tolist() == [True, False, True]
+        assert matches[4].tobytes() == b"anything"
 
     def test_a_tensor_without_elements_is_a_constant_where_nothing_else_gives_it(self) -> None:
         model = elementwise_model()

@@ -17,11 +17,11 @@ CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATIO
 
 def subgraph(tensors: list[dict[str, Any]], inputs: list[int], outputs: list[int], *operators: Any) -> dict[str, Any]:
     """Operators are triples of name, inputs and outputs, with the options behind these if there are any."""
-    made = []
-    for name, taken, given, *options in operators:
+    created = []
+    for name, taken, value, *options in operators:
         more = {"builtin_options": options[0]} if options else {}
-        made.append(operator(taken, given, opcode_index=CODES.index(name), **more))
-    return {"tensors": tensors, "inputs": inputs, "outputs": outputs, "operators": made}
+        created.append(operator(taken, value, opcode_index=CODES.index(name), **more))
+    return {"tensors": tensors, "inputs": inputs, "outputs": outputs, "operators": created}
 
 
 def file(*subgraphs: dict[str, Any], constants: tuple[np.ndarray, ...] = ()) -> bytes:

@@ -59,16 +59,16 @@ def test_inputs_and_outputs_are_bound_in_the_order_of_the_file():
     network = tflite.load(encode(model))
     assert {i: layer.name for i, layer in network.inputs.items()} == {0: "b", 1: "a"}
     assert {i: layer.name for i, layer in network.outputs.items()} == {0: "c", 1: "a_1"}
-    found = run_network(network, {"a": np.float32([3, 5]), "b": np.float32([1, 2])})
-    assert found["c"].tolist() == [2, 3]
+    result = run_network(network, {"a": np.float32([3, 5]), "b": np.float32([1, 2])})
+    assert result["c"].tolist() == [2, 3]
 
 
 def test_quantization_comes_with_the_tensors():
-    found = infos(tflite.load(encode(convolution_model())))
-    assert found["x"].quantization == Quantization(0.5, -3)
-    assert found["w"].quantization == Quantization([0.25, 0.125], axis=0)
-    assert found["CONV_2D:0:0"].quantization == Quantization(2.0, 7)
-    assert found["CONV_2D:0:0:RELU6"].quantization == Quantization(2.0, 7)
+    result = infos(tflite.load(encode(convolution_model())))
+    assert result["x"].quantization == Quantization(0.5, -3)
+    assert result["w"].quantization == Quantization([0.25, 0.125], axis=0)
+    assert result["CONV_2D:0:0"].quantization == Quantization(2.0, 7)
+    assert result["CONV_2D:0:0:RELU6"].quantization == Quantization(2.0, 7)
 
 
 def test_constants_are_views_of_the_file():
@@ -146,18 +146,18 @@ def test_extents_are_those_the_file_was_made_with_unless_asked_for_open_ones():
 
 
 def test_inputs_can_be_given_other_shapes():
-    found = infos(tflite.load(dynamic_model(), shapes={"i0": (5, 9, 4, 2)}))
-    assert found["CONV_2D:0:0"].shape == (5, 7, 2, 3)
+    result = infos(tflite.load(dynamic_model(), shapes={"i0": (5, 9, 4, 2)}))
+    assert result["CONV_2D:0:0"].shape == (5, 7, 2, 3)
 
 
 def test_an_extent_that_is_left_open_stays_open_in_what_follows():
-    found = infos(tflite.load(dynamic_model(), shapes={"i0": (None, 9, 4, 2)}))
-    assert str(found["CONV_2D:0:0"]) == "float32[?, 7, 2, 3]"
+    result = infos(tflite.load(dynamic_model(), shapes={"i0": (None, 9, 4, 2)}))
+    assert str(result["CONV_2D:0:0"]) == "float32[?, 7, 2, 3]"
 
 
 def test_bytes_may_lie_apart():
     data = dynamic_model()
-    apart = memoryview(bytes(byte for one in data for byte in (one, 0)))[::2]
+    apart = memoryview(bytes(byte for item in data for byte in (item, 0)))[::2]
     assert infos(tflite.load(apart)) == infos(tflite.load(data))
 
 
@@ -219,15 +219,15 @@ def test_shapes_that_cannot_be_meant_are_refused(shapes, message):
 
 
 def test_dimensions_that_the_file_leaves_open_have_names():
-    found = infos(tflite.load(dynamic_model(), shapes={"i0_0": 5}))
-    assert found["CONV_2D:0:0"].shape == (5, 2, 2, 3)
-    found = infos(tflite.load(dynamic_model(), dynamic=True, shapes={"i0_1": 6}))
-    assert str(found["CONV_2D:0:0"]) == "float32[?, 4, 2, 3]"
+    result = infos(tflite.load(dynamic_model(), shapes={"i0_0": 5}))
+    assert result["CONV_2D:0:0"].shape == (5, 2, 2, 3)
+    result = infos(tflite.load(dynamic_model(), dynamic=True, shapes={"i0_1": 6}))
+    assert str(result["CONV_2D:0:0"]) == "float32[?, 4, 2, 3]"
 
 
 def test_a_dimension_that_the_file_fixes_can_be_resized():
-    found = infos(tflite.load(dynamic_model(), shapes={"i0": (1, 4, 10, 2)}))
-    assert found["CONV_2D:0:0"].shape == (1, 2, 8, 3)
+    result = infos(tflite.load(dynamic_model(), shapes={"i0": (1, 4, 10, 2)}))
+    assert result["CONV_2D:0:0"].shape == (1, 2, 8, 3)
 
 
 def test_a_reshape_that_does_not_fit_a_resized_input_is_named():
@@ -243,8 +243,8 @@ def test_a_model_is_made_for_the_shapes_of_each_call_where_the_file_leaves_them_
     assert str(model.inputs["i0"].shape) == "[i0_0, i0_1, 4, 2]"
     assert model.optimized.inputs[0].output.known.shape == (1, 4, 4, 2)
     for shape in ((1, 4, 4, 2), (3, 5, 4, 2), (2, 4, 4, 2)):
-        [found] = model.run([np.ones(shape, np.float32)])
-        np.testing.assert_array_equal(found, np.full((shape[0], shape[1] - 2, 2, 3), 18, np.float32))
+        [result] = model.run([np.ones(shape, np.float32)])
+        np.testing.assert_array_equal(result, np.full((shape[0], shape[1] - 2, 2, 3), 18, np.float32))
     with pytest.raises(BindingError, match=r"input 'i0' has shape \[1, 4, 5, 2\]; expected \[i0_0, i0_1, 4, 2\]"):
         model.run([np.ones((1, 4, 5, 2), np.float32)])
 
@@ -265,13 +265,13 @@ def test_padding_that_depends_on_an_open_height_is_settled_by_each_call():
     model = ip.load(one_operator("CONV_2D", [x, weights, None], [T((1, 2, 2, 3))], options), ["CpuRef"])
     assert model.optimized.outputs[0].values[0].known.shape == (1, 2, 2, 3)
     for height in (4, 5, 9, 4):
-        [found] = model.run([np.ones((1, height, 4, 2), np.float32)])
-        assert found.shape == (1, (height + 1) // 2, 2, 3)
+        [result] = model.run([np.ones((1, height, 4, 2), np.float32)])
+        assert result.shape == (1, (height + 1) // 2, 2, 3)
 
 
 def test_a_shape_in_the_file_that_does_not_follow_from_the_inputs_is_not_believed():
-    found = infos(tflite.load(one_operator("ABS", [T((2, 3))], [T((7, 7))])))
-    assert found["ABS:0:0"].shape == (2, 3)
+    result = infos(tflite.load(one_operator("ABS", [T((2, 3))], [T((7, 7))])))
+    assert result["ABS:0:0"].shape == (2, 3)
 
 
 def test_all_operators_that_are_not_supported_are_listed_with_their_counts(tmp_path):

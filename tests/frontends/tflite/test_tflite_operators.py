@@ -352,17 +352,19 @@ def test_an_operator_becomes_layers_that_give_what_the_file_says(name, inputs, o
     assert layers(network) == expected
     network.validate()
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
-    found = run_network(network, {name: np.ones(info.shape, info.dtype.numpy) for name, info in infos.items()})
-    assert [(array.shape, array.dtype.name) for array in found.values()] == [(one.shape, one.dtype) for one in outputs]
+    result = run_network(network, {name: np.ones(info.shape, info.dtype.numpy) for name, info in infos.items()})
+    assert [(array.shape, array.dtype.name) for array in result.values()] == [
+        (output.shape, output.dtype) for output in outputs
+    ]
 
 
 def test_a_range_is_added_up_as_tflite_does_it():
     inputs = [T((), value=np.float32(value)) for value in (0, 1, 0.1)]
-    [found] = run_network(tflite.load(one_operator("RANGE", inputs, [T((10,))])), {}).values()
+    [result] = run_network(tflite.load(one_operator("RANGE", inputs, [T((10,))])), {}).values()
     expected = [np.float32(0)]
     while len(expected) < 10:
         expected.append(expected[-1] + np.float32(0.1))
-    np.testing.assert_array_equal(found, np.array(expected))
+    np.testing.assert_array_equal(result, np.array(expected))
 
 
 @pytest.mark.parametrize(("axis", "expected"), [(-1, [[5, -1, -1], [-1, -1, 5]]), (0, [[5, -1], [-1, -1], [-1, 5]])])

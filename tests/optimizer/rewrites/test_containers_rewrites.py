@@ -42,9 +42,9 @@ def test_what_is_read_from_known_tensors_is_read_from_these():
     assert str(graph.layer("joined").output.known) == "float32[3, 3]"
     feeds = [np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)]
     as_it_is = ip.OptimizerOptions(rewrite=False)
-    models = [ip.load(Network(graph=one), ["CpuRef"], options=as_it_is) for one in (graph, original)]
-    found, expected = (one.run(feeds) for one in models)
-    assert [one.tolist() for one in found] == [one.tolist() for one in expected]
+    models = [ip.load(Network(graph=item), ["CpuRef"], options=as_it_is) for item in (graph, original)]
+    result, expected = (model.run(feeds) for model in models)
+    assert [item.tolist() for item in result] == [item.tolist() for item in expected]
 
 
 def test_the_element_of_an_optional_is_what_was_put_in():
@@ -112,8 +112,8 @@ def test_a_loop_that_collects_in_a_sequence_becomes_one_layer():
     x = network.add_input_layer(0, TensorInfo((1, 2)), name="x")
     count = network.add_constant_layer(np.int64(3))
     loop = network.add_loop_layer(count, None, network.add_sequence_empty_layer(), x, regions=[body], num_carried=1)
-    joined = network.add_concat_from_sequence_layer(loop.outputs[0], axis=0, name="joined")
-    network.add_output_layer(0, joined, name="y")
+    merged = network.add_concat_from_sequence_layer(loop.outputs[0], axis=0, name="joined")
+    network.add_output_layer(0, merged, name="y")
     model = ip.load(network, backends=["CpuRef"])
     assert model(np.float32([[1, 2]])).tolist() == [[1, 2]] * 3
     assert [layer.kind for layer in model.optimized.graph if layer.op.executable] == ["Concat"]

@@ -115,8 +115,8 @@ def test_what_is_known_to_run_stands_in_place_of_the_layer_and_gives_the_same(na
     run_passes(graph, DEFAULT_PASSES)
     assert not any(layer.regions for layer in graph)
     assert all(value.known.is_concrete for layer in graph for value in layer.outputs)
-    for found, expected in zip(run(network, [1, -2], True), run(network, [1, -2], False), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for result, expected in zip(run(network, [1, -2], True), run(network, [1, -2], False), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_layers_that_were_in_a_region_are_called_after_it():
@@ -130,8 +130,8 @@ def test_loops_of_many_iterations_or_of_none_stay(network):
     graph = network.graph.clone()
     run_passes(graph, DEFAULT_PASSES)
     assert any(layer.regions for layer in graph)
-    for found, expected in zip(run(network, [1, -2], True), run(network, [1, -2], False), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for result, expected in zip(run(network, [1, -2], True), run(network, [1, -2], False), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_loop_that_may_end_early_stays():
@@ -175,7 +175,7 @@ def test_constants_go_into_regions_and_what_nobody_takes_is_no_operand():
     assert record.counts == {"capture_unchanged": 1, "sink_constants": 1, "drop_operands": 2}
     layer = graph.layer("layer")
     assert [value.name for value in layer.values] == ["x"]
-    assert [[one.kind for one in inner] for inner in layer.regions] == [
+    assert [[item.kind for item in inner] for inner in layer.regions] == [
         ["Input", "Comparison", "Output", "Constant"],
         ["Input", "Addition", "Output"],
     ]

@@ -19,7 +19,7 @@ def squashed(text: str) -> str:
 
 
 def test_equal_siblings_and_what_follows_them_alike_become_one():
-    found = squashed(
+    result = squashed(
         """
         graph {
           %x = Input : float32[2, 3]
@@ -34,7 +34,7 @@ def test_equal_siblings_and_what_follows_them_alike_become_one():
         }
         """
     )
-    assert found.splitlines() == [
+    assert result.splitlines() == [
         '%a = Transpose(permutation=(1, 0)) %x replacing "a", "b"',
         '%c = Reshape(target_shape=(6,)) %a replacing "c", "d"',
         "%e = Reshape(target_shape=(6, 1)) %a",

@@ -32,14 +32,14 @@ def install(natives, tmp_path):
 @pytest.fixture
 def runtime_of(tmp_path):
     """Makes runtimes, which are closed at the end; they look into `tmp_path`/plugins unless told otherwise."""
-    made = []
+    created = []
 
     def runtime_of(path=tmp_path / "plugins", **options):
-        made.append(Runtime(CreationOptions(dynamic_backends_path=path, **options)))
-        return made[-1]
+        created.append(Runtime(CreationOptions(dynamic_backends_path=path, **options)))
+        return created[-1]
 
     yield runtime_of
-    for runtime in made:
+    for runtime in created:
         runtime.close()
 
 
@@ -70,6 +70,6 @@ def add_twice(runtime, *backends):
     network.add_output_layer(0, network.add_addition_layer(network.add_addition_layer(x, x), x))
     optimized = optimize(network, backends, runtime.device_spec)
     network_id = runtime.load_network(optimized)
-    found = runtime.enqueue_workload(network_id, {0: np.float32([1, 2, 3])})
+    result = runtime.enqueue_workload(network_id, {0: np.float32([1, 2, 3])})
     runtime.unload_network(network_id)
-    return found[0].tolist()
+    return result[0].tolist()

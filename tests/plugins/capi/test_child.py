@@ -46,10 +46,10 @@ def soon(seconds=60):
 def course_of(child):
     """The messages behind the first, and how it ends."""
     assert child.receive(soon()) == {"ready": True}
-    found = []
+    result = []
     while (message := child.receive(soon(20))) is not None:
-        found.append(message)
-    return found, child.ending(soon(20))
+        result.append(message)
+    return result, child.ending(soon(20))
 
 
 @pytest.mark.parametrize(
@@ -64,33 +64,33 @@ def course_of(child):
 )
 def test_messages_come_and_the_ending_is_told(what, messages, ending, child):
     before = children(), open_descriptors()
-    with child(what) as one:
-        assert course_of(one) == (messages, ending)
-        assert one.wrote == ("last words" if what == "shout" else "")
+    with child(what) as item:
+        assert course_of(item) == (messages, ending)
+        assert item.wrote == ("last words" if what == "shout" else "")
     assert (children(), open_descriptors()) == before
 
 
 @pytest.mark.parametrize("what", ["hang", "flood"])
 def test_who_waits_too_long_is_told_and_the_process_is_ended(what, child):
     before = children()
-    with child(what) as one:
-        assert one.receive(soon()) == {"ready": True}
+    with child(what) as item:
+        assert item.receive(soon()) == {"ready": True}
         with pytest.raises(TimeoutError):
-            one.receive(soon(0.3))
+            item.receive(soon(0.3))
     assert children() == before
 
 
 def test_what_is_no_message_is_an_error(child):
-    with child("nonsense") as one:
-        one.receive(soon())
+    with child("nonsense") as item:
+        item.receive(soon())
         with pytest.raises(ValueError, match="Expecting property name"):
-            one.receive(soon())
+            item.receive(soon())
 
 
 def test_what_the_process_has_started_ends_with_it(child):
     before = children()
-    with child("fork") as one:
-        assert course_of(one) == ([{"done": True}], None)
+    with child("fork") as item:
+        assert course_of(item) == ([{"done": True}], None)
     assert children() == before
 
 

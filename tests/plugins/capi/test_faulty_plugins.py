@@ -104,10 +104,10 @@ def scratch(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
-    before = {one.partition(": ")[2] for one in open_descriptors()}
+    before = {open_descriptor.partition(": ")[2] for open_descriptor in open_descriptors()}
     yield
     assert list(folder.iterdir()) == []
-    assert {one.partition(": ")[2] for one in open_descriptors()} <= before
+    assert {open_descriptor.partition(": ")[2] for open_descriptor in open_descriptors()} <= before
 
 
 @pytest.fixture
@@ -142,12 +142,12 @@ def refusal(record):
 @pytest.mark.parametrize("fault", REFUSED)
 def test_a_plug_in_that_is_wrong_is_refused_for_what_is_wrong(fault, beside):
     flags, step, reason = REFUSED[fault]
-    found = refusal(beside(flags, probe_seconds=0))  # a probe does the same in another process
+    result = refusal(beside(flags, probe_seconds=0))  # a probe does the same in another process
     if reason is None:
-        assert found[:2] == ("refused", step)
-        assert re.fullmatch(r"its member (execute|optimize) is 0x[0-9a-f]+, which is no code", found[2])
+        assert result[:2] == ("refused", step)
+        assert re.fullmatch(r"its member (execute|optimize) is 0x[0-9a-f]+, which is no code", result[2])
     else:
-        assert found == ("refused", step, reason)
+        assert result == ("refused", step, reason)
 
 
 @pytest.mark.parametrize("fault", ["no GetVersion", "another major", "a short struct_size", "failing init"])
@@ -216,10 +216,13 @@ def test_an_older_minor_is_loaded_and_never_shown_what_is_newer(install, runtime
     look = 'for (n = 0; n < graph->layer_count; ++n) if (ipr_equal(ipr_layer_at(graph, n)->type, "Activation")) CRASH'
     install("A_Old_backend.so", ID='"Old"', AT_SUPPORT=look, AT_COMPILE=look)
     runtime = runtime_of(probe_seconds=0)
-    assert [(one.id, one.version, one.state) for one in runtime.dynamic_backends()] == [("Old", "1.0", State.LOADED)]
+    assert [
+        (dynamic_backend.id, dynamic_backend.version, dynamic_backend.state)
+        for dynamic_backend in runtime.dynamic_backends()
+    ] == [("Old", "1.0", State.LOADED)]
     model = ip.load(sums_and_relu(), ["Old", "CpuRef"], runtime=runtime)
     assert model.run([[1, -2, 3]])[0].tolist() == [3, -2, 9]
-    [refused] = [one for one in model.optimized.refusals if one.layer == "relu"]
+    [refused] = [item for item in model.optimized.refusals if item.layer == "relu"]
     assert refused.reasons == ("layer type newer than revision 0 of the vocabulary",)
 
 
@@ -259,8 +262,8 @@ def test_a_lie_is_a_refusal_and_the_next_backend_runs_the_layers(lie, natives, r
     network.add_output_layer(0, network.add_addition_layer(first, x, name="second"))
     options = OptimizerOptions(model_options={"Liar": {"lie": lie}})
     model = ip.load(network, ["Liar", "CpuRef"], runtime=runtime, options=options)
-    assert LIES[lie] in "; ".join(text for one in model.optimized.refusals for text in one.reasons)
-    assert "CpuRef" in {one.backend for one in model.optimized.placements}
+    assert LIES[lie] in "; ".join(text for item in model.optimized.refusals for text in item.reasons)
+    assert "CpuRef" in {placement.backend for placement in model.optimized.placements}
 
 
 def test_what_is_written_behind_an_output_is_found_in_checking_mode(install, runtime_of, monkeypatch):

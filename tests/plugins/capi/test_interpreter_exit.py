@@ -66,8 +66,8 @@ def test_the_reference_runs_while_the_interpreter_ends() -> None:
 def test_a_shared_object_runs_while_the_interpreter_ends_and_is_shut_down_after_that(install) -> None:
     at_shutdown = 'write(1, "shut down\\n", 10) == 10 || (abort(), 0);'
     path = install(AT_SHUTDOWN=at_shutdown)
-    *found, last = said_at_exit("Adder", str(path.parent), PYTHONUNBUFFERED="1", INTERPOSER_PROBE_SECONDS="0")
-    assert sorted(found) == FOUND
+    *result, last = said_at_exit("Adder", str(path.parent), PYTHONUNBUFFERED="1", INTERPOSER_PROBE_SECONDS="0")
+    assert sorted(result) == FOUND
     assert last == "shut down"
 
 

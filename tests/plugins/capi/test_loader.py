@@ -58,8 +58,8 @@ def test_a_record_is_data(install, runtime_of):
 
 def test_the_registry_knows_where_a_backend_comes_from(install, runtime_of):
     path = install()
-    found = next(one for one in runtime_of().registry.records() if one.id == "Adder")
-    assert (found.available, found.version, found.source) == (True, "1.2.3", f"shared object {path}")
+    result = next(record for record in runtime_of().registry.records() if record.id == "Adder")
+    assert (result.available, result.version, result.source) == (True, "1.2.3", f"shared object {path}")
 
 
 def test_a_library_that_was_linked_for_fast_arithmetic_does_not_change_that_of_its_host(install, runtime_of):
@@ -156,8 +156,8 @@ def test_of_two_files_with_one_id_the_first_folder_wins(install, tmp_path, monke
     install("Arm_GpuAcc_backend.so", "-DOTHER", folder=tmp_path / "a")
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", f"{tmp_path}/b:{tmp_path}/a")
     with Runtime() as runtime:
-        one, two = runtime.dynamic_backends()
-    assert (one.path, two.path) == (str(first), f"{tmp_path}/a/Arm_GpuAcc_backend.so")
+        item, two = runtime.dynamic_backends()
+    assert (item.path, two.path) == (str(first), f"{tmp_path}/a/Arm_GpuAcc_backend.so")
     assert outcome(two) == ("Arm_GpuAcc_backend.so", "skipped", "register")
     assert two.reason == f"the id 'Adder' is registered already (shared object {first})"
 
@@ -183,8 +183,8 @@ def test_a_backend_takes_the_place_of_one_that_is_disabled(install, runtime_of):
     runtime = runtime_of(disabled_backends=["CpuRef"])
     [record] = runtime.dynamic_backends()
     assert (record.id, record.state) == ("CpuRef", State.LOADED)
-    found = [one for one in runtime.registry.records() if one.id == "CpuRef"]
-    assert [(one.available, one.source) for one in found] == [(True, f"shared object {path}")]
+    result = [record for record in runtime.registry.records() if record.id == "CpuRef"]
+    assert [(item.available, item.source) for item in result] == [(True, f"shared object {path}")]
     assert add_twice(runtime, "CpuRef") == [3.0, 6.0, 9.0]
     runtime.close()
     assert runtime.registry.reason_absent("CpuRef") == "it is disabled"
@@ -207,21 +207,23 @@ def test_every_folder_that_is_no_good_is_a_record_and_a_line(install, tmp_path, 
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", f"relative:{tmp_path}/nothing:{path}::{path.parent}")
     with caplog.at_level("WARNING"), Runtime() as runtime:
         records = runtime.dynamic_backends()
-    assert [(one.path, one.step.value, one.reason) for one in records[:-1]] == [
+    assert [(record.path, record.step.value, record.reason) for record in records[:-1]] == [
         ("relative", "folder", "the path is not absolute"),
         (f"{tmp_path}/nothing", "folder", "the folder does not exist"),
         (str(path), "folder", "the path is not that of a folder"),
         ("", "folder", "the path is empty"),
     ]
     assert records[-1].state is State.LOADED
-    assert caplog.messages == [str(one) for one in records[:-1]]
+    assert caplog.messages == [str(record) for record in records[:-1]]
 
 
 def test_a_path_of_the_caller_takes_the_place_of_the_list(install, runtime_of, tmp_path, monkeypatch):
     install("Tests_Listed_backend.so", folder=tmp_path / "listed")
     install("Tests_Named_backend.so")
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(tmp_path / "listed"))
-    assert [one.file_name for one in runtime_of().dynamic_backends()] == ["Tests_Named_backend.so"]
+    assert [dynamic_backend.file_name for dynamic_backend in runtime_of().dynamic_backends()] == [
+        "Tests_Named_backend.so"
+    ]
     [record] = runtime_of("/nothing/here").dynamic_backends()
     assert (record.path, record.reason) == ("/nothing/here", "the folder does not exist")
 
@@ -286,10 +288,13 @@ def test_what_lies_beside_a_backend_is_recorded_and_does_not_disturb(install, ru
     (folder / os.fsdecode(b"\xff.so")).touch()
     install("Tests_Zero_backend.so", ID='"Unwanted"')
     with caplog.at_level("WARNING"):
-        found = {one.file_name: one for one in runtime_of(disabled_backends="Unwanted").dynamic_backends()}
-    assert found.pop("Tests_Zero_backend.so").reason == "it is disabled"
-    assert found.pop("Tests_Adder_backend.so").state is State.LOADED
-    assert {name: (one.state.value, one.step.value) for name, one in found.items()} == {
+        result = {
+            dynamic_backend.file_name: dynamic_backend
+            for dynamic_backend in runtime_of(disabled_backends="Unwanted").dynamic_backends()
+        }
+    assert result.pop("Tests_Zero_backend.so").reason == "it is disabled"
+    assert result.pop("Tests_Adder_backend.so").state is State.LOADED
+    assert {name: (item.state.value, item.step.value) for name, item in result.items()} == {
         "README.txt": ("skipped", "name"),
         "A_Folder_backend.so": ("refused", "file"),
         "A_Text_backend.so": ("refused", "file"),
@@ -297,9 +302,9 @@ def test_what_lies_beside_a_backend_is_recorded_and_does_not_disturb(install, ru
         "backend.so": ("refused", "name"),
         "\udcff.so": ("skipped", "name"),
     }
-    assert found["A_Text_backend.so"].reason == "it is not an ELF file"
-    assert found["A_Pipe_backend.so"].reason == found["A_Folder_backend.so"].reason == "it is not a regular file"
-    assert caplog.messages == [str(one) for one in found.values() if one.state is State.REFUSED]
+    assert result["A_Text_backend.so"].reason == "it is not an ELF file"
+    assert result["A_Pipe_backend.so"].reason == result["A_Folder_backend.so"].reason == "it is not a regular file"
+    assert caplog.messages == [str(item) for item in result.values() if item.state is State.REFUSED]
 
 
 def test_a_library_without_the_functions_is_never_executed(natives, install, runtime_of, tmp_path):
@@ -374,7 +379,7 @@ QUICK = ["LOAD", "VERSION", "SUPPORT", "UNLOAD"]
 
 
 @pytest.mark.parametrize(
-    "place", [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in PLACES if one not in QUICK)]
+    "place", [*QUICK, *(pytest.param(place, marks=pytest.mark.slow) for place in PLACES if place not in QUICK)]
 )
 def test_a_backend_that_hangs_is_refused_when_its_time_is_over(place, install, runtime_of):
     install(**{f"AT_{place}": "HANG"})
@@ -413,16 +418,18 @@ def test_an_id_whose_file_was_refused_is_known_with_the_reason(install, runtime_
     with pytest.raises(BackendUnavailableError) as caught:
         runtime.registry.get("Crashing")
     assert caught.value.reason == "it crashed with SIGSEGV in init"
-    assert [one.source for one in runtime.registry.records() if one.id == "Crashing"] == [f"shared object {path}"]
+    assert [record.source for record in runtime.registry.records() if record.id == "Crashing"] == [
+        f"shared object {path}"
+    ]
 
 
 def test_a_good_verdict_is_kept_for_later_processes_and_a_bad_one_is_not(install, runtime_of, user_cache):
     good = install("A_Good_backend.so")
     install("A_Bad_backend.so", ID='"Bad"', AT_INIT="CRASH")
     runtime_of().close()
-    [kept] = (user_cache / "probed").iterdir()
-    assert kept.name.startswith(hashlib.sha256(good.read_bytes()).hexdigest())
-    said = json.loads(kept.read_text())
+    [cached] = (user_cache / "probed").iterdir()
+    assert cached.name.startswith(hashlib.sha256(good.read_bytes()).hexdigest())
+    said = json.loads(cached.read_text())
     assert (said["id"], said["version"], said["options"]) == ("Adder", "1.0", {})
     assert str(good) not in said["files"]
     assert any(path.endswith(".so") or ".so." in path for path in said["files"])
@@ -437,7 +444,7 @@ def test_a_file_is_tried_again_when_a_library_that_it_needs_has_changed(
     install("A_B_backend.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-lneeded", f"-Wl,-rpath,{tmp_path}")
     tried = []
     real = loader.probe
-    monkeypatch.setattr(loader, "probe", lambda *given, **more: tried.append(given) or real(*given, **more))
+    monkeypatch.setattr(loader, "probe", lambda *value, **more: tried.append(value) or real(*value, **more))
     for change, times in ((lambda: None, 1), (lambda: None, 1), (lambda: os.utime(needed), 2)):
         change()
         loader.forget_verdicts()
@@ -562,10 +569,10 @@ def test_the_list_may_be_a_file_that_the_environment_names(install, tmp_path, mo
     monkeypatch.setenv("INTERPOSER_BACKEND_ALLOW_LIST", str(listed))
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(path.parent))
     with Runtime() as runtime:
-        assert [one.state for one in runtime.dynamic_backends()] == [State.LOADED]
+        assert [dynamic_backend.state for dynamic_backend in runtime.dynamic_backends()] == [State.LOADED]
     listed.write_text("")
     with Runtime() as runtime:
-        assert [one.step for one in runtime.dynamic_backends()] == [Step.ALLOW_LIST]
+        assert [dynamic_backend.step for dynamic_backend in runtime.dynamic_backends()] == [Step.ALLOW_LIST]
 
 
 def test_a_list_that_cannot_be_read_lets_nothing_in(install, runtime_of, tmp_path):
@@ -588,7 +595,7 @@ def test_the_file_that_was_hashed_is_the_one_that_is_loaded_and_two_are_not_conf
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
     for number, path in enumerate(paths):
         runtime = runtime_of(path.parent, backend_allow_list=digests, unload_libraries=number != 1)
-        assert [one.id for one in runtime.dynamic_backends()] == [f"Number{number}"]
+        assert [dynamic_backend.id for dynamic_backend in runtime.dynamic_backends()] == [f"Number{number}"]
         runtime.close()
 
 
@@ -617,7 +624,9 @@ def test_closing_the_runtime_removes_shuts_down_and_forgets(install, runtime_of,
     runtime.close()
     assert events() == ["load", "init", "shutdown"]
     assert "Adder" not in runtime.registry
-    assert [outcome(one) for one in runtime.dynamic_backends()] == [("Tests_Adder_backend.so", "closed", "register")]
+    assert [outcome(dynamic_backend) for dynamic_backend in runtime.dynamic_backends()] == [
+        ("Tests_Adder_backend.so", "closed", "register")
+    ]
     assert str(path) in mapped_files()
     runtime.close()
     assert events() == ["load", "init", "shutdown"]
@@ -711,17 +720,17 @@ def load(tmp_path):
     from interposer.plugins.capi.loading.loader import LoadingOptions, load_backends
     from interposer.plugins.capi.loading.paths import folders_to_search
 
-    made = []
+    created = []
 
     def load(override=None, registry=None, **options):
         registry = BackendRegistry() if registry is None else registry
         folders = folders_to_search(override)
-        made.append(load_backends(registry, folders, LoadingOptions(**options), own_folder=str(tmp_path / "own")))
-        return registry, made[-1].records
+        created.append(load_backends(registry, folders, LoadingOptions(**options), own_folder=str(tmp_path / "own")))
+        return registry, created[-1].records
 
     yield load
-    for one in made:
-        one.close()
+    for item in created:
+        item.close()
 
 
 def test_the_packages_own_folder_comes_first_and_nothing_hides_it(install, load, tmp_path, monkeypatch):
@@ -754,18 +763,18 @@ def test_a_users_backend_takes_the_place_of_an_own_one_that_is_disabled(install,
     monkeypatch.setenv("INTERPOSER_BACKEND_PATH", str(tmp_path / "users"))
     registry, [record] = load(disabled=["Own"], registry=BackendRegistry(disabled=["Own"]))
     assert (record.state, record.path) == (State.LOADED, str(path))
-    assert [(one.available, one.source) for one in registry.records()] == [(True, f"shared object {path}")]
+    assert [(record.available, record.source) for record in registry.records()] == [(True, f"shared object {path}")]
 
 
 def test_what_the_build_says_of_itself_is_no_file_to_load(install, load, tmp_path):
     install("A_Own_backend.so", folder=tmp_path / "own")
     (tmp_path / "own" / "not_built.txt").write_text("there was no compiler\n")
-    assert [one.file_name for one in load()[1]] == ["A_Own_backend.so"]
+    assert [item.file_name for item in load()[1]] == ["A_Own_backend.so"]
 
 
 def test_a_fault_of_the_packages_own_file_is_a_record_too(install, load, tmp_path):
     install("A_Own_backend.so", MAJOR="9", folder=tmp_path / "own")
-    assert [one.step for one in load()[1]] == [Step.VERSION]
+    assert [item.step for item in load()[1]] == [Step.VERSION]
 
 
 # --- with others ------------------------------------------------------------------------------------------------------
@@ -822,12 +831,12 @@ def test_a_process_that_tries_a_file_tries_no_others_where_the_environment_isola
 
 def test_threads_that_load_at_the_same_time_share_one_backend(install, tmp_path):
     path, events = events_of(install, tmp_path)
-    together, found = threading.Barrier(6), []
+    together, result = threading.Barrier(6), []
 
     def use():
         together.wait()
         with Runtime(CreationOptions(dynamic_backends_path=path.parent, probe_seconds=0)) as runtime:
-            found.append(runtime.registry.get("Adder").id)
+            result.append(runtime.registry.get("Adder").id)
             together.wait()
 
     threads = [threading.Thread(target=use) for _ in range(6)]
@@ -836,7 +845,7 @@ def test_threads_that_load_at_the_same_time_share_one_backend(install, tmp_path)
     for thread in threads:
         thread.join()
     gc.collect()
-    assert found == ["Adder"] * 6
+    assert result == ["Adder"] * 6
     assert events() == ["load", "init", "shutdown"]
 
 

@@ -56,9 +56,9 @@ def test_a_name_of_the_scheme_is_one(name):
     ],
 )
 def test_any_other_name_is_refused_with_what_is_wrong(name, fault):
-    found = name_fault(name)
-    assert found.startswith(f"the file name {fault}")
-    assert found.endswith("; expected <vendor>_<name>_backend.so[.<number>...]")
+    result = name_fault(name)
+    assert result.startswith(f"the file name {fault}")
+    assert result.endswith("; expected <vendor>_<name>_backend.so[.<number>...]")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

@@ -79,16 +79,16 @@ def convolution_network(quantized):
     op = Convolution2d(
         groups=2, stride_x=2, stride_y=2, dilation_y=2, pad_top=2, pad_bottom=2, pad_right=1, data_layout=NHWC
     )
-    found = network.add_layer(op, x, weights, bias, name="convolution", outputs=outputs)
-    network.add_output_layer(0, found)
+    result = network.add_layer(op, x, weights, bias, name="convolution", outputs=outputs)
+    network.add_output_layer(0, result)
     return network, codes(2, 9, 8, 6) if quantized else RANDOM.standard_normal((2, 9, 8, 6), np.float32)
 
 
 def run(runtime, network, x):
     network_id = runtime.load_network(optimize(network, ["CpuRef"], runtime.device_spec))
-    found = runtime.enqueue_workload(network_id, {0: x})[0]
+    result = runtime.enqueue_workload(network_id, {0: x})[0]
     runtime.unload_network(network_id)
-    return found
+    return result
 
 
 # --- in the place of the one in Python --------------------------------------------------------------------------------
@@ -102,13 +102,13 @@ def test_a_convolution_is_supported_loaded_and_run(instead, library, quantized):
     layer = network.graph.layer("convolution")
     assert instead.registry.get("CpuRef").layer_support({}).is_layer_supported(layer)
 
-    found = run(instead, network, x)
+    result = run(instead, network, x)
     expected = reference_outputs(network.graph, {0: x})[0]
     if quantized:
-        np.testing.assert_array_equal(found, expected)
-        assert len(np.unique(found)) > 50
+        np.testing.assert_array_equal(result, expected)
+        assert len(np.unique(result)) > 50
     else:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.needs_cpuref
@@ -124,7 +124,7 @@ def test_library_and_registration_are_gone_with_the_runtime(library, runtime_of)
     run(runtime, *convolution_network(quantized=True))
     runtime.close()
     gc.collect()
-    assert [one.state for one in runtime.dynamic_backends()] == [State.CLOSED]
+    assert [dynamic_backend.state for dynamic_backend in runtime.dynamic_backends()] == [State.CLOSED]
     assert runtime.registry.reason_absent("CpuRef") == "it is disabled"
     assert str(library) not in mapped_files()
 
@@ -153,15 +153,15 @@ def test_a_small_quantized_network_gives_what_the_reference_gives_bit_for_bit(in
 @pytest.mark.parametrize("name", TYPES)
 def test_int8_is_bit_for_bit_what_the_reference_gives(library, name):
     bench = Bench(backend_of_file(str(library)), ())
-    trials = [Trial(bench, one) for one in samples_of(getattr(ops, name)) if "int8" in one.id]
-    ran = [one for one in trials if one.ran]
-    for one in ran:
-        for key, expected in one.expected().items():
+    trials = [Trial(bench, sample) for sample in samples_of(getattr(ops, name)) if "int8" in sample.id]
+    ran = [trial for trial in trials if trial.ran]
+    for item in ran:
+        for key, expected in item.expected().items():
             if expected.dtype == np.int8:
-                np.testing.assert_array_equal(one.first[key], expected, one.sample.id)
+                np.testing.assert_array_equal(item.first[key], expected, item.sample.id)
     bench.close()
     assert ran
-    assert not any(one.fault for one in trials)
+    assert not any(trial.fault for trial in trials)
 
 
 @pytest.mark.parametrize("function", ["RELU", "BOUNDED_RELU", "LEAKY_RELU", "ABS", "SIGMOID", "TANH"])
@@ -178,7 +178,7 @@ def test_functions_of_every_int8_number_are_those_of_the_reference(instead, func
 
 def test_what_it_does_not_run_it_refuses_with_reasons(library):
     bench = Bench(backend_of_file(str(library)), ())
-    found = {
+    reasons = {
         reason
         for name in ("Activation", "Pad")
         for sample in samples_of(getattr(ops, name))
@@ -190,7 +190,7 @@ def test_what_it_does_not_run_it_refuses_with_reasons(library):
         "input is float16; takes float32, or int8 with a scale",
         "GELU is not computed here",
         "ELU of int8 is not computed here",
-    } <= found
+    } <= reasons
 
 
 def test_windows_that_a_file_can_only_lie_about_are_refused(library):
@@ -242,7 +242,7 @@ def test_it_passes_the_whole_conformance_kit(library):
 def sanitizers(compiler):
     """The libraries that must be loaded before a shared object built with sanitizers."""
     words = [[compiler, f"-print-file-name={name}"] for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
-    paths = [subprocess.run(one, capture_output=True, text=True, check=True).stdout.strip() for one in words]
+    paths = [subprocess.run(word, capture_output=True, text=True, check=True).stdout.strip() for word in words]
     if not all(map(os.path.isabs, paths)):
         pytest.skip(f"{compiler} has no sanitizers")
     return ":".join(map(os.path.realpath, paths))

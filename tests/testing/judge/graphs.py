@@ -51,8 +51,8 @@ class Built:
 
 def built(make: Callable[[Built], Value]) -> Built:
     """The network whose only output `make` gives."""
-    made = Built()
-    return made.output(make(made))
+    created = Built()
+    return created.output(make(created))
 
 
 def comparison(made: Built, tolerances: Tolerances = EXACT, **options: bool) -> Comparison:

@@ -47,25 +47,25 @@ from interposer.ops import (
 
 def table(*ops: type[Op], compute: Callable[..., Any] | None = None) -> KernelTable:
     """The reference kernels, but for some operators, for which `compute(op, arrays, info)` stands."""
-    made = KernelTable()
+    kernel_table = KernelTable()
     for op in reference():
-        made._kernels[op] = list(reference().kernels(op))
+        kernel_table._kernels[op] = list(reference().kernels(op))
     if compute is None:
-        return made
+        return kernel_table
     for op in ops:
         slots = [declared.name for declared in op.operands]
-        made._kernels.pop(op, None)
+        kernel_table._kernels.pop(op, None)
         source = f"def kernel(op, {', '.join(slots)}, *, info):\n    return compute(op, [{', '.join(slots)}], info)"
         space: dict[str, Any] = {"compute": compute}
         exec(source, space)
-        made(op)(space["kernel"])
-    return made
+        kernel_table(op)(space["kernel"])
+    return kernel_table
 
 
 def right(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
     """What the reference kernel gives."""
-    given = [one for one in arrays if one is not None]
-    return evaluate(op, given, info.inputs[: len(given)], info.outputs)[0]
+    value = [array for array in arrays if array is not None]
+    return evaluate(op, value, info.inputs[: len(value)], info.outputs)[0]
 
 
 class Exact(Backend):
@@ -207,9 +207,9 @@ class Hanging(Exact):
 
 
 def grow(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
-    kept = []
+    cached = []
     while True:
-        kept.append(np.ones(1 << 22))
+        cached.append(np.ones(1 << 22))
         time.sleep(0.001)
 
 
@@ -238,9 +238,9 @@ class Wavering(Exact):
 
 def scribble(op: Op, arrays: Sequence[Array | None], info: Any) -> Array:
     assert arrays[0] is not None
-    found = right(op, arrays, info)
+    result = right(op, arrays, info)
     ctypes.memset(arrays[0].ctypes.data, 0, arrays[0].nbytes)  # as native code could
-    return found
+    return result
 
 
 class Scribbling(Exact):

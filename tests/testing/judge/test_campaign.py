@@ -35,7 +35,7 @@ def on_softmax(backend: object, **options: object) -> Campaign:
 
 
 def first(report: Campaign) -> Finding:
-    return next(one for one in report.findings if one.network)
+    return next(finding for finding in report.findings if finding.network)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
@@ -46,8 +46,8 @@ def test_a_backend_that_is_right_has_no_findings(backend):
     seen: list[Judged] = []
     report = campaign(backend, 20, seed=2, jobs=2, progress=seen.append)
     assert (report.ok, report.backends, dict(report.networks)) == (True, ("Exact",), {"float": 10, "quantized": 10})
-    assert sorted(one.number for one in seen) == list(range(20))
-    assert sum(report.counts.values()) == sum(len(one.verdicts) for one in seen)
+    assert sorted(item.number for item in seen) == list(range(20))
+    assert sum(report.counts.values()) == sum(len(item.verdicts) for item in seen)
     assert str(report).splitlines()[-1].startswith("Exact: 10 float, 10 quantized networks of seed 2 in ")
     assert str(report).endswith(", no findings")
 
@@ -59,7 +59,7 @@ def test_a_crash_is_a_finding_that_names_the_signal_and_the_next_networks_go_on(
     assert (finding.sort, finding.verdict.culprit) == ("crash", "Crashing")
     assert finding.verdict.text == "it crashes with SIGSEGV"
     assert finding.operators == ("Softmax",)
-    assert {one.verdict.culprit for one in report.findings} == {"Crashing"}
+    assert {finding.verdict.culprit for finding in report.findings} == {"Crashing"}
 
 
 def test_a_crash_of_a_backend_that_is_an_object_is_found_in_a_fork():
@@ -68,15 +68,15 @@ def test_a_crash_of_a_backend_that_is_an_object_is_found_in_a_fork():
 
 
 def test_a_hang_is_a_finding_that_names_the_limit():
-    made = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
-    verdict = judge_network(f"{NAME}:Hanging", made.network, made.feeds, seconds=2)
+    created = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
+    verdict = judge_network(f"{NAME}:Hanging", created.network, created.feeds, seconds=2)
     assert (verdict.sort, verdict.culprit) == (Sort.HANG, "Hanging")
     assert verdict.text == "it hangs: there is no result after 2 seconds"
 
 
 def test_too_much_memory_is_a_finding_that_names_the_limit():
-    made = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
-    verdict = judge_network(f"{NAME}:Greedy", made.network, made.feeds, memory=200 << 20)
+    created = built(lambda it: it.add(Softmax(), it.input(np.ones((2, 2), np.float32))))
+    verdict = judge_network(f"{NAME}:Greedy", created.network, created.feeds, memory=200 << 20)
     assert (verdict.sort, verdict.culprit) == (Sort.MEMORY, "Greedy")
     assert verdict.text == "it uses more than 200 MiB of memory"
 
@@ -105,16 +105,16 @@ def test_of_an_ordered_list_the_backend_at_fault_is_named():
     backends = [f"{NAME}:Partial", f"{NAME}:FlatTransposing"]
     report = campaign(backends, 12, favoured=[Transpose], jobs=2, shrink=1, engines=())
     assert report.backends == ("Partial", "FlatTransposing")
-    assert {one.verdict.culprit for one in report.findings} == {"FlatTransposing"}
+    assert {finding.verdict.culprit for finding in report.findings} == {"FlatTransposing"}
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_judges_the_same_networks():
-    one, other = (campaign(f"{NAME}:FlatTransposing", 16, seed=5, jobs=jobs, shrink=0) for jobs in (1, 2))
-    assert one.counts == other.counts
-    assert [(finding.id, finding.verdict) for finding in one.findings] == [
+    item, other = (campaign(f"{NAME}:FlatTransposing", 16, seed=5, jobs=jobs, shrink=0) for jobs in (1, 2))
+    assert item.counts == other.counts
+    assert [(finding.id, finding.verdict) for finding in item.findings] == [
         (finding.id, finding.verdict) for finding in other.findings
     ]
 
@@ -196,7 +196,7 @@ def test_a_worker_that_is_lost_after_its_last_result_is_a_finding():
         crew._busy[worker.channel.fileno()].done = len(numbers)
         os.kill(worker.pid, signal.SIGKILL)
         reported = [judged for _ in range(20) if crew._busy for judged in crew._listen()]
-    assert [(one.number, one.verdicts[-1].text) for one in reported][-1] == (0, "it crashes with SIGKILL")
+    assert [(item.number, item.verdicts[-1].text) for item in reported][-1] == (0, "it crashes with SIGKILL")
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

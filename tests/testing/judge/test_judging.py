@@ -33,7 +33,7 @@ NUMBERS = np.linspace(-3, 4, 6, dtype=F32).reshape(2, 3)
 
 
 def judged(made: Built, *backends: type[Backend], **conditions: object) -> Verdict:
-    return judge(Seat([one() for one in backends]), Subject(made.network, made.feeds, Conditions(**conditions)))
+    return judge(Seat([backend() for backend in backends]), Subject(made.network, made.feeds, Conditions(**conditions)))
 
 
 def fully_connected(it: Built, bias: float = 1.0) -> object:
@@ -47,8 +47,8 @@ def fully_connected(it: Built, bias: float = 1.0) -> object:
 @pytest.mark.parametrize("backend", [misbehaving.Exact, misbehaving.Reordering])
 @pytest.mark.parametrize("number", range(8))
 def test_a_backend_that_is_right_passes(backend, number):
-    made = random_network(5, number)
-    verdict = judge(Seat([backend()]), Subject(made.network, made.feeds))
+    created = random_network(5, number)
+    verdict = judge(Seat([backend()]), Subject(created.network, created.feeds))
     assert verdict.outcome in (Outcome.PASS, Outcome.EXPLAINED), verdict
 
 
@@ -65,18 +65,18 @@ def test_rounding_that_is_amplified_is_explained_by_conditioning():
 
 
 def test_a_backend_that_takes_no_layer_leaves_all_to_the_reference():
-    made = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    assert judged(made, misbehaving.Exact, held_back=("softmax",)).outcome is Outcome.LEFT
+    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    assert judged(created, misbehaving.Exact, held_back=("softmax",)).outcome is Outcome.LEFT
 
 
 def test_what_the_reference_cannot_run_is_not_compared():
-    made = built(lambda it: it.add(Gather(axis=0), it.input(NUMBERS), it.input(np.int32([7]))))
-    assert judged(made, misbehaving.Exact).outcome is Outcome.UNJUDGED
+    created = built(lambda it: it.add(Gather(axis=0), it.input(NUMBERS), it.input(np.int32([7]))))
+    assert judged(created, misbehaving.Exact).outcome is Outcome.UNJUDGED
 
 
 def test_random_results_are_not_compared():
-    made = built(lambda it: it.add(RandomFill(), it.constant(np.int64([4]))))
-    assert judged(made, misbehaving.Exact).outcome is Outcome.UNJUDGED
+    created = built(lambda it: it.add(RandomFill(), it.constant(np.int64([4]))))
+    assert judged(created, misbehaving.Exact).outcome is Outcome.UNJUDGED
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def test_a_dropped_bias_is_found_although_what_follows_explains_any_result():
 def test_a_wrong_rounding_mode_is_found(backend):
     info = TensorInfo((3,), "int8", Quantization(0.5, 0))
     halves = np.array([1.25, -1.25, 0.4], F32)
-    made = built(lambda it: it.add(Quantize(DataType.INT8), it.input(halves), outputs=info))
-    verdict = judged(made, backend)
+    created = built(lambda it: it.add(Quantize(DataType.INT8), it.input(halves), outputs=info))
+    verdict = judged(created, backend)
     assert (verdict.sort, verdict.gross) == (Sort.DIFFERENCE, False)
 
 
@@ -126,14 +126,14 @@ def test_what_is_wrong_only_in_a_fusion_is_found():
 
 
 def test_results_that_change_from_run_to_run_are_found():
-    made = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    verdict = judged(made, misbehaving.Wavering)
+    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    verdict = judged(created, misbehaving.Wavering)
     assert (verdict.sort, verdict.culprit) == (Sort.UNSTABLE, "Wavering")
 
 
 def test_a_backend_that_writes_to_its_inputs_is_found():
-    made = built(lambda it: it.add(Softmax(), it.input(NUMBERS.copy())))
-    assert judged(made, misbehaving.Scribbling).sort is Sort.INPUTS
+    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS.copy())))
+    assert judged(created, misbehaving.Scribbling).sort is Sort.INPUTS
 
 
 def test_a_backend_that_writes_to_constants_is_found_though_the_reference_shares_them():
@@ -143,11 +143,11 @@ def test_a_backend_that_writes_to_constants_is_found_though_the_reference_shares
 
 
 def test_an_exception_is_an_error_and_lack_of_memory_is_called_that():
-    made = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
-    verdict = judged(made, misbehaving.Raising)
+    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    verdict = judged(created, misbehaving.Raising)
     assert (verdict.sort, verdict.culprit) == (Sort.ERROR, "Raising")
     assert "the device is on fire" in verdict.text
-    assert judged(made, misbehaving.Starving).sort is Sort.MEMORY
+    assert judged(created, misbehaving.Starving).sort is Sort.MEMORY
 
 
 # --- whose fault it is ------------------------------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def test_of_several_backends_the_one_that_fails_alone_is_at_fault(order):
 
 def test_what_fails_without_any_backend_is_the_fault_of_interposer(monkeypatch):
     """The runtime itself gives other results than the kernels."""
-    made = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
+    created = built(lambda it: it.add(Softmax(), it.input(NUMBERS)))
     seat = Seat([misbehaving.Exact()])
     monkeypatch.setattr("interposer.testing.bench.Loaded.run", lambda self, feeds: {0: np.zeros((2, 3), F32)})
-    assert judge(seat, Subject(made.network, made.feeds)).culprit == INTERPOSER
+    assert judge(seat, Subject(created.network, created.feeds)).culprit == INTERPOSER
 
 
 # --- routes -----------------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ def test_a_network_is_judged_through_model_files(route):
 
 
 def test_what_a_format_cannot_express_is_counted_with_the_reason():
-    made = built(lambda it: it.add(Det(), it.input(np.eye(2, dtype=F32))))
-    verdict = judged(made, misbehaving.Exact, route="tflite")
+    created = built(lambda it: it.add(Det(), it.input(np.eye(2, dtype=F32))))
+    verdict = judged(created, misbehaving.Exact, route="tflite")
     assert verdict.outcome is Outcome.UNWRITABLE
     assert "layer 'det' (Det)" in verdict.text
 
@@ -193,6 +193,6 @@ def test_what_a_format_cannot_express_is_counted_with_the_reason():
 def test_a_model_that_does_not_mean_what_was_written_is_the_fault_of_interposer(monkeypatch):
     other = built(lambda it: it.add(Activation(ActivationFunction.ABS), it.input(NUMBERS)))
     monkeypatch.setattr("interposer.frontends.onnx.load", lambda model: other.network)
-    made = built(lambda it: it.add(Activation(ActivationFunction.RELU), it.input(NUMBERS)))
-    verdict = judged(made, misbehaving.Exact, route="onnx")
+    created = built(lambda it: it.add(Activation(ActivationFunction.RELU), it.input(NUMBERS)))
+    verdict = judged(created, misbehaving.Exact, route="onnx")
     assert (verdict.sort, verdict.culprit) == (Sort.TRANSLATION, INTERPOSER)

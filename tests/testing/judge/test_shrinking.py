@@ -64,8 +64,8 @@ def large() -> Subject:
     sums = it.add(Convolution2d(1, 1, 1, 1), image, weights, it.constant(np.ones(5, F32)))
     active = it.add(Activation(ActivationFunction.RELU), sums)
     left, right = it.layer(Splitter(1, (2, 3)), active).outputs
-    joined = it.add(Concat(1), right, left)
-    scores = it.add(Softmax(beta=2.0, axis=1), joined)
+    merged = it.add(Concat(1), right, left)
+    scores = it.add(Softmax(beta=2.0, axis=1), merged)
     it.output(scores, it.add(Multiplication(), active, sums))
     return Subject(it.network, it.feeds, Conditions(held_back=("concat",)), "large")
 
@@ -109,13 +109,13 @@ def test_it_ends_when_its_time_is_over():
 @pytest.mark.parametrize("number", range(12))
 def test_a_draft_gives_the_network_again(number):
     """The same layers, infos and results."""
-    made = random_network(9, number)
-    network, feeds = Draft.of(made.network, made.feeds).built()
+    created = random_network(9, number)
+    network, feeds = Draft.of(created.network, created.feeds).built()
     assert [layer.kind for layer in network] == [
-        layer.kind for layer in made.network.graph.topological() if layer.kind != "Output"
-    ] + ["Output"] * len(made.network.graph.outputs)
-    known, again = all_values(made.network.graph, made.feeds), all_values(network.graph, feeds)
-    for old, new in zip(made.network.graph.outputs, network.graph.outputs, strict=True):
+        layer.kind for layer in created.network.graph.topological() if layer.kind != "Output"
+    ] + ["Output"] * len(created.network.graph.outputs)
+    known, again = all_values(created.network.graph, created.feeds), all_values(network.graph, feeds)
+    for old, new in zip(created.network.graph.outputs, network.graph.outputs, strict=True):
         assert old.values[0].known == new.values[0].known
         np.testing.assert_array_equal(known[old.values[0]], again[new.values[0]])
 
@@ -137,7 +137,7 @@ def test_scales_of_channels_are_cut_with_their_axis():
 
 def where(subject: Subject, backend: type[misbehaving.Exact]) -> str:
     seat = Seat([backend()])
-    return located(subject, judge(seat, subject), lambda one: judge(seat, one))
+    return located(subject, judge(seat, subject), lambda item: judge(seat, item))
 
 
 def test_the_first_wrong_layer_is_named():
@@ -169,4 +169,4 @@ def test_rounding_stays_gross_while_it_is_reduced():
     subject = Subject(it.network, it.feeds)
     verdict = judge(seat, subject)
     assert verdict.gross
-    assert shrunk(subject, verdict, lambda one: judge(seat, one), seconds=60)[1].gross
+    assert shrunk(subject, verdict, lambda item: judge(seat, item), seconds=60)[1].gross

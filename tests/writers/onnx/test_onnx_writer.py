@@ -56,9 +56,9 @@ def kinds(model):
 def same_after_a_round_trip(network, model, *arrays):
     onnx.checker.check_model(model, full_check=True)
     feeds = dict(enumerate(arrays))
-    wanted, found = (reference_outputs(graph, feeds) for graph in (network.graph, load(model).graph))
-    for key, array in wanted.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-6)
+    expected, result = (reference_outputs(graph, feeds) for graph in (network.graph, load(model).graph))
+    for key, array in expected.items():
+        np.testing.assert_allclose(result[key], array, rtol=1e-5, atol=1e-6)
 
 
 def numbers(*shape):
@@ -127,9 +127,9 @@ def test_a_part_of_a_graph_is_a_model_of_its_own():
     network.add_output_layer(0, network.add_layer(Softmax(), second, name="c"), name="y")
     model = write(SubgraphView(network.graph, [second]))
     onnx.checker.check_model(model, full_check=True)
-    assert [one.name for one in model.graph.input] == ["a"]
-    assert [one.name for one in model.graph.output] == ["b"]
-    assert [one.name for one in model.graph.initializer] == ["w"]
+    assert [item.name for item in model.graph.input] == ["a"]
+    assert [item.name for item in model.graph.output] == ["b"]
+    assert [item.name for item in model.graph.initializer] == ["w"]
 
 
 # --- layouts ----------------------------------------------------------------------------------------------------------
@@ -149,8 +149,8 @@ def test_transposes_pass_sums_joins_pads_and_means():
     left, right = convolved(network, x, name="left"), convolved(network, x, name="right")
     total = network.add_layer(Addition(), left, right, name="sum")
     scaled = network.add_layer(Addition(), total, network.add_constant_layer(numbers(4), name="offset"), name="moved")
-    joined = network.add_layer(Concat(3), scaled, right, name="joined")
-    padded = network.add_layer(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), joined, name="padded")
+    merged = network.add_layer(Concat(3), scaled, right, name="joined")
+    padded = network.add_layer(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), merged, name="padded")
     network.add_output_layer(0, network.add_layer(Mean((1, 2)), padded, name="mean"), name="y")
     model = write(network)
     assert Counter(kinds(model))["Transpose"] == 1
@@ -204,7 +204,7 @@ def test_weights_are_stored_as_integers_in_the_layout_of_onnx():
     network.add_output_layer(0, layer, name="y")
     model = write(network, exact=False)
     onnx.checker.check_model(model, full_check=True)
-    stored = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    stored = {item.name: onnx.numpy_helper.to_array(item) for item in model.graph.initializer}
     np.testing.assert_array_equal(stored["weights/transposed"], codes.transpose(0, 3, 1, 2))
 
 
@@ -317,8 +317,8 @@ def test_weights_may_have_a_file_of_their_own(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx", "net.onnx.data"]
     assert (tmp_path / "net.onnx").stat().st_size < 1000
     feeds = {0: numbers(1, 1000)}
-    found = reference_outputs(load(tmp_path / "net.onnx").graph, feeds)
-    np.testing.assert_array_equal(found[0], reference_outputs(network.graph, feeds)[0])
+    result = reference_outputs(load(tmp_path / "net.onnx").graph, feeds)
+    np.testing.assert_array_equal(result[0], reference_outputs(network.graph, feeds)[0])
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

@@ -31,10 +31,10 @@ COUNT = TensorInfo((), DataType.INT64)
 
 def region(name, *infos):
     graph = Graph(name)
-    made = [graph.add(Input(i), (), name=f"in{i}", outputs=[info]) for i, info in enumerate(infos)]
-    for layer, info in zip(made, infos, strict=True):
+    created = [graph.add(Input(i), (), name=f"in{i}", outputs=[info]) for i, info in enumerate(infos)]
+    for layer, info in zip(created, infos, strict=True):
         layer.output.info = info
-    return graph, [layer.output for layer in made]
+    return graph, [layer.output for layer in created]
 
 
 def closed(graph, *values):
@@ -46,7 +46,7 @@ def closed(graph, *values):
 def network_of(op, regions, *infos, outputs):
     network = Network("control")
     inputs = [network.add_input_layer(i, info, name=f"x{i}") for i, info in enumerate(infos)]
-    layer = network.graph.add(op, [one and one.output for one in inputs], name="control")
+    layer = network.graph.add(op, [item and item.output for item in inputs], name="control")
     layer.regions = tuple(regions)
     for number in range(outputs):
         network.add_output_layer(number, layer.outputs[number], name=f"y{number}")
@@ -58,8 +58,8 @@ def check_round_trip(network, *arrays):
     model = write(network)
     onnx.checker.check_model(model, full_check=True)
     with ip.load(network, backends=["CpuRef"]) as before, ip.load(load(model), backends=["CpuRef"]) as after:
-        for wanted, found in zip(before.run(list(arrays)), after.run(list(arrays)), strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for expected, result in zip(before.run(list(arrays)), after.run(list(arrays)), strict=True):
+            np.testing.assert_array_equal(result, expected)
     return model
 
 

@@ -45,7 +45,7 @@ def run_elsewhere(model, feeds):
     """What ONNX Runtime gives, with its own optimizations."""
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
+    names = [get_input.name for get_input in session.get_inputs()]
     return dict(enumerate(session.run(None, {name: feeds[number] for number, name in enumerate(names)})))
 
 
@@ -58,7 +58,7 @@ def test_a_model_gives_equal_integers_as_an_onnx_model_and_has_one_transpose_at_
     assert [node.op_type for node in model.graph.node].count("Transpose") <= 1
     back = load(model)
     check(network, reference_outputs(back.graph, feeds), reference_outputs(network.graph, feeds))
-    assert [str(one.output.known) for one in back.graph.inputs] == [str(o.output.known) for o in network.graph.inputs]
+    assert [str(item.output.known) for item in back.graph.inputs] == [str(o.output.known) for o in network.graph.inputs]
 
 
 @pytest.mark.slow
@@ -77,8 +77,8 @@ def test_the_form_that_engines_fuse_gives_nearly_the_same(path):
 def test_another_engine_gives_equal_integers(path):
     network = tflite.load(path)
     feeds = feeds_of(network.graph)
-    found = run_elsewhere(write(network, opset=OPSET), feeds)
-    check(network, found, reference_outputs(network.graph, feeds))
+    result = run_elsewhere(write(network, opset=OPSET), feeds)
+    check(network, result, reference_outputs(network.graph, feeds))
 
 
 @pytest.mark.slow
@@ -86,5 +86,5 @@ def test_another_engine_gives_equal_integers(path):
 def test_another_engine_gives_nearly_the_same_of_the_form_that_it_fuses(path):
     network = tflite.load(path)
     feeds = feeds_of(network.graph)
-    found = run_elsewhere(write(network, exact=False, opset=OPSET), feeds)
-    check(network, found, reference_outputs(network.graph, feeds), STEPS)
+    result = run_elsewhere(write(network, exact=False, opset=OPSET), feeds)
+    check(network, result, reference_outputs(network.graph, feeds), STEPS)

@@ -16,15 +16,15 @@ OPSETS = [13, 17, 21]
 @pytest.mark.parametrize("name", OPERATORS)
 def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
     samples = samples_of(OPERATORS[name])
-    outcomes = {one.id: outcome(one) for one in samples[:: max(1, len(samples) // FEW)]}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    outcomes = {sample.id: outcome(sample) for sample in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
-    outcomes = {one.id: outcome(one) for one in samples_of(OPERATORS[name])}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    outcomes = {sample.id: outcome(sample) for sample in samples_of(OPERATORS[name])}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
 @pytest.mark.slow
@@ -32,16 +32,16 @@ def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_older_opsets_give_the_same_too_or_refuse(name, opset):
     samples = samples_of(OPERATORS[name])
-    outcomes = {one.id: outcome(one, opset=opset) for one in samples[:: max(1, len(samples) // FEW)]}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    outcomes = {sample.id: outcome(sample, opset=opset) for sample in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_refusal_of_a_quantized_sample_tells_what_to_do_or_why_nothing_helps(name):
     for sample in samples_of(OPERATORS[name]):
-        found = outcome(sample)
-        if found.status == "refused" and "exact=False" in found.reason:
+        result = outcome(sample)
+        if result.status == "refused" and "exact=False" in result.reason:
             assert outcome(sample, exact=False).kinds or "exact=False" not in outcome(sample, exact=False).reason
 
 

@@ -74,15 +74,15 @@ def operators(content):
 
 
 def kinds(content):
-    return [one.name for one in operators(content)]
+    return [operator.name for operator in operators(content)]
 
 
 def same_after_a_round_trip(network, content, *arrays):
     feeds = dict(enumerate(arrays))
-    wanted, found = (reference_outputs(graph, feeds) for graph in (network.graph, load(content, dynamic=True).graph))
-    assert wanted.keys() == found.keys()
-    for key, array in wanted.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
+    expected, result = (reference_outputs(graph, feeds) for graph in (network.graph, load(content, dynamic=True).graph))
+    assert expected.keys() == result.keys()
+    for key, array in expected.items():
+        np.testing.assert_allclose(result[key], array, rtol=1e-5, atol=1e-5)
 
 
 def drawn(*shape):
@@ -132,8 +132,8 @@ def test_every_operator_is_traced_to_its_layer():
     network, x = image()
     pooled = network.add_layer(Mean(axis=(2, 3)), convolved(network, x), name="mean")
     network.add_output_layer(0, pooled)
-    found = traced(network)
-    assert dict(zip(kinds(found.content), found.layers, strict=True)) == {
+    result = traced(network)
+    assert dict(zip(kinds(result.content), result.layers, strict=True)) == {
         "TRANSPOSE": "conv", "CONV_2D": "conv", "MEAN": "mean",
     }  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_constants_begin_at_multiples_of_16_bytes_and_equal_small_ones_are_one()
     content = finished(network, network.add_reshape_layer(network.add_reshape_layer(twice, target_shape=(10,)),
                                                           target_shape=(2, 5)), twice)  # fmt: skip
     model, start = read_model(content), np.frombuffer(content, np.uint8).ctypes.data
-    places = [np.frombuffer(one, np.uint8).ctypes.data - start for one in model.buffers if one is not None]
+    places = [np.frombuffer(buffer, np.uint8).ctypes.data - start for buffer in model.buffers if buffer is not None]
     assert len(places) == 4
     assert {place % 16 for place in places} == {0}
 
@@ -211,9 +211,9 @@ def test_images_with_channels_first_are_transposed_once_on_each_side():
 def test_joins_means_pads_and_splits_move_to_the_other_layout():
     network, x = image()
     a, b = (convolved(network, x, name=name, **SAME) for name in "ab")
-    joined = network.add_layer(Concat(axis=1), a, b, name="joined")
-    one, two = network.add_layer(Splitter(axis=1, sizes=(4, 4)), joined, name="cut").outputs
-    padded = network.add_layer(Pad(pad_list=((0, 0), (0, 0), (1, 0), (0, 2))), one, name="padded")
+    merged = network.add_layer(Concat(axis=1), a, b, name="joined")
+    item, two = network.add_layer(Splitter(axis=1, sizes=(4, 4)), merged, name="cut").outputs
+    padded = network.add_layer(Pad(pad_list=((0, 0), (0, 0), (1, 0), (0, 2))), item, name="padded")
     mean = network.add_layer(Mean(axis=(2, 3), keep_dims=True), two, name="mean")
     last = convolved(network, network.add_addition_layer(padded, mean, name="sum"), name="last")
     content = finished(network, network.add_layer(Mean(axis=(2, 3)), last, name="end"))
@@ -294,11 +294,11 @@ def test_a_clamp_is_fused_with_what_only_it_uses():
 
 
 def test_a_quantized_clamp_is_fused_only_where_the_scale_stays():
-    for q, wanted in ((Q, ["ADD"]), (Quantization(0.25, 3), ["ADD", "RELU"])):
+    for q, expected in ((Q, ["ADD"]), (Quantization(0.25, 3), ["ADD", "RELU"])):
         network, x = image((2, 3), DataType.INT8, Q)
         total = network.add_layer(Addition(), x, x, outputs=[TensorInfo((2, 3), DataType.INT8, Q)])
         content = finished(network, network.add_layer(RELU, total, outputs=[TensorInfo((2, 3), DataType.INT8, q)]))
-        assert kinds(content) == wanted
+        assert kinds(content) == expected
         same_after_a_round_trip(network, content, np.arange(6, dtype=np.int8).reshape(2, 3))
 
 
@@ -330,9 +330,9 @@ def test_versions_say_what_old_runtimes_lack():
 @pytest.mark.parametrize("half_first", [True, False])
 def test_a_gelu_of_several_layers_is_one_operator(half_first):
     network, x = image((2, 3))
-    half, one, root = (network.add_constant_layer(np.float32(number)) for number in (0.5, 1, np.sqrt(2)))
+    half, item, root = (network.add_constant_layer(np.float32(number)) for number in (0.5, 1, np.sqrt(2)))
     scaled = network.add_division_layer(x, root)
-    raised = network.add_addition_layer(one, network.add_layer(ElementwiseUnary(UnaryOperation.ERF), scaled))
+    raised = network.add_addition_layer(item, network.add_layer(ElementwiseUnary(UnaryOperation.ERF), scaled))
     if half_first:
         product = network.add_multiplication_layer(network.add_multiplication_layer(x, half), raised)
     else:
@@ -420,7 +420,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     network.add_output_layer(0, network.add_layer(RELU, x))
     target = tmp_path / "net.tflite"
     assert save(network, target) == len(target.read_bytes()) == len(write(network))
-    assert [one.name for one in tmp_path.iterdir()] == ["net.tflite"]
+    assert [path.name for path in tmp_path.iterdir()] == ["net.tflite"]
     with pytest.raises(InvalidArgumentError, match="the file cannot be written: No such file or directory"):
         save(network, tmp_path / "no" / "net.tflite")
     lstm = Network("lstm")

@@ -19,7 +19,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 LARGE = 1_000_000
 each_model = pytest.mark.parametrize(
     "path",
-    [pytest.param(one, marks=[pytest.mark.slow] if one.stat().st_size > LARGE else []) for one in FILES],
+    [pytest.param(file, marks=[pytest.mark.slow] if file.stat().st_size > LARGE else []) for file in FILES],
     ids=lambda path: path.stem,
 )
 needs_models = pytest.mark.skipif(not FILES, reason="the folder of models is not there")
@@ -53,11 +53,11 @@ def run_elsewhere(content, feeds):
         interpreter.set_tensor(detail["index"], array)
     interpreter.invoke()
     details = interpreter.get_output_details()
-    return {number: interpreter.get_tensor(one["index"]) for number, one in enumerate(details)}
+    return {number: interpreter.get_tensor(detail["index"]) for number, detail in enumerate(details)}
 
 
 def kinds(content):
-    return [one.name for one in read_model(content).subgraphs[0].operators]
+    return [operator.name for operator in read_model(content).subgraphs[0].operators]
 
 
 @needs_models
@@ -69,8 +69,8 @@ def test_a_model_that_is_written_again_has_the_same_operators_and_gives_equal_in
     assert sorted(kinds(content)) == sorted(kinds(path.read_bytes()))
     back = tflite.load(content)
     check(network, reference_outputs(back.graph, feeds), reference_outputs(network.graph, feeds))
-    assert [str(one.output.known) for one in back.graph.inputs] == [str(o.output.known) for o in network.graph.inputs]
-    assert [one.name for one in back.graph.outputs] == [one.name for one in network.graph.outputs]
+    assert [str(item.output.known) for item in back.graph.inputs] == [str(o.output.known) for o in network.graph.inputs]
+    assert [output.name for output in back.graph.outputs] == [output.name for output in network.graph.outputs]
 
 
 @needs_models

@@ -18,15 +18,15 @@ needs_litert = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="a
 @pytest.mark.parametrize("name", OPERATORS)
 def test_some_samples_of_every_operator_give_the_same_after_a_round_trip(name):
     samples = samples_of(OPERATORS[name])
-    outcomes = {one.id: outcome(one) for one in samples[:: max(1, len(samples) // FEW)]}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    outcomes = {sample.id: outcome(sample) for sample in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_all_samples_of_every_operator_give_the_same_after_a_round_trip(name):
-    outcomes = {one.id: outcome(one) for one in samples_of(OPERATORS[name])}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    outcomes = {sample.id: outcome(sample) for sample in samples_of(OPERATORS[name])}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}
 
 
 @pytest.mark.slow
@@ -40,6 +40,6 @@ LITERT = ["Convolution2d", "DepthwiseConvolution2d", "FullyConnected", "Pooling2
 @needs_litert
 @pytest.mark.parametrize("name", LITERT)
 def test_litert_gives_the_same_for_what_convolutional_networks_are_made_of(name):
-    samples = [one for one in samples_of(OPERATORS[name]) if "empty" not in one.id]
-    outcomes = {one.id: outcome(one, litert=True) for one in samples[:: max(1, len(samples) // FEW)]}
-    assert {id: found for id, found in outcomes.items() if found.status == "wrong"} == {}
+    samples = [sample for sample in samples_of(OPERATORS[name]) if "empty" not in sample.id]
+    outcomes = {sample.id: outcome(sample, litert=True) for sample in samples[:: max(1, len(samples) // FEW)]}
+    assert {id: result for id, result in outcomes.items() if result.status == "wrong"} == {}

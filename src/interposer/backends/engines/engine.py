@@ -128,11 +128,11 @@ class Engine(Backend):
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """One executable for the whole part; where the engine refuses it, it is given back with the engine's reason."""
         try:
-            made = self.compile(view, dict(chosen(self.id, self.options, options)))
+            created = self.compile(view, dict(chosen(self.id, self.options, options)))
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
-        made.held = made.held_weights(view) + largest_moment(view)
-        whole = PreCompiled(object=made, num_outputs=len(view.outputs))
+        created.held = created.held_weights(view) + largest_moment(view)
+        whole = PreCompiled(object=created, num_outputs=len(view.outputs))
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
 
     def create_backend_context(self, options: Options) -> None:
@@ -152,7 +152,7 @@ class Engine(Backend):
     def verdicts(self, view: SubgraphView, options: Chosen) -> list[Support]:
         """Whether the engine runs the layers of a view, one verdict for each."""
         known = {layer: self._known_refusals(layer, dict(options)) for layer in view}
-        kinds = {layer: (options, _kind_of(layer)) for layer, found in known.items() if not found}
+        kinds = {layer: (options, _kind_of(layer)) for layer, result in known.items() if not result}
         unknown = {kind: layer for layer, kind in kinds.items() if self._reasons.get(kind) is None}
         for layer, reason in self._tried(view, list(unknown.values()), dict(options)).items():
             self._reasons.put(kinds[layer], reason.replace(repr(layer.name), _NAME))
@@ -245,10 +245,10 @@ def _border_faults(values: Sequence[Value], types: frozenset[DataType]) -> Itera
 class _EngineFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """The workload of a compiled part."""
-        made = layer.op.object if isinstance(layer.op, PreCompiled) else None
-        if not isinstance(made, Executable):
+        created = layer.op.object if isinstance(layer.op, PreCompiled) else None
+        if not isinstance(created, Executable):
             raise BackendContractError(f"layer {layer} was not compiled by an engine")
-        return _EngineWorkload(made)
+        return _EngineWorkload(created)
 
 
 class _EngineWorkload(Workload):

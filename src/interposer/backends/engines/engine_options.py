@@ -52,20 +52,22 @@ def _named(kind: type) -> str:
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
     """What an engine says of itself: its options with their defaults and a line about each, and the others."""
-    described = (Capability(one.name, one.default, f"An option: {one.doc}") for one in declared)
+    described = (Capability(item.name, item.default, f"An option: {item.doc}") for item in declared)
     return Capabilities(*described, OnlyByName=True, **others)
 
 
-def chosen(owner: str, declared: Iterable[Option], given: Options) -> Chosen:
+def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
     """The value of every option: what is given, else the default.
 
     Raises:
         OptionError: an option that the backend `owner` does not have, or a value that it cannot have.
     """
-    known = {one.name: one for one in declared}
-    for name in given:
+    known = {item.name: item for item in declared}
+    for name in options:
         if name not in known:
             raise OptionError(
                 f"backend {owner} has no option {name!r}{did_you_mean(name, known)} (it has {', '.join(known)})"
             )
-    return tuple((name, one.read(owner, given[name]) if name in given else one.default) for name, one in known.items())
+    return tuple(
+        (name, item.read(owner, options[name]) if name in options else item.default) for name, item in known.items()
+    )

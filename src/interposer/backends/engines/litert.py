@@ -75,14 +75,14 @@ class LiteRt(Engine):
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
         """Compile them and, where that is quick, run them: some kernels only say then that they do not take a type."""
-        made = self.compile(view, {**options, "threads": 1})
+        created = self.compile(view, {**options, "threads": 1})
         outputs = _part_outputs(view)
         infos = [[value.known for value in values] for values in (view.inputs, outputs)]
         if sum(int(value.known.num_elements) for layer in view for value in layer.outputs) > _MOST_ELEMENTS:
             return
-        arrays = [[np.zeros(tuple(info.shape), info.dtype.numpy) for info in one] for one in infos]
+        arrays = [[np.zeros(tuple(info.shape), info.dtype.numpy) for info in item] for item in infos]
         try:
-            made.run(*arrays)
+            created.run(*arrays)
         except ExecutionError as error:
             raise RefusedError(str(error)) from error
 
@@ -125,9 +125,9 @@ class _Interpreter(Executable):
             self._interpreter.allocate_tensors()
         except Exception as error:  # a TypeError has the bytes of the model in it
             raise RefusedError(f"LiteRT does not take it: {shortened(self._told(error))}") from error
-        self._inputs = [one["index"] for one in self._interpreter.get_input_details()]
+        self._inputs = [get_input_detail["index"] for get_input_detail in self._interpreter.get_input_details()]
         outputs = self._interpreter.get_output_details()
-        self._outputs = [self._interpreter.tensor(one["index"]) for one in outputs]
+        self._outputs = [self._interpreter.tensor(output["index"]) for output in outputs]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Copy the inputs in, and the outputs out."""
@@ -145,7 +145,7 @@ class _Interpreter(Executable):
         text = " ".join(str(error).split())
         return _NODE.sub(self._named, text).strip()
 
-    def _named(self, found: re.Match[str]) -> str:
-        number, kind, verb = int(found[1]), found[2], found[3]
+    def _named(self, result: re.Match[str]) -> str:
+        number, kind, verb = int(result[1]), result[2], result[3]
         layer = f"layer {self._layers[number]!r} ({kind})" if number < len(self._layers) else kind
         return f" [{layer}: failed to {verb}]"

@@ -39,7 +39,7 @@ def largest_moment(view: SubgraphView) -> int:
     for layer in view:
         alive += sum(map(bytes_of, layer.outputs))
         most = max(most, alive)
-        made = {value for value in layer.values if value.producer in view and not value.is_constant}
-        alive -= sum(bytes_of(value) for value in made if last[value] is layer)
+        values = {value for value in layer.values if value.producer in view and not value.is_constant}
+        alive -= sum(bytes_of(value) for value in values if last[value] is layer)
         alive -= sum(bytes_of(value) for value in layer.outputs if value not in last)  # nobody reads them
     return most

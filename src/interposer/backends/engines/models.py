@@ -30,7 +30,7 @@ def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> O
     constants: dict[str, Array] = {}
     model = onnx.write(view, exact=exact, opset=opset, external=constants)
     graph = model.graph
-    inputs, outputs = (tuple(one.name for one in values) for values in (graph.input, graph.output))
+    inputs, outputs = (tuple(value.name for value in values) for values in (graph.input, graph.output))
     return OnnxPart(model, inputs, outputs, constants)
 
 
@@ -45,16 +45,16 @@ def constants_as_inputs(part: OnnxPart) -> Any:
     """The model with its large constants as further inputs, for readers that cannot be given external data."""
     model = type(part.model)()
     model.CopyFrom(part.model)
-    kept = []
+    cached = []
     for tensor in model.graph.initializer:
         if tensor.name in part.constants:
             added = model.graph.input.add(name=tensor.name)
             added.type.tensor_type.elem_type = tensor.data_type
             added.type.tensor_type.shape.SetInParent()
-            for extent in tensor.dims:
-                added.type.tensor_type.shape.dim.add(dim_value=extent)
+            for size in tensor.dims:
+                added.type.tensor_type.shape.dim.add(dim_value=size)
         else:
-            kept.append(tensor)
+            cached.append(tensor)
     del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    model.graph.initializer.extend(cached)
     return model

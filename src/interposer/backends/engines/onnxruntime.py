@@ -129,19 +129,19 @@ class _Binding:
 
 def _signature(values: Any) -> list[tuple[str, int, tuple[int, ...]]]:
     """Names, types and shapes."""
-    types = ((one.name, one.type.tensor_type) for one in values)
+    types = ((value.name, value.type.tensor_type) for value in values)
     return [(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
 
 
 def _settings(package: Any, options: dict[str, Any]) -> Any:
-    found = package.SessionOptions()
-    found.log_severity_level = _SILENT
-    found.intra_op_num_threads = options["threads"] or thread_budget()
-    found.inter_op_num_threads = 1
+    session_options = package.SessionOptions()
+    session_options.log_severity_level = _SILENT
+    session_options.intra_op_num_threads = options["threads"] or thread_budget()
+    session_options.inter_op_num_threads = 1
     levels = package.GraphOptimizationLevel
-    found.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
-    found.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
-    return found
+    session_options.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[options['graph_optimization']]}")
+    session_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options["spinning"])))
+    return session_options
 
 
 _LEVELS: Final = {
@@ -155,7 +155,7 @@ _LEVELS: Final = {
 def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
     """A constant as a value that lies where the array does."""
     whole = np.ascontiguousarray(array)
-    code = next(one.data_type for one in model.graph.initializer if one.name == name)
+    code = next(item.data_type for item in model.graph.initializer if item.name == name)
     if whole.dtype.kind in "iufb":
         return package.OrtValue.ortvalue_from_numpy(whole)
     return package.OrtValue.ortvalue_from_numpy_with_onnx_type(whole, code)

@@ -62,7 +62,7 @@ class OpenVino(Engine):
         model = _read(_written(view, options))
         with _own_errors("does not take it"):
             taken = _core().query_model(model, options["device"])
-        names = {one.get_friendly_name(): one.get_type_name() for one in model.get_ops()}
+        names = {item.get_friendly_name(): item.get_type_name() for item in model.get_ops()}
         kinds = sorted({kind for name, kind in names.items() if name not in taken and kind not in _BORDER})
         if kinds:
             raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(kinds)}")
@@ -90,7 +90,7 @@ def _core() -> Any:
 def _unknown_device(name: str) -> list[str]:
     known = _core().available_devices
     first = name.partition(":")[0].partition(".")[0]
-    if _is_virtual(name) or any(one.partition(".")[0] == first for one in known):
+    if _is_virtual(name) or any(item.partition(".")[0] == first for item in known):
         return []
     return [f"OpenVINO finds no device {name!r}{did_you_mean(name, known)} (it finds {', '.join(known)})"]
 
@@ -138,10 +138,12 @@ def _read(part: OnnxPart) -> Any:
 def _check(part: OnnxPart, model: Any) -> None:
     """Whether OpenVINO finds the shapes of the results that they have; it would not write them to our memory else."""
     for value, port in zip(part.model.graph.output, model.outputs, strict=True):
-        wanted = [extent.dim_value for extent in value.type.tensor_type.shape.dim]
-        found = port.get_partial_shape()
-        if not found.is_static or list(found.to_shape()) != wanted:
-            raise RefusedError(f"OpenVINO takes {value.name!r}, of shape {wanted}, to have the shape {found}")
+        requested = [size.dim_value for size in value.type.tensor_type.shape.dim]
+        partial_shape = port.get_partial_shape()
+        if not partial_shape.is_static or list(partial_shape.to_shape()) != requested:
+            raise RefusedError(
+                f"OpenVINO takes {value.name!r}, of shape {requested}, to have the shape {partial_shape}"
+            )
 
 
 class _Compiled(Executable):
@@ -204,5 +206,5 @@ class _Request:
 def _text(error: Exception) -> str:
     """What an error of OpenVINO says, without the places in its source."""
     lines = [line.strip() for line in str(error).splitlines()]
-    kept = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
-    return " ".join(kept or lines)
+    cached = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
+    return " ".join(cached or lines)

@@ -39,5 +39,5 @@ class Rules:
         missing = [None] * (len(declared) - len(layer.inputs))
         infos = (*layer.input_infos, *missing)
         rules = (*self._by_kind.get("", ()), *self._by_kind.get(layer.kind, ()))
-        found = (rule(layer.op, infos, layer.output_infos) for rule in rules)
-        return [reason for reason in found if reason is not None]
+        result = (rule(layer.op, infos, layer.output_infos) for rule in rules)
+        return [reason for reason in result if reason is not None]

@@ -231,8 +231,8 @@ class Field:
 
 def _lines(text: str) -> dict[str, str]:
     """The text's lines as name to rest, an indented line belonging to the one before."""
-    joined = text.strip().replace("\n    ", " ")
-    return dict(line.split(": ", 1) for line in joined.split("\n"))
+    merged = text.strip().replace("\n    ", " ")
+    return dict(line.split(": ", 1) for line in merged.split("\n"))
 
 
 _FIELDS = _lines(_TABLES)

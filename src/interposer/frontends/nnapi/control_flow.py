@@ -51,10 +51,10 @@ def while_(node: Node) -> list[Value]:
             break
         infos = wider
     regions = [node.importer.region(condition, infos, where), region]
-    made = _layer(node, While(len(region.outputs)), values, regions)
-    if len(node.results) > len(made):
-        node.fail(f"it has {len(node.results)} outputs, but its body {len(made)}")
-    return made[: len(node.results)]
+    created = _layer(node, While(len(region.outputs)), values, regions)
+    if len(node.results) > len(created):
+        node.fail(f"it has {len(node.results)} outputs, but its body {len(created)}")
+    return created[: len(node.results)]
 
 
 def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
@@ -65,14 +65,14 @@ def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
     layer = node.importer.graph.add(op, values, name=node.name, source=node.source, regions=regions)
-    for fault in infer_layer(layer):
-        node.fail(fault)
-    for number, (value, told) in enumerate(zip(layer.outputs, node.results, strict=False)):
-        fits = (told.dtype, told.quantization) == (value.known.dtype, value.known.quantization)
-        if not fits or (told.has_rank and not told.info().shape.accepts(value.known.shape)):
-            given = f"{told.type} {list(told.dims)}"
+    for error in infer_layer(layer):
+        node.fail(error)
+    for number, (value, reported) in enumerate(zip(layer.outputs, node.results, strict=False)):
+        fits = (reported.dtype, reported.quantization) == (value.known.dtype, value.known.quantization)
+        if not fits or (reported.has_rank and not reported.info().shape.accepts(value.known.shape)):
+            text = f"{reported.type} {list(reported.dims)}"
             raise ParseError(
-                f"its output {number} is {given} in the document, but it gives {value.known}",
+                f"its output {number} is {text} in the document, but it gives {value.known}",
                 where=node.operation.where,
             )
     return list(layer.outputs)

@@ -18,18 +18,18 @@ __all__: list[str] = []
 def convolution(node: Node) -> list[Value]:
     """Where input 7 is a truth value it is the layout, which only the form with a scheme has there."""
     explicit = node.count > 7 and not node.is_of(7, "BOOL")
-    behind = 9 if explicit else 6
-    layout, dilation = node.layout(behind + 1), dilations(node, behind + 2)
-    return _convolved(node, layout, dilation, explicit, behind, groups=1)
+    consumers = 9 if explicit else 6
+    layout, dilation = node.layout(consumers + 1), dilations(node, consumers + 2)
+    return _convolved(node, layout, dilation, explicit, consumers, groups=1)
 
 
 @operator("GROUPED_CONV_2D", inputs=(9, 12))
 def grouped_convolution(node: Node) -> list[Value]:
     """The number of groups stands between the strides and the activation."""
     explicit = node.count > 9
-    behind = 9 if explicit else 6
+    consumers = 9 if explicit else 6
     return _convolved(
-        node, node.layout(behind + 2), (1, 1), explicit, behind + 1, groups=node.integer(behind, "the groups")
+        node, node.layout(consumers + 2), (1, 1), explicit, consumers + 1, groups=node.integer(consumers, "the groups")
     )
 
 
@@ -47,10 +47,10 @@ def _convolved(
 def depthwise_convolution(node: Node) -> list[Value]:
     """The channel multiplier must agree with the filter."""
     explicit = node.count > 8 and not node.is_of(8, "BOOL")
-    behind = 9 if explicit else 6
-    layout, dilation = node.layout(behind + 2), dilations(node, behind + 3)
+    consumers = 9 if explicit else 6
+    layout, dilation = node.layout(consumers + 2), dilations(node, consumers + 3)
     image, filters = image_sizes(node, layout), node.input(1, rank=4).known.shape
-    multiplier = node.integer(behind, "the depth multiplier")
+    multiplier = node.integer(consumers, "the depth multiplier")
     channels = node.info(0).shape[layout.axes().channels]
     if not isinstance(channels, Dim) and multiplier * channels != filters[3]:
         node.fail(
@@ -58,7 +58,7 @@ def depthwise_convolution(node: Node) -> list[Value]:
         )
     window = sliding(node, 3, explicit, image, filters[1:3], dilation) | _dilated(dilation)
     op = DepthwiseConvolution2d(**window, data_layout=layout)
-    return node.result(op, node.input(0), node.input(1), node.input(2, rank=1), activation=behind + 1)
+    return node.result(op, node.input(0), node.input(1), node.input(2, rank=1), activation=consumers + 1)
 
 
 def _dilated(dilation: Sizes) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 def _output_shape(node: Node) -> tuple[int, ...]:
     """What input 3 says, or the document where that is computed while running."""
-    told = node.told_shape() if node.is_computed(3) else None
-    shape = told or node.integers(3, "the output's shape")
+    reported = node.told_shape() if node.is_computed(3) else None
+    shape = reported or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four extents")
     return shape

@@ -82,5 +82,5 @@ def detection_postprocessing(node: Node) -> list[Value]:
         label_dtype=DataType.INT32,
         **scales,
     )
-    boxes, classes, box_scores, count = node.layer(op, encodings, scores, anchors, told=(1, 2, 0, 3))
+    boxes, classes, box_scores, count = node.layer(op, encodings, scores, anchors, reported=(1, 2, 0, 3))
     return [box_scores, boxes, classes, count]

@@ -136,7 +136,9 @@ def _check_references(models: Sequence[Model]) -> None:
     """Models that operands name exist, and none runs itself, directly or through others."""
     before: dict[int, set[int]] = {}
     for number, model in enumerate(models):
-        named = [int(one.value) for one in model.operands if one.type == "SUBGRAPH" and one.value is not None]
+        named = [
+            int(operand.value) for operand in model.operands if operand.type == "SUBGRAPH" and operand.value is not None
+        ]
         before[number] = {index + 1 for index in named}
         for index in named:
             if index >= len(models) - 1:
@@ -181,11 +183,11 @@ def _integers(record: Mapping[str, Any], name: str, where: str) -> tuple[int, ..
 
 
 def _indices(record: Mapping[str, Any], name: str, where: str, count: int) -> tuple[int, ...]:
-    found = _integers(record, name, where)
-    for index in found:
+    result = _integers(record, name, where)
+    for index in result:
         if not 0 <= index < count:
             raise ParseError(f"{name!r} has the index {index}, but there are {count} operands", where=where)
-    return found
+    return result
 
 
 def _record(record: Any, where: str) -> Mapping[str, Any]:
@@ -200,8 +202,8 @@ def _one_of(value: str, known: Sequence[str] | Mapping[str, Any], what: str, whe
     return value
 
 
-def _operand(given: Any, where: str) -> Operand:
-    record = _record(given, where)
+def _operand(arguments: Any, where: str) -> Operand:
+    record = _record(arguments, where)
     type_name = _one_of(_field(record, "type", str, where), _TYPES, "the type", where)
     lifetime = _one_of(_field(record, "lifetime", str, where), _LIFETIMES, "the lifetime", where)
     kind, dims = _TYPES[type_name], _dims(record, where)
@@ -253,23 +255,23 @@ def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, wh
     _check_length(data, dims, where)
     dtype = kind.dtype.numpy
     try:
-        given = np.asarray(data if len(data) else (), dtype if not len(data) else None)
+        array = np.asarray(data if len(data) else (), dtype if not len(data) else None)
     except (TypeError, ValueError, OverflowError) as error:
         raise ParseError(f"'data' cannot be made into an array: {error}", where=where) from error
-    if given.ndim != 1 or given.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
+    if array.ndim != 1 or array.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
         raise ParseError(f"'data' is {reprlib.repr(data)}; expected a list of {kind.dtype} values", where=where)
     with np.errstate(all="ignore"):
-        made = given.astype(dtype)
-    if dtype.kind != "f" and not np.array_equal(made, given):
+        created = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(created, array):
         raise ParseError(f"'data' has values that are no {kind.dtype}", where=where)
-    if dtype.kind == "f" and (overflown := np.isinf(made) & np.isfinite(given.astype(np.float64))).any():
-        raise ParseError(f"'data' has {given[overflown][0]}, which is too large for {kind.dtype}", where=where)
-    return made.reshape(dims)
+    if dtype.kind == "f" and (overflown := np.isinf(created) & np.isfinite(array.astype(np.float64))).any():
+        raise ParseError(f"'data' has {array[overflown][0]}, which is too large for {kind.dtype}", where=where)
+    return created.reshape(dims)
 
 
-def _operation(given: Any, index: int, count: int) -> Operation:
+def _operation(value: Any, index: int, count: int) -> Operation:
     where = f"operations[{index}]"
-    record = _record(given, where)
+    record = _record(value, where)
     name = _field(record, "op", str, where)
     where = f"{where} {name}"
     return Operation(name, _indices(record, "in", where, count), _indices(record, "out", where, count), where)
@@ -281,8 +283,8 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
             raise ParseError(f"{list(indices)} names an operand twice", where=where)
         for index in indices:
             if operands[index].lifetime != lifetime:
-                given = f"operands[{index}] has the lifetime {operands[index].lifetime}"
-                raise ParseError(f"{given}; expected {lifetime}", where=where)
+                text = f"operands[{index}] has the lifetime {operands[index].lifetime}"
+                raise ParseError(f"{text}; expected {lifetime}", where=where)
         for index, operand in enumerate(operands):
             if operand.lifetime == lifetime and not operand.omitted and index not in indices:
                 raise ParseError(f"operands[{index}] has the lifetime {lifetime} and is missing", where=where)
@@ -292,18 +294,18 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
 
 def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> dict[int, int]:
     """Which operation writes an operand."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for number, operation in enumerate(operations):
         for index in operation.outputs:
             if operands[index].lifetime not in {OUTPUT, TEMPORARY}:
                 raise ParseError(
                     f"it writes operands[{index}], whose lifetime is {operands[index].lifetime}", where=operation.where
                 )
-            if index in found:
-                other = operations[found[index]].where
+            if index in result:
+                other = operations[result[index]].where
                 raise ParseError(f"it writes operands[{index}], as {other} does", where=operation.where)
-            found[index] = number
-    return found
+            result[index] = number
+    return result
 
 
 def _in_running_order(operations: Sequence[Operation], producers: Mapping[int, int]) -> tuple[Operation, ...]:

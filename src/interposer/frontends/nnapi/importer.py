@@ -96,11 +96,13 @@ class Importer:
         if len(model.inputs) != len(infos):
             raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}", where=where)
         for index, info in zip(model.inputs, infos, strict=True):
-            told = model.operands[index]
-            fits = (told.dtype, told.quantization) == (info.dtype, info.quantization)
-            has_shape = told.has_rank and not self.is_resized
-            if not fits or (has_shape and not told.info().shape.accepts(info.shape)):
-                raise ParseError(f"model {number} takes {told.type} {list(told.dims)}, but gets {info}", where=where)
+            reported = model.operands[index]
+            fits = (reported.dtype, reported.quantization) == (info.dtype, info.quantization)
+            has_shape = reported.has_rank and not self.is_resized
+            if not fits or (has_shape and not reported.info().shape.accepts(info.shape)):
+                raise ParseError(
+                    f"model {number} takes {reported.type} {list(reported.dims)}, but gets {info}", where=where
+                )
         inner = Importer(model, {}, self)
         inner.graph.name = f"model {number}"
         return inner, model.inputs
@@ -122,22 +124,22 @@ class Importer:
         keep_names(self.graph, ((operands[i].name, value) for i, value in self._values.items() if operands[i].name))
 
     def _refuse_unknown(self) -> None:
-        operations = (one for model in (self.model, *self._referenced) for one in model.operations)
+        operations = (operation for model in (self.model, *self._referenced) for operation in model.operations)
         unknown = Counter(operation.name for operation in operations if find(operation.name) is None)
         if unknown:
             raise UnsupportedOperatorError(unknown)
 
     def _add_inputs(self) -> None:
-        given = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
+        value = [(binding_id, index) for binding_id, index in enumerate(self.model.inputs)
                  if not self.operands[index].omitted]  # fmt: skip
-        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in given]
+        names = [self.operands[index].name or f"input_{binding_id}" for binding_id, index in value]
         shapes = resized(
-            {name: self._declared(index) for (_, index), name in zip(given, names, strict=True)}, self._shapes
+            {name: self._declared(index) for (_, index), name in zip(value, names, strict=True)}, self._shapes
         )
         self.is_resized = any(
-            not self._declared(index).accepts(shapes[name]) for (_, index), name in zip(given, names, strict=True)
+            not self._declared(index).accepts(shapes[name]) for (_, index), name in zip(value, names, strict=True)
         )
-        for (binding_id, index), name in zip(given, names, strict=True):
+        for (binding_id, index), name in zip(value, names, strict=True):
             info = self._input_info(index, name, shapes[name])
             layer = self.graph.add(Input(binding_id), name=name, outputs=[info], source=self._source("inputs"))
             infer_layer(layer)
@@ -156,16 +158,16 @@ class Importer:
 
     def _convert(self, operation: Operation, entry: Entry) -> None:
         where = operation.where
-        fault = entry.fault(len(operation.inputs))
-        if fault:
-            raise ParseError(fault, where=where)
+        problem = entry.fault(len(operation.inputs))
+        if problem:
+            raise ParseError(problem, where=where)
         try:
-            made = entry.convert(Node(self, operation, f"{operation.name}", self._source(where)))
+            created = entry.convert(Node(self, operation, f"{operation.name}", self._source(where)))
         except ParseError:
             raise
         except (InterposerError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ParseError(str(error), where=where) from error
-        values = [made] if isinstance(made, Value) else made
+        values = [created] if isinstance(created, Value) else created
         if len(values) != len(operation.outputs):
             raise ParseError(f"it has {len(operation.outputs)} outputs; expected {len(values)}", where=where)
         self._values.update(zip(operation.outputs, values, strict=True))
@@ -176,9 +178,9 @@ class Importer:
 
     def value(self, index: int, where: str) -> Value:
         """What an operand has become; constants become layers when they are first asked for."""
-        found = self._values.get(index)
-        if found is not None:
-            return found
+        result = self._values.get(index)
+        if result is not None:
+            return result
         operand = self.operands[index]
         if operand.value is None:
             raise ParseError(f"operands[{index}] has no value", where=where)
@@ -188,7 +190,7 @@ class Importer:
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
         """A new constant layer's output."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
-        faults = infer_layer(layer)
-        if faults:
-            raise ParseError("; ".join(faults), where=f"constant {name!r}")
+        errors = infer_layer(layer)
+        if errors:
+            raise ParseError("; ".join(errors), where=f"constant {name!r}")
         return layer.output

@@ -48,10 +48,10 @@ def sliding(
         scheme = _scheme(node, first)
         sizes = zip(image, window, strides, dilation, strict=True)
         pads = [(0, 0) if scheme == VALID else _same(node, *along) for along in sizes]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for (_, letter, before, after), stride, pair in zip(_ALONG, strides, pads, strict=True):
-        found |= {f"stride_{letter}": stride, f"pad_{before}": pair[0], f"pad_{after}": pair[1]}
-    return found
+        result |= {f"stride_{letter}": stride, f"pad_{before}": pair[0], f"pad_{after}": pair[1]}
+    return result
 
 
 def _strides(node: Node, first: int) -> Sizes:
@@ -80,13 +80,13 @@ def _scheme(node: Node, index: int) -> int:
     return scheme
 
 
-def _same(node: Node, extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+def _same(node: Node, dimension: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
     """So much that there is a place for every `stride` cells, the odd one behind."""
     reach = (size - 1) * dilation + 1
     if stride == 1:
         total = reach - 1
-    elif isinstance(extent, Dim):
+    elif isinstance(dimension, Dim):
         node.fail("the padding depends on the size of the image, which is not known; give build(..., shapes={...})")
     else:
-        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
+        total = max(0, (-(-dimension // stride) - 1) * stride + reach - dimension)
     return total // 2, total - total // 2

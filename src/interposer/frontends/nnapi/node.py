@@ -57,8 +57,8 @@ class Node:
         """What the document says of an input; None where it is left out."""
         if index >= self.count:
             return None
-        found = self.importer.operands[self.operation.inputs[index]]
-        return None if found.omitted else found
+        result = self.importer.operands[self.operation.inputs[index]]
+        return None if result.omitted else result
 
     def is_of(self, index: int, *types: str) -> bool:
         """True where an input is there and of one of these types."""
@@ -83,12 +83,12 @@ class Node:
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
         """A tensor that must be there, and of that rank."""
-        found = self.optional(index)
-        if found is None:
+        result = self.optional(index)
+        if result is None:
             self.fail(f"input {index} is missing")
-        if rank is not None and found.known.rank != rank:
-            self.fail(f"input {index} has shape {found.known.shape}; expected rank {rank}")
-        return found
+        if rank is not None and result.known.rank != rank:
+            self.fail(f"input {index} has shape {result.known.shape}; expected rank {rank}")
+        return result
 
     def inputs(self, start: int = 0, stop: int | None = None) -> list[Value | None]:
         """The tensors from one number up to another, None where one is left out."""
@@ -192,7 +192,7 @@ class Node:
         self,
         op: Op,
         *values: Value | None,
-        told: Sequence[int | None] = (None,),
+        reported: Sequence[int | None] = (None,),
         quantization: Quantization | None = None,
         suffix: str = "",
     ) -> list[Value]:
@@ -201,22 +201,22 @@ class Node:
         `told` says for each of them which output of the operation it is, or None; others have `quantization`, if any.
         """
         infos = [None if value is None else value.known for value in values]
-        for fault in op.violations(*infos):
-            self.fail(fault)
+        for error in op.violations(*infos):
+            self.fail(error)
         results = self.results
-        least = 1 + max((number for number in told if number is not None), default=-1)
+        least = 1 + max((number for number in reported if number is not None), default=-1)
         if len(results) < least:
             self.fail(f"it has {len(results)} outputs; expected {least}")
-        told = [*told, *[None] * (op.num_results() - len(told))]
+        reported = [*reported, *[None] * (op.num_results() - len(reported))]
         inferred = op.infer_infos(*infos)
         declared = [
             _with(info, quantization) if number is None else self._agreed(info, results[number], number)
-            for info, number in zip(inferred, told, strict=True)
+            for info, number in zip(inferred, reported, strict=True)
         ]
         name = f"{self.name}:{suffix}" if suffix else self.name
         layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
-        for fault in infer_layer(layer):
-            self.fail(fault)
+        for error in infer_layer(layer):
+            self.fail(error)
         return list(layer.outputs)
 
     def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
@@ -224,35 +224,35 @@ class Node:
         count = len(self.results)
         if op.num_results() != count:
             self.fail(f"it has {count} outputs; expected {op.num_results()}")
-        made = self.layer(op, *values, told=range(count))
+        created = self.layer(op, *values, reported=range(count))
         fused = 0 if activation is None else self.integer(activation, "the fused activation")
-        return made if fused == 0 else [self._activated(made[0], fused)]
+        return created if fused == 0 else [self._activated(created[0], fused)]
 
     def _activated(self, value: Value, activation: int) -> Value:
         if activation not in _FUSED:
             self.fail(f"the fused activation {activation} is not known; expected 0 to {max(_FUSED)}")
         suffix, function = _FUSED[activation]
-        return self.layer(function, value, told=[0], suffix=suffix)[0]
+        return self.layer(function, value, reported=[0], suffix=suffix)[0]
 
-    def _agreed(self, inferred: TensorInfo | None, told: Operand, number: int) -> TensorInfo | None:
+    def _agreed(self, inferred: TensorInfo | None, reported: Operand, number: int) -> TensorInfo | None:
         """What to declare of an output: quantization and extents that do not follow from the inputs, if any."""
         if inferred is None:
-            return told.info() if told.has_rank else self.fail(f"the rank of its output {number} is not known")
-        if inferred.dtype is not told.dtype:
-            self.fail(f"its output {number} is {told.type}, but it gives {inferred.dtype}")
-        shape = inferred.shape if not told.has_rank else self._agreed_shape(inferred.shape, told, number)
-        if told.quantization is None and inferred.is_concrete:
+            return reported.info() if reported.has_rank else self.fail(f"the rank of its output {number} is not known")
+        if inferred.dtype is not reported.dtype:
+            self.fail(f"its output {number} is {reported.type}, but it gives {inferred.dtype}")
+        shape = inferred.shape if not reported.has_rank else self._agreed_shape(inferred.shape, reported, number)
+        if reported.quantization is None and inferred.is_concrete:
             return None
-        return TensorInfo(shape, inferred.dtype, told.quantization)
+        return TensorInfo(shape, inferred.dtype, reported.quantization)
 
-    def _agreed_shape(self, inferred: TensorShape, told: Operand, number: int) -> TensorShape:
+    def _agreed_shape(self, inferred: TensorShape, reported: Operand, number: int) -> TensorShape:
         """The extents that do not follow from the inputs; all others are left open."""
-        given = told.info().shape
-        if self.importer.is_resized and len(given) == len(inferred):
-            given = TensorShape([None] * len(given))
-        if not given.accepts(inferred):
-            self.fail(f"its output {number} has shape {given} in the document, but it gives {inferred}")
-        return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(given, inferred, strict=True))
+        tensor_shape = reported.info().shape
+        if self.importer.is_resized and len(tensor_shape) == len(inferred):
+            tensor_shape = TensorShape([None] * len(tensor_shape))
+        if not tensor_shape.accepts(inferred):
+            self.fail(f"its output {number} has shape {tensor_shape} in the document, but it gives {inferred}")
+        return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(tensor_shape, inferred, strict=True))
 
 
 _EXPECTED: Final = {"iu": "integers", "f": "real numbers", "b": "a truth value"}

@@ -23,9 +23,9 @@ _TYPES: Final = {
 def pooling(node: Node) -> list[Value]:
     """Padding counts nowhere."""
     explicit = node.count > 8
-    behind = 7 if explicit else 4
-    width, height = (positive(node, behind + number, "the extent of the window") for number in range(2))
-    layout = node.layout(behind + 3)
+    consumers = 7 if explicit else 4
+    width, height = (positive(node, consumers + number, "the extent of the window") for number in range(2))
+    layout = node.layout(consumers + 3)
     window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
     op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)
-    return node.result(op, node.input(0), activation=behind + 2)
+    return node.result(op, node.input(0), activation=consumers + 2)

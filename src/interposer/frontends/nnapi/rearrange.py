@@ -57,19 +57,19 @@ def split(node: Node) -> list[Value]:
     """Into equal pieces."""
     x = node.input(0)
     axis, count = node.axis(1, x.known.rank), node.integer(2, "the number of pieces")
-    extent = x.known.shape[axis]
-    if count < 1 or isinstance(extent, Dim) or extent % count:
-        node.fail(f"an axis of extent {extent} cannot be cut into {count} equal pieces")
-    return node.result(Splitter(axis, (extent // count,) * count), x)
+    size = x.known.shape[axis]
+    if count < 1 or isinstance(size, Dim) or size % count:
+        node.fail(f"an axis of extent {size} cannot be cut into {count} equal pieces")
+    return node.result(Splitter(axis, (size // count,) * count), x)
 
 
 @operator("SLICE", inputs=3)
 def slice_(node: Node) -> list[Value]:
     """Begin and size may be computed while running; the document must then tell the size."""
-    x, told = node.input(0), node.told_shape()
+    x, reported = node.input(0), node.told_shape()
     if node.is_computed(1):
-        return [_sliced_from(node, x, node.input(1, rank=1), told or node.integers(2, "the size"))]
-    sizes = told if told and node.is_computed(2) else node.integers(2, "the size")
+        return [_sliced_from(node, x, node.input(1, rank=1), reported or node.integers(2, "the size"))]
+    sizes = reported if reported and node.is_computed(2) else node.integers(2, "the size")
     return node.result(Slice(node.integers(1, "the begin"), sizes), x)
 
 
@@ -135,19 +135,19 @@ def mirror_pad(node: Node) -> list[Value]:
 @operator("TILE", inputs=2)
 def tile(node: Node) -> list[Value]:
     """Multiples that are computed while running must be those that the document's shapes tell."""
-    told = node.told_shape() if node.is_computed(1) else None
-    multiples = _multiples(node, told) if told else node.integers(1, "the multiples")
+    reported = node.told_shape() if node.is_computed(1) else None
+    multiples = _multiples(node, reported) if reported else node.integers(1, "the multiples")
     return node.result(Tile(multiples), node.input(0))
 
 
-def _multiples(node: Node, told: tuple[int, ...]) -> tuple[int, ...]:
+def _multiples(node: Node, reported: tuple[int, ...]) -> tuple[int, ...]:
     shape = node.info(0).shape
-    fits = len(shape) == len(told) and all(
-        dim > 0 and extent % dim == 0 for dim, extent in zip(shape, told, strict=True)
+    fits = len(shape) == len(reported) and all(
+        dim > 0 and size % dim == 0 for dim, size in zip(shape, reported, strict=True)
     )
     if not fits:
-        node.fail(f"an input of shape {shape} cannot be repeated to shape {TensorShape(told)}")
-    return tuple(extent // dim for dim, extent in zip(shape, told, strict=True))
+        node.fail(f"an input of shape {shape} cannot be repeated to shape {TensorShape(reported)}")
+    return tuple(size // dim for dim, size in zip(shape, reported, strict=True))
 
 
 @operator("REVERSE", inputs=2)

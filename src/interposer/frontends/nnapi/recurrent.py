@@ -36,11 +36,11 @@ def _function(node: Node, index: int) -> FusedActivation:
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
     """The layer, of whose outputs the document has those in `order`, or the first few of them."""
     count = len(node.results)
-    told: list[int | None] = [None] * op.num_results()
+    reported: list[int | None] = [None] * op.num_results()
     for number, output in enumerate(order[:count]):
-        told[output] = number
-    made = node.layer(op, *values, told=told)
-    return [made[output] for output in order[:count]]
+        reported[output] = number
+    created = node.layer(op, *values, reported=reported)
+    return [created[output] for output in order[:count]]
 
 
 # --- layers without gates ---------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def lstm(node: Node) -> list[Value]:
     op = Lstm(activation_func=_function(node, 20), **_clips(node, 21), **features)
     if len(node.results) != 4:
         node.fail(f"it has {len(node.results)} outputs; expected 4")
-    return node.layer(op, *values, told=(None, 1, 2, 3))
+    return node.layer(op, *values, reported=(None, 1, 2, 3))
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs=(24, 28))

@@ -17,8 +17,8 @@ __all__: list[str] = []
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
     """A shape that is computed while running must be the one that the document gives the output."""
-    told = node.told_shape() if node.is_computed(1) else None
-    return node.result(Reshape(told or node.integers(1, "the shape")), node.input(0))
+    reported = node.told_shape() if node.is_computed(1) else None
+    return node.result(Reshape(reported or node.integers(1, "the shape")), node.input(0))
 
 
 @operator("SQUEEZE", inputs=(1, 2))

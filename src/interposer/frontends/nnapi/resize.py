@@ -37,12 +37,12 @@ def resize(node: Node) -> list[Value]:
     return node.result(op, node.input(0))
 
 
-def _target(node: Node, index: int, extent: int) -> int:
+def _target(node: Node, index: int, size: int) -> int:
     if not node.is_of(index, "FLOAT32", "FLOAT16"):
         return positive(node, index, "the size")
     factor = node.real(index, "the factor")
-    if isinstance(extent, Dim):
+    if isinstance(size, Dim):
         node.fail("the size is a factor on that of the image, which is not known; give build(..., shapes={...})")
     if not (factor > 0 and np.isfinite(factor)):
         node.fail(f"the factor (input {index}) is {factor}; expected a positive number")
-    return int(np.floor(np.float32(extent) * np.float32(factor)))
+    return int(np.floor(np.float32(size) * np.float32(factor)))

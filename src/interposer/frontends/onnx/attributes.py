@@ -46,23 +46,23 @@ class Attributes:
         return name in self._attributes
 
     def _attribute(self, name: str, kind: int) -> Message | None:
-        found = self._attributes.get(name)
-        if found is None:
+        result = self._attributes.get(name)
+        if result is None:
             return None
-        if found.ref_attr_name:
-            raise ParseError(f"the attribute {name!r} refers to {found.ref_attr_name!r}, but this is no function")
-        if found.type != kind and not (found.type == 0 and kind in (_INTS, _FLOATS, _STRINGS)):
+        if result.ref_attr_name:
+            raise ParseError(f"the attribute {name!r} refers to {result.ref_attr_name!r}, but this is no function")
+        if result.type != kind and not (result.type == 0 and kind in (_INTS, _FLOATS, _STRINGS)):
             raise ParseError(f"the attribute {name!r} is not {_TITLES[kind]}")
-        return found
+        return result
 
     def _required(self, name: str) -> NoReturn:
         raise ParseError(f"it needs the attribute {name!r}")
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An integer; an attribute without default must be there. So do all of these."""
-        found = self._attribute(name, _INT)
-        if found is not None:
-            return int(found.i)
+        result = self._attribute(name, _INT)
+        if result is not None:
+            return int(result.i)
         return self._required(name) if default is None else default
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -71,48 +71,48 @@ class Attributes:
 
     def number(self, name: str, default: float | None = None) -> float:
         """A number, rounded to float32 as in the file."""
-        found = self._attribute(name, _FLOAT)
-        if found is not None:
-            return float(found.f)
+        result = self._attribute(name, _FLOAT)
+        if result is not None:
+            return float(result.f)
         return self._required(name) if default is None else float(np.float32(default))
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text."""
-        found = self._attribute(name, _STRING)
-        if found is not None:
-            return str(found.s.decode("utf-8", "replace"))
+        result = self._attribute(name, _STRING)
+        if result is not None:
+            return str(result.s.decode("utf-8", "replace"))
         return self._required(name) if default is None else default
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """A list of integers."""
-        found = self._attribute(name, _INTS)
-        if found is not None:
-            return tuple(found.ints)
+        result = self._attribute(name, _INTS)
+        if result is not None:
+            return tuple(result.ints)
         return self._required(name) if default is None else tuple(default)
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
         """A list of numbers."""
-        found = self._attribute(name, _FLOATS)
-        if found is not None:
-            return tuple(found.floats)
+        result = self._attribute(name, _FLOATS)
+        if result is not None:
+            return tuple(result.floats)
         return self._required(name) if default is None else tuple(default)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts."""
-        found = self._attribute(name, _STRINGS)
-        return self._required(name) if found is None else tuple(s.decode("utf-8", "replace") for s in found.strings)
+        result = self._attribute(name, _STRINGS)
+        return self._required(name) if result is None else tuple(s.decode("utf-8", "replace") for s in result.strings)
 
     def tensor(self, name: str) -> Message:
         """A tensor's message."""
-        found = self._attribute(name, _TENSOR)
-        return self._required(name) if found is None else found.t
+        result = self._attribute(name, _TENSOR)
+        return self._required(name) if result is None else result.t
 
     def type_proto(self, name: str) -> Message:
         """A type's message."""
-        found = self._attribute(name, _TYPE)
-        return self._required(name) if found is None else found.tp
+        result = self._attribute(name, _TYPE)
+        return self._required(name) if result is None else result.tp
 
     def graph(self, name: str) -> Message:
         """A graph's message."""
-        found = self._attribute(name, _GRAPH)
-        return self._required(name) if found is None else found.g
+        result = self._attribute(name, _GRAPH)
+        return self._required(name) if result is None else result.g

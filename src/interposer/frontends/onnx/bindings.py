@@ -26,7 +26,7 @@ class Bindings:
 
     def __init__(self, shapes: Shapes, values: Mapping[str, Sequence[int]] | None = None) -> None:
         self._values = values or {}
-        self._shapes = {name: _plain(name, given) for name, given in {**shapes, **self._values}.items()}
+        self._shapes = {name: _plain(name, value) for name, value in {**shapes, **self._values}.items()}
         self._extents: dict[str, int] = {}
 
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
@@ -42,47 +42,49 @@ class Bindings:
             self._learn(name, dims)
         for value in inputs:
             dims = declared[value.name]
-            given = self._given(value.name)
-            if dims is None and given is None:
+            arguments = self._given(value.name)
+            if dims is None and arguments is None:
                 raise ParseError(
                     f"it has no shape; give one with shapes={{{value.name!r}: (...)}}", where=_where(value)
                 )
-            shape = [self._bound(dim) for dim in _joined(dims, given)]
+            shape = [self._bound(dim) for dim in _joined(dims, arguments)]
             yield value.name, _info(value, shape)
 
     def _given(self, name: str) -> tuple[int | str | None, ...] | None:
-        given = self._shapes.get(name)
-        return None if isinstance(given, int) else given
+        value = self._shapes.get(name)
+        return None if isinstance(value, int) else value
 
     def _check_names(self, declared: Mapping[str, Sequence[int] | None]) -> None:
-        extents = {dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim) and dim.name}
-        for name, given in self._shapes.items():
-            known = extents if isinstance(given, int) else set(declared)
+        sizes = {dim.name for dims in declared.values() for dim in dims or () if isinstance(dim, Dim) and dim.name}
+        for name, value in self._shapes.items():
+            known = sizes if isinstance(value, int) else set(declared)
             if name not in known:
-                kind = "dimension" if isinstance(given, int) else "input"
+                kind = "dimension" if isinstance(value, int) else "input"
                 hint, names = did_you_mean(str(name), known), ", ".join(sorted(known)) or "none"
                 raise InvalidArgumentError(f"shapes: the model has no {kind} {name!r}{hint} (it has: {names})")
-            if isinstance(given, int):
-                self._bind(name, given)
+            if isinstance(value, int):
+                self._bind(name, value)
 
     def _learn(self, name: str, dims: Sequence[int] | None) -> None:
         """Extents whose names stand where the given shape has a number have that value everywhere."""
-        given = self._given(name)
-        if given is None or dims is None:
+        value = self._given(name)
+        if value is None or dims is None:
             return
-        if len(given) != len(dims):
-            raise InvalidArgumentError(f"shapes: {name!r} has rank {len(dims)} in the model; {given} was given")
-        for axis, (dim, wanted) in enumerate(zip(dims, given, strict=True)):
-            if isinstance(wanted, int) and differ(dim, wanted) and name in self._values:
-                raise InvalidArgumentError(f"shapes: {name!r} has extent {dim} along axis {axis}; {wanted} was given")
-            if isinstance(dim, Dim) and dim.name and isinstance(wanted, int):
-                self._bind(dim.name, wanted)
+        if len(value) != len(dims):
+            raise InvalidArgumentError(f"shapes: {name!r} has rank {len(dims)} in the model; {value} was given")
+        for axis, (dim, requested) in enumerate(zip(dims, value, strict=True)):
+            if isinstance(requested, int) and differ(dim, requested) and name in self._values:
+                raise InvalidArgumentError(
+                    f"shapes: {name!r} has extent {dim} along axis {axis}; {requested} was given"
+                )
+            if isinstance(dim, Dim) and dim.name and isinstance(requested, int):
+                self._bind(dim.name, requested)
 
-    def _bind(self, name: str, extent: int) -> None:
-        if not 0 <= extent <= _LARGEST:
-            raise InvalidArgumentError(f"shapes: {name!r} is {extent}; expected 0 to {_LARGEST}")
-        if self._extents.setdefault(name, extent) != extent:
-            raise InvalidArgumentError(f"shapes: {name!r} is both {self._extents[name]} and {extent}")
+    def _bind(self, name: str, size: int) -> None:
+        if not 0 <= size <= _LARGEST:
+            raise InvalidArgumentError(f"shapes: {name!r} is {size}; expected 0 to {_LARGEST}")
+        if self._extents.setdefault(name, size) != size:
+            raise InvalidArgumentError(f"shapes: {name!r} is both {self._extents[name]} and {size}")
 
     def _bound(self, dim: int | str | None) -> int | str | None:
         return self._extents.get(dim.name or "", dim) if isinstance(dim, Dim) else dim
@@ -97,24 +99,24 @@ def declared_info(value: Message) -> TensorInfo | None:
         return None
 
 
-def _plain(name: str, given: int | Sequence[int | str | None]) -> int | tuple[int | str | None, ...]:
-    if isinstance(given, SupportsIndex):
-        return index(given)
-    if isinstance(given, str) or not isinstance(given, Iterable):
+def _plain(name: str, number: int | Sequence[int | str | None]) -> int | tuple[int | str | None, ...]:
+    if isinstance(number, SupportsIndex):
+        return index(number)
+    if isinstance(number, str) or not isinstance(number, Iterable):
         raise InvalidArgumentError(
-            f"shapes: {name!r} is {given!r}; expected a shape, or a number for a named dimension"
+            f"shapes: {name!r} is {number!r}; expected a shape, or a number for a named dimension"
         )
-    dims = tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in given)
+    dims = tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in number)
     for dim in dims:
         if not isinstance(dim, int | str | None):
             raise InvalidArgumentError(f"shapes: {name!r} has the extent {dim!r}; expected a number, or None for any")
     return dims
 
 
-def _joined(dims: Sequence[int] | None, given: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
-    if dims is None or given is None:
-        return dims or given or ()
-    return [wanted if isinstance(wanted, int) else dim for dim, wanted in zip(dims, given, strict=True)]
+def _joined(dims: Sequence[int] | None, numbers: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
+    if dims is None or numbers is None:
+        return dims or numbers or ()
+    return [requested if isinstance(requested, int) else dim for dim, requested in zip(dims, numbers, strict=True)]
 
 
 def _where(value: Message) -> str:

@@ -38,7 +38,7 @@ def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array])
     for node in nodes:
         for name, claim in _claims(node, arrays):
             claims.setdefault(name, set()).add(claim)
-    agreed = {name: next(iter(found)) for name, found in claims.items() if len(found) == 1}
+    agreed = {name: next(iter(result)) for name, result in claims.items() if len(result) == 1}
     return {name: claim for name, claim in agreed.items() if claim is not None}
 
 
@@ -61,19 +61,19 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
 
 def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
     """What the graph's own annotations say of tensors; those with several scales have them along one axis."""
-    found = {}
+    result = {}
     for note in graph.quantization_annotation:
         named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
         scale, point = (named.get(key) for key in ("SCALE_TENSOR", "ZERO_POINT_TENSOR"))
-        made = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
-        if made is not None:
-            found[str(note.tensor_name)] = made
-    return found
+        created = None if scale is None or named.keys() - _ANNOTATED else _annotation(scale, point)
+        if created is not None:
+            result[str(note.tensor_name)] = created
+    return result
 
 
 def _annotation(scale: Array, point: Array | None) -> Quantization | None:
     """None where the numbers cannot be meant; an annotation is no part of what the model computes."""
-    long = [axis for axis, extent in enumerate(scale.shape) if extent != 1]
+    long = [axis for axis, size in enumerate(scale.shape) if size != 1]
     if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
         return None
     try:

@@ -130,17 +130,17 @@ def split_to_sequence(node: Node) -> Value:
     """Pieces of extent 1, where nothing is said of them."""
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
-    extents = _extents(op, x, split)
-    if not extents:
+    sizes = _extents(op, x, split)
+    if not sizes:
         return node.add(op, x, split)
     if split is not None or op.keepdims:
-        return node.step(SequenceConstruct(), *node.add_many(Splitter(op.axis, tuple(extents)), x))
+        return node.step(SequenceConstruct(), *node.add_many(Splitter(op.axis, tuple(sizes)), x))
     axis, shape = normal_axis(op.axis, x.known.rank), x.known.shape
-    kept = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
-    if kept.count(-1) > 1:
+    cached = [-1 if isinstance(dim, Dim) else dim for dim in (*shape[:axis], *shape[axis + 1 :])]
+    if cached.count(-1) > 1:
         return node.add(op, x, split)
-    pieces = node.add_many(Splitter(op.axis, tuple(extents)), x)
-    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(kept)), piece) for piece in pieces))
+    pieces = node.add_many(Splitter(op.axis, tuple(sizes)), x)
+    return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(cached)), piece) for piece in pieces))
 
 
 def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
@@ -148,12 +148,12 @@ def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | 
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None
     info = None if split is None else split.known
-    for fault in op.violations(x.known, info):
-        raise ParseError(fault)
-    extent = x.known.shape[op.axis]
-    count, _ = op.pieces(extent, info)
-    few = not isinstance(extent, Dim) and count <= _TRACED
-    return op.extents(extent, None if split is None else split.constant) if few else None
+    for error in op.violations(x.known, info):
+        raise ParseError(error)
+    size = x.known.shape[op.axis]
+    count, _ = op.pieces(size, info)
+    few = not isinstance(size, Dim) and count <= _TRACED
+    return op.extents(size, None if split is None else split.constant) if few else None
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------

@@ -58,13 +58,13 @@ def if_(node: Node) -> Sequence[Value]:
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
         raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")
-    found = [region(node.importer, graph, []) for graph in branches]
-    regions = [one for one in found if one is not None]
-    if len(regions) < len(found):
+    result = [region(node.importer, graph, []) for graph in branches]
+    regions = [item for item in result if item is not None]
+    if len(regions) < len(result):
         return node.give_up()
     _check_ranks(node, condition, regions)
-    captured = list(dict.fromkeys(value for one in regions for value in one.captured))
-    graphs = [rebound(one, captured) for one in regions]
+    captured = list(dict.fromkeys(value for item in regions for value in item.captured))
+    graphs = [rebound(item, captured) for item in regions]
     return node.control(If(len(regions[0].given)), [condition, *captured], graphs)
 
 
@@ -78,7 +78,7 @@ def _known(value: Value, dtype: DataType) -> Any:
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
     """Little is known of results of several ranks, so that sizes and shapes which choose one should be known."""
-    pairs = zip(*(one.given for one in regions), strict=True)
+    pairs = zip(*(item.given for item in regions), strict=True)
     if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
         return
     needs = node.importer.needs(condition)
@@ -104,31 +104,31 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
     carried = tuple(info.with_constant(None) for info in initial)
     arrays = initializers(node.importer, body)
     while True:
-        found = region(node.importer, body, [*head, *carried, *tail], arrays)
-        if found is None:
+        result = region(node.importer, body, [*head, *carried, *tail], arrays)
+        if result is None:
             return None
-        found = _held(found, carried, skip)
-        after = found.given[skip : skip + len(carried)]
+        result = _held(result, carried, skip)
+        after = result.given[skip : skip + len(carried)]
         wider = joined_carried(carried, after)
         if wider == carried:
-            return found
+            return result
         carried = wider
 
 
-def _held(found: Region, carried: Infos, skip: int) -> Region:
+def _held(result: Region, carried: Infos, skip: int) -> Region:
     """The region, where an optional value that it leaves as what that held is an optional one again."""
-    given, held = list(found.given), list[int]()
+    value, held = list(result.given), list[int]()
     for index, info in enumerate(carried):
-        output = found.graph.outputs[skip + index]
-        if info.dtype is not DataType.OPTIONAL or given[skip + index].dtype is DataType.OPTIONAL:
+        output = result.graph.outputs[skip + index]
+        if info.dtype is not DataType.OPTIONAL or value[skip + index].dtype is DataType.OPTIONAL:
             continue
-        made = found.graph.add(OptionalConstruct(), output.values)
-        for fault in infer_layer(made):
-            raise ParseError(fault)
-        found.graph.set_input(output, 0, made.output)
-        given[skip + index] = made.output.known
+        created = result.graph.add(OptionalConstruct(), output.values)
+        for error in infer_layer(created):
+            raise ParseError(error)
+        result.graph.set_input(output, 0, created.output)
+        value[skip + index] = created.output.known
         held.append(index)
-    return found._replace(given=tuple(given), held=tuple(held))
+    return result._replace(given=tuple(value), held=tuple(held))
 
 
 @operator("Loop")
@@ -141,12 +141,12 @@ def loop(node: Node) -> Sequence[Value]:
     if unrolled is not None:
         return unrolled
     head = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
-    found = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
-    if found is None:
+    result = _settled(node, body, tuple(value.known for value in initial), head, (), skip=1)
+    if result is None:
         return node.give_up()
     op = Loop(len(initial), len(body.output) - 1 - len(initial))
-    made = node.control(op, [trip_count, condition, *initial, *found.captured], [found.graph])
-    return [node.step(OptionalGetElement(), one) if k in found.held else one for k, one in enumerate(made)]
+    created = node.control(op, [trip_count, condition, *initial, *result.captured], [result.graph])
+    return [node.step(OptionalGetElement(), item) if k in result.held else item for k, item in enumerate(created)]
 
 
 def _unrolled_loop(
@@ -161,23 +161,23 @@ def _unrolled_loop(
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
     for number in range(count):
         head = [node.constant(np.array(number, np.int64)), node.constant(np.array(True))]
-        found = in_place(node.importer, body, [*head, *carried], arrays)
-        if found is None:
+        result = in_place(node.importer, body, [*head, *carried], arrays)
+        if result is None:
             return node.give_up()
-        again = _known(found[0], DataType.BOOL)
+        again = _known(result[0], DataType.BOOL)
         if again is None:
             node.importer.forget(mark)
             return None
-        carried = found[1 : 1 + len(initial)]
-        collected.append(found[1 + len(initial) :])
+        carried = result[1 : 1 + len(initial)]
+        collected.append(result[1 + len(initial) :])
         if not again:
             break
     return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected, strict=True))]
 
 
 def _is_few(node: Node, count: int, body: Message) -> bool:
-    made = count * max(1, count_nodes(body))
-    return made <= _UNROLLED and spent(node.importer) + made <= _ALL_UNROLLED
+    created = count * max(1, count_nodes(body))
+    return created <= _UNROLLED and spent(node.importer) + created <= _ALL_UNROLLED
 
 
 def _known_count(trip_count: Value | None, condition: Value | None) -> int | None:
@@ -198,15 +198,15 @@ def scan(node: Node) -> Sequence[Value]:
     op = _scan_op(node, body, len(values))
     _check_counts(body, len(values), max(op.num_states, node.num_outputs))
     infos = tuple(value.known for value in values)
-    for fault in op.violations(*infos):
-        raise ParseError(fault)
+    for error in op.violations(*infos):
+        raise ParseError(error)
     length = op.iterations([infos])
     if length and _is_few(node, length, body) and all(info.is_ranked for info in infos):
         return _unrolled_scan(node, body, op, values, length)
-    found = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
-    if found is None:
+    result = _settled(node, body, infos[: op.num_states], (), _slices(op, infos), skip=0)
+    if result is None:
         return node.give_up()
-    return node.control(op, [*values, *found.captured], [found.graph])
+    return node.control(op, [*values, *result.captured], [result.graph])
 
 
 def _scan_op(node: Node, body: Message, count: int) -> Scan:
@@ -229,10 +229,10 @@ def _scan_op(node: Node, body: Message, count: int) -> Scan:
 
 
 def _flags(node: Node, name: str) -> tuple[bool, ...]:
-    found = node.integers(name, ())
-    if not {0, 1}.issuperset(found):
-        raise ParseError(f"its {name} is {found}; each must be 0 or 1")
-    return tuple(map(bool, found))
+    result = node.integers(name, ())
+    if not {0, 1}.issuperset(result):
+        raise ParseError(f"its {name} is {result}; each must be 0 or 1")
+    return tuple(map(bool, result))
 
 
 def _slices(op: Scan, infos: Infos) -> Infos:
@@ -249,11 +249,11 @@ def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], len
             node.step(Gather(axis), value, node.constant(np.array(place)))
             for axis, value, place in zip(axes, scanned, places, strict=True)
         ]
-        found = in_place(node.importer, body, [*carried, *slices], arrays)
-        if found is None:
+        result = in_place(node.importer, body, [*carried, *slices], arrays)
+        if result is None:
             return node.give_up()
-        carried = found[: op.num_states]
-        collected.append(found[op.num_states :])
+        carried = result[: op.num_states]
+        collected.append(result[op.num_states :])
     stacked = [_stacked(node, op, index, column) for index, column in enumerate(zip(*collected, strict=True))]
     return [*carried, *stacked]
 
@@ -275,17 +275,17 @@ def scan_of_batches(node: Node) -> Sequence[Value]:
     _check_counts(body, len(values), max(states, node.num_outputs))
     _check_lengths(node, values[states].known)
     each = Scan(0, len(values), states + collected)
-    for fault in each.violations(*(value.known for value in values)):
-        raise ParseError(fault)
+    for error in each.violations(*(value.known for value in values)):
+        raise ParseError(error)
     inner = Scan(states, scanned, collected, reverse_inputs=_flags(node, "directions"))
     network = Network(node.name)
     scope = Scope(node.importer, type(body)(), network)
     slices = [new_input(network.graph, i, info, f"slice_{i}") for i, info in enumerate(_slices(each, _infos(values)))]
-    found = _settled(node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0)
-    if found is None:
+    result = _settled(node.inside(scope), body, _infos(slices[:states]), (), _slices(inner, _infos(slices)), skip=0)
+    if result is None:
         return node.give_up()
-    made = network.add_layer(inner, *slices, *found.captured, name=node.name, regions=[found.graph])
-    for number, value in enumerate(made.outputs):
+    created = network.add_layer(inner, *slices, *result.captured, name=node.name, regions=[result.graph])
+    for number, value in enumerate(created.outputs):
         network.add_output_layer(number, value)
     return node.control(each, [*values, *scope.captured], [network.graph])
 
@@ -298,6 +298,6 @@ def _check_lengths(node: Node, first: TensorInfo) -> None:
     """Sequences that end before others in a batch are not supported."""
     if not node.has(0):
         return
-    lengths, extent = node.array(0, "sequence_lens"), first.shape[1] if first.rank > 1 else 0
-    if isinstance(extent, Dim) or (lengths != extent).any():
+    lengths, size = node.array(0, "sequence_lens"), first.shape[1] if first.rank > 1 else 0
+    if isinstance(size, Dim) or (lengths != size).any():
         node.unsupported("its sequences have different lengths")

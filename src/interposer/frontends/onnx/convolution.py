@@ -57,18 +57,18 @@ def _convolved(
     node: Node, x: Value, weights: Value, bias: Value | None, quantization: Quantization | None = None
 ) -> Value:
     """As many groups as channels make it a depthwise one."""
-    found = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
     op: Op
     if rank == 5:
-        op = Convolution3d(**found.pads(), **found.steps(), groups=groups, data_layout=DataLayout.NCDHW)
+        op = Convolution3d(**result.pads(), **result.steps(), groups=groups, data_layout=DataLayout.NCDHW)
         weights = node.step(Transpose((2, 3, 4, 1, 0)), weights)
     elif groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
-        op = DepthwiseConvolution2d(**found.pads(), **found.steps())
+        op = DepthwiseConvolution2d(**result.pads(), **result.steps())
         weights = node.step(Transpose((1, 2, 3, 0)), weights)
     else:
-        op = Convolution2d(**found.pads(), **found.steps(), groups=groups)
+        op = Convolution2d(**result.pads(), **result.steps(), groups=groups)
     return _finished(node, op, rank, (x, weights, bias), quantization)
 
 
@@ -92,10 +92,10 @@ def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
     if x.known.rank < 3 or len(shape) != x.known.rank:
         raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
     kernel = tuple(shape[2:])
-    given = node.integers("kernel_shape", kernel)
-    if TensorShape(kernel).is_concrete and given != kernel:
-        raise ParseError(f"kernel_shape is {list(given)}, but its weights have shape {shape}")
-    return given
+    value = node.integers("kernel_shape", kernel)
+    if TensorShape(kernel).is_concrete and value != kernel:
+        raise ParseError(f"kernel_shape is {list(value)}, but its weights have shape {shape}")
+    return value
 
 
 @operator("DeformConv", since=19)
@@ -104,9 +104,9 @@ def deformable_convolution(node: Node) -> Value:
     x, weights = node.value(0), node.value(1)
     if x.known.rank != 4:
         node.unsupported(f"its input has shape {x.known.shape}; images with two spatial axes are supported")
-    found = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups = {"groups": node.integer("group", 1), "offset_groups": node.integer("offset_group", 1)}
-    op = DeformableConvolution2d(**found.pads(), **found.steps(), **groups)
+    op = DeformableConvolution2d(**result.pads(), **result.steps(), **groups)
     return node.add(op, x, weights, node.value(2), node.optional(3), node.optional(4))
 
 
@@ -114,22 +114,22 @@ def deformable_convolution(node: Node) -> Value:
 def transpose_convolution(node: Node) -> Value:
     """Output padding makes the result larger at its end, where the pads end earlier; so does a given output shape."""
     image = node.info(0).shape[2:]
-    found = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
-    if found.axes == 3:
-        return _transposed_volume(node, found)
+    result = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
+    if result.axes == 3:
+        return _transposed_volume(node, result)
     x, weights = as_image(node, node.value(0)), as_image(node, node.value(1))
     weights = node.step(Transpose((1, 0, 2, 3)), weights)
-    pads = {name: max(0, pad) for name, pad in found.pads().items()}
+    pads = {name: max(0, pad) for name, pad in result.pads().items()}
     groups = node.integer("group", 1)
-    shape = None if min(found.before + found.after) >= 0 else _larger(node, found, weights.known.shape[0] * groups)
-    op = TransposeConvolution2d(**pads, **found.steps(), groups=groups, output_shape=shape)
+    shape = None if min(result.before + result.after) >= 0 else _larger(node, result, weights.known.shape[0] * groups)
+    op = TransposeConvolution2d(**pads, **result.steps(), groups=groups, output_shape=shape)
     return _finished(node, op, node.info(0).rank, (x, weights, node.optional(2)))
 
 
-def _transposed_volume(node: Node, found: Windows) -> Value:
+def _transposed_volume(node: Node, result: Windows) -> Value:
     """The products of all weights with every cell, put to where the window lies."""
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
-    sizes, groups = _sizes(node, found), node.integer("group", 1)
+    sizes, groups = _sizes(node, result), node.integer("group", 1)
     batch, channels, *volume = node.concrete(x.known.shape, "input")
     if groups < 1 or channels % groups:
         raise ParseError(f"its {channels} channels cannot be divided into {groups} groups")
@@ -137,7 +137,7 @@ def _transposed_volume(node: Node, found: Windows) -> Value:
     kernels = reshaped(node, weights, [groups, channels // groups, -1])
     products = node.step(BatchMatMul(transpose_x=True), kernels, flat)
     columns = reshaped(node, products, [batch, -1, math.prod(volume)])
-    covered = found._replace(before=_not_less(found.before), after=_not_less(found.after))
+    covered = result._replace(before=_not_less(result.before), after=_not_less(result.after))
     op = Col2Im(**covered.lists(), image_shape=sizes)
     if bias is None:
         return node.add(op, columns)
@@ -148,42 +148,46 @@ def _not_less(pads: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(0, pad) for pad in pads)
 
 
-def _output_padded(node: Node, found: Windows, image: Sequence[int]) -> Windows:
+def _output_padded(node: Node, result: Windows, image: Sequence[int]) -> Windows:
     axes = len(image)
     extra = node.integers("output_padding", [0] * axes)
-    given = node.integers("output_shape", ())
-    if len(extra) != axes or len(given) not in (0, axes, axes + 2) or not all(0 <= n < 2**31 for n in extra + given):
-        raise ParseError(f"output_padding is {list(extra)} and output_shape {list(given)}; it has {axes} spatial axes")
+    value = node.integers("output_shape", ())
+    if len(extra) != axes or len(value) not in (0, axes, axes + 2) or not all(0 <= n < 2**31 for n in extra + value):
+        raise ParseError(f"output_padding is {list(extra)} and output_shape {list(value)}; it has {axes} spatial axes")
     extra = (0,) * (2 - axes) + extra
-    if given:
-        found = _pads_for(node, found, (1,) * (2 - axes) + given[-axes:], (1,) * (2 - axes) + tuple(image), extra)
+    if value:
+        result = _pads_for(node, result, (1,) * (2 - axes) + value[-axes:], (1,) * (2 - axes) + tuple(image), extra)
     elif node.text("auto_pad", "NOTSET") in {"SAME_UPPER", "SAME_LOWER"}:
-        wanted = tuple(n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), found.strides, strict=True))
-        found = _pads_for(node, found, wanted, (1,) * (2 - axes) + tuple(image), extra)
-    return found._replace(after=tuple(pad - more for pad, more in zip(found.after, extra, strict=True)))
+        requested = tuple(
+            n * stride for n, stride in zip((1,) * (2 - axes) + tuple(image), result.strides, strict=True)
+        )
+        result = _pads_for(node, result, requested, (1,) * (2 - axes) + tuple(image), extra)
+    return result._replace(after=tuple(pad - more for pad, more in zip(result.after, extra, strict=True)))
 
 
-def _pads_for(node: Node, found: Windows, wanted: Sequence[int], image: Sequence[int], extra: Sequence[int]) -> Windows:
+def _pads_for(
+    node: Node, result: Windows, requested: Sequence[int], image: Sequence[int], extra: Sequence[int]
+) -> Windows:
     """The pads with which the result has the wanted extents; an odd cell goes where auto_pad says."""
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
-    for i, extent in enumerate(image):
-        reach = (found.kernel[i] - 1) * found.dilations[i] + 1
-        size = node.known(extent, "input's size")
-        total = (size - 1) * found.strides[i] + extra[i] + reach - wanted[i]
+    for i, dimension in enumerate(image):
+        reach = (result.kernel[i] - 1) * result.dilations[i] + 1
+        size = node.known(dimension, "input's size")
+        total = (size - 1) * result.strides[i] + extra[i] + reach - requested[i]
         before.append(max(0, total // 2 if upper else total - total // 2))
         after.append(total - before[-1])
-    return found._replace(before=tuple(before), after=tuple(after))
+    return result._replace(before=tuple(before), after=tuple(after))
 
 
-def _larger(node: Node, found: Windows, channels: int) -> tuple[int, ...]:
+def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
     """The result's shape where it reaches beyond what the windows cover."""
-    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, found))
+    return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, result))
 
 
-def _sizes(node: Node, found: Windows) -> tuple[int, ...]:
+def _sizes(node: Node, result: Windows) -> tuple[int, ...]:
     """The spatial extents of the result."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
-    columns = zip(image, *found, strict=True)
+    columns = zip(image, *result, strict=True)
     return tuple((n - 1) * s + (k - 1) * d + 1 - before - after for n, k, s, d, before, after in columns)

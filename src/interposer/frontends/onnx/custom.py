@@ -61,12 +61,12 @@ def guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Value | Sequence[Value | None]:
         try:
-            found = convert(node)
+            matches = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             raise ParseError(f"its function failed ({type(error).__name__}: {error})") from error
-        results = list(found) if isinstance(found, list | tuple) else [found]
+        results = list(matches) if isinstance(matches, list | tuple) else [matches]
         for result in results:
             if not isinstance(result, Value | None):
                 raise ParseError(f"its function returned {result!r}; expected a Value, or a sequence of such")

@@ -97,10 +97,10 @@ def binary_operands(node: Node) -> tuple[Value, Value]:
         return a, b
     shape = b.known.shape
     axis = checked_axis(node.integer("axis"), a.known.rank)
-    behind = a.known.rank - axis - len(shape)
-    if behind < 0:
+    consumers = a.known.rank - axis - len(shape)
+    if consumers < 0:
         raise ParseError(f"b of shape {shape} does not fit into a of shape {a.known.shape} from axis {axis} on")
-    return a, reshaped(node, b, [*shape, *[1] * behind])
+    return a, reshaped(node, b, [*shape, *[1] * consumers])
 
 
 for _name, _operation in _UNARY.items():

@@ -56,10 +56,10 @@ class ExternalFiles:
             raise ParseError(f"external data in {location!r}; expected a path relative to the model's folder")
         folder = Path(os.path.realpath(self._model.parent))
         own = {folder, Path(os.path.realpath(self._model)).parent}
-        found = Path(os.path.realpath(folder / location))
-        if not any(found.is_relative_to(allowed) for allowed in own):
+        path = Path(os.path.realpath(folder / location))
+        if not any(path.is_relative_to(allowed) for allowed in own):
             raise ParseError(f"external data in {location!r}, which leads out of the model's folder")
-        return found
+        return path
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:

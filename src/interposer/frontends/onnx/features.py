@@ -77,10 +77,10 @@ def label_encoder(node: Node) -> Value:
 def _given(node: Node, title: str) -> str:
     """The name of the one attribute that gives the keys or the values."""
     names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
-    found = [name for name in names if node.has_attribute(name)]
-    if len(found) != 1:
-        raise ParseError(f"it has {', '.join(found) or 'no ' + title}; expected one of {', '.join(names)}")
-    return found[0]
+    result = [name for name in names if node.has_attribute(name)]
+    if len(result) != 1:
+        raise ParseError(f"it has {', '.join(result) or 'no ' + title}; expected one of {', '.join(names)}")
+    return result[0]
 
 
 def _default(node: Node, values: str) -> Any:
@@ -102,8 +102,8 @@ def array_feature_extractor(node: Node) -> Value:
     x, places = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
         return node.add(Gather(-1), x, places)
-    found = node.step(Gather(-1), x, places)
-    return final_reshape(node, found, (1, *found.known.shape))
+    result = node.step(Gather(-1), x, places)
+    return final_reshape(node, result, (1, *result.known.shape))
 
 
 @operator("Binarizer", since=1, domain=_ML)

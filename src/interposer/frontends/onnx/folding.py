@@ -97,10 +97,10 @@ class Folder:
         outputs: Sequence[TensorInfo],
     ) -> list[tuple[TensorInfo, Array]] | None:
         try:
-            found = evaluate(op, arrays, infos, outputs)
+            result = evaluate(op, arrays, infos, outputs)
         except InterposerError:
             return None
-        return [(refined(info, array), array) for info, array in zip(outputs, found, strict=True)]
+        return [(refined(info, array), array) for info, array in zip(outputs, result, strict=True)]
 
 
 def _bytes(array: Array) -> int:
@@ -108,7 +108,7 @@ def _bytes(array: Array) -> int:
     own: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
     if array.dtype != object:
         return own
-    held: int = sum(_bytes(one) if isinstance(one, np.ndarray) else array.size * len(one) for one in array.flat)
+    held: int = sum(_bytes(item) if isinstance(item, np.ndarray) else array.size * len(item) for item in array.flat)
     return own + held
 
 
@@ -151,5 +151,5 @@ def fold_extents(op: Op, operands: Sequence[Array | None]) -> list[Array] | None
     function = next((_ON_EXTENTS[base] for base in type(op).__mro__ if base in _ON_EXTENTS), None)
     if function is None or any(operand is None for operand in operands):
         return None
-    found = function(op, *operands)
-    return [np.asarray(one, object) for one in (found if isinstance(found, list) else [found])]
+    result = function(op, *operands)
+    return [np.asarray(item, object) for item in (result if isinstance(result, list) else [result])]

@@ -97,8 +97,8 @@ class Functions:
     def converter(self, node: Message, version: int | None) -> Converter | None:
         """The function for an operator in that version of its opset, or None where it is not known."""
         domain = domain_of(node)
-        given = self._overrides.get(title(domain, node.op_type))
-        return given or (None if version is None else find(domain, node.op_type, version))
+        value = self._overrides.get(title(domain, node.op_type))
+        return value or (None if version is None else find(domain, node.op_type, version))
 
     def find(self, node: Message) -> Message | None:
         """The model's own function that a node calls, or None where it is an operator."""
@@ -116,14 +116,14 @@ class Functions:
         if self.find(node) is not function:
             names.take_from_outside(_undefined(function))
         nodes = _needed(function, node, names)
-        given = _attributes(function, node)
+        value = _attributes(function, node)
         numbers: Counter[str] = Counter()
-        made = []
+        created = []
         for inner in nodes:
-            made.append(_renamed(inner, names, given))
-            made[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
+            created.append(_renamed(inner, names, value))
+            created[-1].name = f"{name}/{inner.name or _numbered(inner.op_type, numbers)}"
         aliases = tuple((names.actual_output(out), names(out)) for out in names.passed)
-        return Body(tuple(made), opsets_of(function.opset_import), aliases)
+        return Body(tuple(created), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
         """What comes before the names of a function's values, so that they differ from all others."""
@@ -132,10 +132,10 @@ class Functions:
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
         own = {*function.input, *function.output, *_all_names(function.node)}
         prefix, number = f"{name}/", 1
-        while any(f"{prefix}{one}" in self._taken for one in own):
+        while any(f"{prefix}{item}" in self._taken for item in own):
             number += 1
             prefix = f"{name}_{number}/"
-        self._taken.update(f"{prefix}{one}" for one in own)
+        self._taken.update(f"{prefix}{item}" for item in own)
         return prefix
 
 
@@ -195,13 +195,13 @@ def _undefined(function: Message) -> set[str]:
 def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
     """The nodes of the body that the outputs in use depend on, producers first."""
     title = _title(_key(function, function.name))
-    wanted = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
-    for fault in _faults(function, wanted, names):
-        raise ParseError(f"the function {title}: {fault}")
-    return in_running_order(function.node, wanted)
+    requested = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
+    for error in _faults(function, requested, names):
+        raise ParseError(f"the function {title}: {error}")
+    return in_running_order(function.node, requested)
 
 
-def _faults(function: Message, wanted: Sequence[str], names: _Names) -> Iterator[str]:
+def _faults(function: Message, requested: Sequence[str], names: _Names) -> Iterator[str]:
     results = [name for inner in function.node for name in inner.output if name]
     seen = set(function.input)
     if len(seen) < len(function.input):
@@ -214,42 +214,42 @@ def _faults(function: Message, wanted: Sequence[str], names: _Names) -> Iterator
     for inner in function.node:
         for name in missing.intersection(names_in(inner)):
             yield f"node {inner.name or inner.op_type!r} takes the value {name!r}, which is not defined"
-    for name in wanted:
+    for name in requested:
         if name not in seen:
             yield f"the output {name!r} is not defined"
 
 
 def _attributes(function: Message, node: Message) -> dict[str, Message]:
     """The values of a function's attributes in one call: those of the node, or else the defaults."""
-    given = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
-    return given | {attribute.name: attribute for attribute in node.attribute}
+    value = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
+    return value | {attribute.name: attribute for attribute in node.attribute}
 
 
-def _renamed(node: Message, names: Callable[[str], str], given: Mapping[str, Message]) -> Message:
+def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Message]) -> Message:
     """A copy of a node with other names for its values, and with attributes in place of references to them."""
-    made = type(node)()
-    made.CopyFrom(node)
-    made.input[:] = [names(name) for name in node.input]
-    made.output[:] = [names(name) for name in node.output]
-    del made.attribute[:]
+    created = type(node)()
+    created.CopyFrom(node)
+    created.input[:] = [names(name) for name in node.input]
+    created.output[:] = [names(name) for name in node.output]
+    del created.attribute[:]
     for attribute in node.attribute:
-        found = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-        if found is None:
+        result = value.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if result is None:
             continue  # without a value, the attribute is left out as well
-        kept = made.attribute.add()
-        kept.CopyFrom(found)
-        kept.name = attribute.name
-        for graph in graphs_in(kept) if found is attribute else ():
-            _rename_graph(graph, names, given)
-    return made
+        cached = created.attribute.add()
+        cached.CopyFrom(result)
+        cached.name = attribute.name
+        for graph in graphs_in(cached) if result is attribute else ():
+            _rename_graph(graph, names, value)
+    return created
 
 
-def _rename_graph(graph: Message, names: Callable[[str], str], given: Mapping[str, Message]) -> None:
+def _rename_graph(graph: Message, names: Callable[[str], str], arguments: Mapping[str, Message]) -> None:
     for value in (*graph.input, *graph.initializer, *graph.output, *graph.value_info):
         value.name = names(value.name)
     for tensor in graph.sparse_initializer:
         tensor.values.name = names(tensor.values.name)
-    nodes = [_renamed(node, names, given) for node in graph.node]
+    nodes = [_renamed(node, names, arguments) for node in graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
 

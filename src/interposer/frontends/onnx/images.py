@@ -14,7 +14,7 @@ __all__: list[str] = []
 @operator("ImageDecoder", since=20)
 def image_decoder(node: Node) -> Value:
     """The size of the image is in the file."""
-    given, formats = node.text("pixel_format", "RGB"), {one.value: one for one in PixelFormat}
-    if given not in formats:
-        raise ParseError(f"its pixel_format is {given!r}; expected {', '.join(formats)}")
-    return node.add(ImageDecoder(formats[given]), node.value(0))
+    value, formats = node.text("pixel_format", "RGB"), {item.value: item for item in PixelFormat}
+    if value not in formats:
+        raise ParseError(f"its pixel_format is {value!r}; expected {', '.join(formats)}")
+    return node.add(ImageDecoder(formats[value]), node.value(0))

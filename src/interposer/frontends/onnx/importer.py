@@ -179,10 +179,10 @@ class Importer:
 
     def _standard_function(self, message: Message, version: int | None) -> Message:
         """The function that the standard gives for an operator that is not known; `UnsupportedFormError` for none."""
-        found = version and standard_function(message, version, lambda name: self.value(name).known)
-        if not found:
+        result = version and standard_function(message, version, lambda name: self.value(name).known)
+        if not result:
             raise UnsupportedFormError("")
-        return found
+        return result
 
     def _inline(self, function: Message, message: Message, name: str, visit: Callable[[Message, str], None]) -> None:
         """Visit the nodes of a function in place of the node that calls it."""
@@ -210,8 +210,8 @@ class Importer:
                 self._survey(inner, self._node_name(inner))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
-        found = converter(node)
-        results = [found] if isinstance(found, Value) else list(found)
+        result = converter(node)
+        results = [result] if isinstance(result, Value) else list(result)
         results += [None] * (len(outputs) - len(results))
         for number, (name, value) in enumerate(zip(outputs, results, strict=False)):
             if name and value is None:
@@ -279,8 +279,8 @@ class Importer:
             return [self.constant(array, name, source, info.quantization) for info, array in folded]
         declared = self._declared(op, operands, quantization)
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
-        for fault in infer_layer(layer):
-            raise ParseError(fault)
+        for error in infer_layer(layer):
+            raise ParseError(error)
         self._note_extents(layer)
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
             self._note_collection(value, info, array)
@@ -291,8 +291,8 @@ class Importer:
     ) -> list[Value]:
         """The outputs of a new layer that has these graphs as its regions."""
         layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
-        for fault in infer_layer(layer):
-            raise ParseError(fault)
+        for error in infer_layer(layer):
+            raise ParseError(error)
         return list(layer.outputs)
 
     def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
@@ -306,14 +306,14 @@ class Importer:
         if quantization is None:
             return None
         infos = [value.info if value is not None else None for value in operands]
-        for fault in op.violations(*infos):
-            raise ParseError(fault)
+        for error in op.violations(*infos):
+            raise ParseError(error)
         inferred = op.infer_infos(*infos)[0]
         return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
 
-    def _name(self, wanted: str) -> str:
+    def _name(self, requested: str) -> str:
         """The name, or with a number behind it from the second time on."""
-        name = f"{wanted}/layer" if wanted in self._reserved else wanted
+        name = f"{requested}/layer" if requested in self._reserved else requested
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
 
@@ -333,8 +333,8 @@ class Importer:
             dims[:] = layer.values[0].known.shape
             self._extents[layer.output] = dims
         elif any(value in self._extents for value in layer.values):
-            found = fold_extents(layer.op, [self.extents(value) for value in layer.values])
-            self._extents.update(zip(layer.outputs, found or (), strict=False))
+            result = fold_extents(layer.op, [self.extents(value) for value in layer.values])
+            self._extents.update(zip(layer.outputs, result or (), strict=False))
 
 
 def _fits(info: TensorInfo, note: Quantization | None) -> bool:

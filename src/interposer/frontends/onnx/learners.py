@@ -155,10 +155,10 @@ def imputer(node: Node) -> Value:
     else:
         values, missing = node.integers("imputed_value_int64s"), node.integer("replaced_value_int64", 0)
     if math.isnan(missing):
-        found = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
+        result = node.step(ElementwiseUnary(UnaryOperation.IS_NAN), x)
     else:
-        found = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
-    return node.add(Where(), found, node.constant(np.array(values, x.known.dtype.numpy)), x)
+        result = node.step(Comparison(ComparisonOperation.EQUAL), x, node.scalar_like(missing, x))
+    return node.add(Where(), result, node.constant(np.array(values, x.known.dtype.numpy)), x)
 
 
 @operator("OneHotEncoder", domain=_ML)
@@ -173,8 +173,8 @@ def one_hot_encoder(node: Node) -> Value:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
     column = reshaped(node, x, [*x.known.shape, 1])
-    found = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
-    return node.add(Cast(DataType.FLOAT32), found)
+    result = node.step(Comparison(ComparisonOperation.EQUAL), column, node.constant(categories))
+    return node.add(Cast(DataType.FLOAT32), result)
 
 
 @operator("FeatureVectorizer", domain=_ML)

@@ -71,6 +71,6 @@ def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None
     """What each loss counts; None where all count the same."""
     if not node.has(2) and ignored is None:
         return None
-    one, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)
-    weights = node.step(Gather(), node.value(2), target) if node.has(2) else one
+    item, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)
+    weights = node.step(Gather(), node.value(2), target) if node.has(2) else item
     return weights if ignored is None else node.step(Where(), ignored, zero, weights)

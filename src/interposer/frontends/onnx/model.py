@@ -79,20 +79,20 @@ def template(
         graph = document.model.graph
         _check_names(graph)
         model = _read(document)
-        given = dict(shapes or {})
+        value = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
             with _told_of(path):
-                return _network(model, {**given, **shapes}, values, own)
+                return _network(model, {**value, **shapes}, values, own)
 
-        inputs = dict(_infos(model, given, {}))
-        outputs = {output.name: _without_sizes(declared_info(output), given) for output in graph.output}
+        inputs = dict(_infos(model, value, {}))
+        outputs = {output.name: _without_sizes(declared_info(output), value) for output in graph.output}
         return Template(_name(graph), inputs, outputs, build)
 
 
-def _without_sizes(info: TensorInfo | None, given: Shapes) -> TensorInfo | None:
+def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None:
     """What the model says of an output, without sizes that may be others for the shapes that the caller gives."""
-    if info is None or not given or not info.is_tensor or not info.is_ranked:
+    if info is None or not shapes or not info.is_tensor or not info.is_ranked:
         return info
     return info.with_shape([None] * info.rank)
 
@@ -173,7 +173,7 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
     """What is known of every input, those that are bound to values included; quantized as nodes claim it is."""
     graph, arrays = model.message.graph, model.arrays(values)
     claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
-    settled = {name: given.shape for name, given in values.items() if isinstance(given, np.ndarray)}
+    settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
     for name, info in Bindings(shapes, settled).infos(_inputs(graph, values)):
         yield name, _quantized(info, claims.get(name))
 
@@ -201,8 +201,8 @@ def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
 
 def _check_names(graph: Message) -> None:
     """Every value is defined once and every name that is used is defined; there is something to compute."""
-    for fault in _name_faults(graph):
-        raise ParseError(fault)
+    for error in _name_faults(graph):
+        raise ParseError(error)
 
 
 def _name_faults(graph: Message) -> Iterator[str]:

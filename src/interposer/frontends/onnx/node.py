@@ -91,10 +91,10 @@ class Node(Attributes):
 
     def value(self, index: int) -> Value:
         """An input that must be there."""
-        found = self.optional(index)
-        if found is None:
+        result = self.optional(index)
+        if result is None:
             raise ParseError(f"it has no input number {index}")
-        return found
+        return result
 
     def values(self) -> list[Value]:
         """All inputs, which must be there."""
@@ -116,9 +116,9 @@ class Node(Attributes):
 
         All that are there must be lists of a known length then, as the operators are that take them as operands.
         """
-        given = [value for value in map(self.optional, indices) if value is not None]
-        lists = all(one.known.is_ranked and one.known.rank == 1 and one.known.is_concrete for one in given)
-        return lists and any(map(self._is_computed, given))
+        values = [value for value in map(self.optional, indices) if value is not None]
+        lists = all(item.known.is_ranked and item.known.rank == 1 and item.known.is_concrete for item in values)
+        return lists and any(map(self._is_computed, values))
 
     def _is_computed(self, value: Value) -> bool:
         known = value.constant is not None or self._importer.extents(value) is not None
@@ -136,8 +136,8 @@ class Node(Attributes):
         array = self.array(index, title)
         if array.size != 1 or array.dtype.kind == "O":
             raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected one number")
-        found: float | int | bool = array.astype(float).item() if array.dtype.kind == "V" else array.item()
-        return found
+        number: float | int | bool = array.astype(float).item() if array.dtype.kind == "V" else array.item()
+        return number
 
     def extents(self, index: int, title: str) -> tuple[int, ...]:
         """The extents in an input of rank 1, some of which may be a `Dim`; their number must be known."""
@@ -210,8 +210,8 @@ class Node(Attributes):
             self.open_shape(f"its {title} has the shape {shape}")
         return tuple(shape)
 
-    def known(self, extent: int, title: str) -> int:
+    def known(self, size: int, title: str) -> int:
         """An extent that must be known."""
-        if isinstance(extent, Dim):
+        if isinstance(size, Dim):
             self.open_shape(f"its {title} is not known")
-        return extent
+        return size

@@ -64,8 +64,8 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
 def _mixed(node: Node, old: Value, new: Value) -> Value:
     momentum, dtype = node.number("momentum", 0.9), old.known.dtype
     new = new if new.known.dtype is dtype else node.step(Cast(dtype), new)
-    kept = node.step(Multiplication(), old, node.scalar_like(momentum, old))
-    return node.step(Addition(), kept, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
+    cached = node.step(Multiplication(), old, node.scalar_like(momentum, old))
+    return node.step(Addition(), cached, node.step(Multiplication(), new, node.scalar_like(1 - momentum, new)))
 
 
 @operator("InstanceNormalization")
@@ -101,11 +101,11 @@ def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
     own = x.known.dtype
     if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # kernels compute so by themselves
         return node.add(op, x, scale, *bias)
-    factors = [_filled(node, 1, scale, stash), *(one and _filled(node, 0, one, stash) for one in bias)]
-    found = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
-    scaled = node.step(Multiplication(), found, _by_channel(node, op, scale))
-    for one in filter(None, bias):
-        scaled = node.step(Addition(), scaled, _by_channel(node, op, one))
+    factors = [_filled(node, 1, scale, stash), *(element and _filled(node, 0, element, stash) for element in bias)]
+    result = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
+    scaled = node.step(Multiplication(), result, _by_channel(node, op, scale))
+    for item in filter(None, bias):
+        scaled = node.step(Addition(), scaled, _by_channel(node, op, item))
     return scaled
 
 

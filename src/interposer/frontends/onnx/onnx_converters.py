@@ -38,8 +38,8 @@ class _Table:
             others = [entry for entry in self.entries.get((domain, name), ()) if not _is_same(entry, since, convert)]
             if any(entry.since == since for entry in others):
                 raise InvalidArgumentError(f"{title(domain, name)} has two functions since opset {since}")
-            found = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
-            self.entries[domain, name] = tuple(found)
+            result = sorted([*others, _Entry(since, convert)], key=lambda entry: entry.since)
+            self.entries[domain, name] = tuple(result)
 
     def find(self, domain: str, name: str, version: int) -> Converter | None:
         fitting = [entry.convert for entry in self.entries.get((domain, name), ()) if entry.since <= version]
@@ -48,7 +48,7 @@ class _Table:
 
 def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
     """True for a function that was there before it was defined anew, as it happens in notebooks."""
-    places = {(one.__module__, one.__qualname__) for one in (entry.convert, convert)}
+    places = {(item.__module__, item.__qualname__) for item in (entry.convert, convert)}
     return entry.since == since and len(places) == 1
 
 

@@ -69,8 +69,8 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
     axes = len(image)
     if axes not in (1, 2, 3):
         node.unsupported(f"its input has {axes} spatial axes; 1 to 3 are supported")
-    found = windows_along(node, kernel, image)
-    return found if axes > 1 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(found)))
+    result = windows_along(node, kernel, image)
+    return result if axes > 1 else Windows(*((1 if i < 3 else 0, *part) for i, part in enumerate(result)))
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
@@ -85,31 +85,31 @@ def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Wi
     return _auto_padded(node, Windows(tuple(kernel), strides, dilations, pads[:axes], pads[axes:]), image)
 
 
-def _auto_padded(node: Node, given: Windows, image: Sequence[int]) -> Windows:
+def _auto_padded(node: Node, value: Windows, image: Sequence[int]) -> Windows:
     mode = node.text("auto_pad", "NOTSET")
     if mode in {"NOTSET", ""}:
-        return given
+        return value
     if mode == "VALID":
         nothing = (0,) * len(image)
-        return given._replace(before=nothing, after=nothing)
+        return value._replace(before=nothing, after=nothing)
     if mode not in {"SAME_UPPER", "SAME_LOWER"}:
         raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    columns = zip(image, given.kernel, given.strides, given.dilations, strict=True)
+    columns = zip(image, value.kernel, value.strides, value.dilations, strict=True)
     totals = [_same_pads(node, *column) for column in columns]
     smaller, greater = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
     upper = mode == "SAME_UPPER"
-    return given._replace(before=smaller if upper else greater, after=greater if upper else smaller)
+    return value._replace(before=smaller if upper else greater, after=greater if upper else smaller)
 
 
-def _same_pads(node: Node, extent: int, size: int, stride: int, dilation: int) -> int:
+def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int) -> int:
     """What must be added so that there are as many places as the extent has strides."""
     reach = (size - 1) * dilation + 1
     if stride == 1:
         return max(0, reach - 1)
-    if isinstance(extent, Dim) or stride == 0:
+    if isinstance(dimension, Dim) or stride == 0:
         node.open_shape("its pads depend on the size of the image, which is not known")
-    places = -(-extent // stride)
-    return max(0, (places - 1) * stride + reach - extent)
+    places = -(-dimension // stride)
+    return max(0, (places - 1) * stride + reach - dimension)
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:

@@ -25,9 +25,9 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
     """Where somebody asks for the places of the cells, by an operator that finds them."""
     if not node.wants(1):
         return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
-    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     op = MaxPoolingWithIndices(
-        **found.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
+        **result.lists(), output_shape_rounding=_rounding(node), column_major=node.flag("storage_order")
     )
     return node.add_many(op, node.value(0))
 
@@ -42,8 +42,8 @@ def average_pool(node: Node) -> Value:
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
     """The norm of what lies under the window."""
-    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
-    op = LpPooling(**found.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
+    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.add(op, node.value(0))
 
 
@@ -52,13 +52,13 @@ def _rounding(node: Node) -> OutputShapeRounding:
 
 
 def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> Value:
-    found = windows(node, node.integers("kernel_shape"), _spatial(node))
-    kind = Pooling3d if found.axes == 3 else Pooling2d
+    result = windows(node, node.integers("kernel_shape"), _spatial(node))
+    kind = Pooling3d if result.axes == 3 else Pooling2d
     op = kind(
         algorithm,
-        **found.pads(),
-        **found.steps(),
-        **found.sizes(),
+        **result.pads(),
+        **result.steps(),
+        **result.sizes(),
         output_shape_rounding=_rounding(node),
         padding_method=padding,
     )
@@ -99,14 +99,16 @@ def global_lp_pool(node: Node) -> Value:
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Value:
     """A larger shape that is asked for has zeros at the end."""
-    found = windows_along(node, node.integers("kernel_shape"), _spatial(node))
+    result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     image = node.concrete(_spatial(node), "input")
-    columns = zip(image, found.kernel, found.strides, found.before, found.after, strict=True)
+    columns = zip(image, result.kernel, result.strides, result.before, result.after, strict=True)
     op = MaxUnpooling(tuple((n - 1) * stride + size - first - last for n, size, stride, first, last in columns))
     if not node.has(2):
         return node.add(op, node.value(0), node.value(1))
     small = node.step(op, node.value(0), node.value(1))
-    more = [(0, wanted - n) for wanted, n in zip(node.array_integers(2, "output_shape")[2:], op.extents, strict=True)]
+    more = [
+        (0, requested - n) for requested, n in zip(node.array_integers(2, "output_shape")[2:], op.extents, strict=True)
+    ]
     return node.add(Pad(((0, 0), (0, 0), *more)), small)
 
 

@@ -104,14 +104,14 @@ def quantized_average_pool(node: Node) -> Value:
     shape = node.info(0).shape
     if len(shape) != 4 or node.flag("channels_last"):
         node.unsupported(f"its input has shape {shape}; images with channels before height and width are supported")
-    found = windows(node, node.integers("kernel_shape"), TensorShape(shape[2:]))
+    result = windows(node, node.integers("kernel_shape"), TensorShape(shape[2:]))
     ceiling = OutputShapeRounding.CEILING if node.flag("ceil_mode") else OutputShapeRounding.FLOOR
     padding = PaddingMethod.IGNORE_VALUE if node.flag("count_include_pad") else PaddingMethod.EXCLUDE
     op = Pooling2d(
         PoolingAlgorithm.AVERAGE,
-        **found.pads(),
-        **found.steps(),
-        **found.sizes(),
+        **result.pads(),
+        **result.steps(),
+        **result.sizes(),
         output_shape_rounding=ceiling,
         padding_method=padding,
     )
@@ -124,8 +124,8 @@ def quantized_concat(node: Node) -> Value:
     if node.num_inputs < 5 or node.num_inputs % 3 != 2:
         raise ParseError(f"it has {node.num_inputs} inputs; expected two, and three more for each tensor")
     parts = [_real(node, index) for index in range(2, node.num_inputs, 3)]
-    joined = node.step(Concat(checked_axis(node.integer("axis"), parts[0].known.rank)), *parts)
-    return requantized(node, joined, node.info(1).dtype, quantization(node, 0, 1, 0))
+    merged = node.step(Concat(checked_axis(node.integer("axis"), parts[0].known.rank)), *parts)
+    return requantized(node, merged, node.info(1).dtype, quantization(node, 0, 1, 0))
 
 
 @operator("QGemm", domain=DOMAIN)

@@ -64,8 +64,8 @@ def bernoulli(node: Node) -> Value:
     """One where a number between 0 and 1 is less than the probability."""
     p, asked = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
-    found = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
-    return node.add(Cast(data_type(asked) if asked else p.known.dtype), found)
+    result = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
+    return node.add(Cast(data_type(asked) if asked else p.known.dtype), result)
 
 
 @operator("Multinomial", since=7)
@@ -100,10 +100,10 @@ def dropout(node: Node) -> Sequence[Value | None]:
     ratio = node.value(1) if node.has(1) else node.constant(np.array(0.5, np.float32))
     seed = node.integer("seed") % _SEEDS if node.has_attribute("seed") else None
     drawn = node.step(RandomFill(seed=seed, dtype=DataType.FLOAT64), _shape_of(node, x))
-    kept = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
+    cached = node.step(Comparison(ComparisonOperation.GREATER_OR_EQUAL), drawn, _as(node, ratio, DataType.FLOAT64))
     left = node.step(Subtraction(), node.scalar_like(1, x), _as(node, ratio, x.known.dtype))
-    some = node.step(Multiplication(), _as(node, kept, x.known.dtype), x)
-    return [node.add(Division(), some, left), kept]
+    some = node.step(Multiplication(), _as(node, cached, x.known.dtype), x)
+    return [node.add(Division(), some, left), cached]
 
 
 def _filled(node: Node, distribution: Distribution, dims: Value, dtype: DataType) -> Value:

@@ -56,12 +56,12 @@ def _sizes(node: Node, axis: int) -> tuple[int, ...]:
         return _agreeing(node, node.array_integers(1, "split"))
     if node.has_attribute("split"):
         return _agreeing(node, node.integers("split"))
-    extent: int = node.known(node.info(0).shape[axis], f"input's extent along axis {axis}")
+    dimension: int = node.known(node.info(0).shape[axis], f"input's extent along axis {axis}")
     parts = node.integer("num_outputs", node.num_outputs)
     if parts != node.num_outputs or parts < 1:
         raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {parts}")
-    size = -(-extent // parts)
-    sizes = [min(size, max(0, extent - i * size)) for i in range(parts)]
+    size = -(-dimension // parts)
+    sizes = [min(size, max(0, dimension - i * size)) for i in range(parts)]
     return tuple(sizes)
 
 
@@ -209,15 +209,17 @@ def space_to_depth(node: Node) -> Value:
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node) -> Value:
     """Along every axis what is in the middle is cut out, or zeros are put around it; the odd one at the end."""
-    shape, wanted = node.info(0).shape, node.array_integers(1, "shape")
+    shape, requested = node.info(0).shape, node.array_integers(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
-    if len(axes) != len(wanted) or min(wanted, default=0) < 0:
-        raise ParseError(f"its shape is {list(wanted)}; expected an extent of 0 or more for each of {len(axes)} axes")
+    if len(axes) != len(requested) or min(requested, default=0) < 0:
+        raise ParseError(
+            f"its shape is {list(requested)}; expected an extent of 0 or more for each of {len(axes)} axes"
+        )
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
-    for axis, extent in zip(axes, wanted, strict=True):
-        more = extent - node.known(shape[axis], f"input's extent along axis {axis}")
+    for axis, dimension in zip(axes, requested, strict=True):
+        more = dimension - node.known(shape[axis], f"input's extent along axis {axis}")
         if more < 0:
-            begin[axis], size[axis] = -more // 2, extent
+            begin[axis], size[axis] = -more // 2, dimension
         else:
             pads[axis] = (more // 2, more - more // 2)
     cut = node.step(Slice(tuple(begin), tuple(size)), node.value(0))

@@ -77,6 +77,6 @@ def _functions(node: Node) -> Iterator[tuple[ActivationFunction, float, float]]:
         if name.lower() not in _FUNCTIONS:
             node.unsupported(f"its activation {name!r} is not known")
         function, defaults = _FUNCTIONS[name.lower()]
-        given = [next(numbers, default) for numbers, default in zip((alphas, betas), defaults, strict=False)]
-        a, b = (*given, 1.0, 1.0)[:2]
+        value = [next(numbers, default) for numbers, default in zip((alphas, betas), defaults, strict=False)]
+        a, b = (*value, 1.0, 1.0)[:2]
         yield function, a, b

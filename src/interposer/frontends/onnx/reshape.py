@@ -38,18 +38,18 @@ def reshape(node: Node) -> Value:
     return _reshaped(node, node.extents(1, "shape"), allow_zero)
 
 
-def _reshaped(node: Node, wanted: Sequence[int], allow_zero: bool = False) -> Value:
+def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) -> Value:
     shape = node.info(0).shape
-    if len(wanted) > MAX_RANK:
-        raise ParseError(f"its shape has rank {len(wanted)}; ranks 0 to {MAX_RANK} are supported")
-    if not allow_zero and 0 in wanted[len(shape) :]:
-        raise ParseError(f"its shape {list(wanted)} copies an extent that the input of shape {shape} lacks")
-    extents = [shape[i] if dim == 0 and not allow_zero else dim for i, dim in enumerate(wanted)]
-    rest = [i for i, dim in enumerate(extents) if not isinstance(dim, Dim) and dim == -1]
-    known = [dim for i, dim in enumerate(extents) if i not in rest]
+    if len(requested) > MAX_RANK:
+        raise ParseError(f"its shape has rank {len(requested)}; ranks 0 to {MAX_RANK} are supported")
+    if not allow_zero and 0 in requested[len(shape) :]:
+        raise ParseError(f"its shape {list(requested)} copies an extent that the input of shape {shape} lacks")
+    sizes = [shape[i] if dim == 0 and not allow_zero else dim for i, dim in enumerate(requested)]
+    rest = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    known = [dim for i, dim in enumerate(sizes) if i not in rest]
     if len(rest) == 1 and shape.is_concrete and TensorShape(known).is_concrete and 0 not in known:
-        extents[rest[0]] = math.prod(shape) // math.prod(map(int, known))
-    return final_reshape(node, node.value(0), extents)
+        sizes[rest[0]] = math.prod(shape) // math.prod(map(int, known))
+    return final_reshape(node, node.value(0), sizes)
 
 
 @operator("Flatten")
@@ -61,17 +61,17 @@ def flatten(node: Node) -> Value:
         raise ParseError(f"axis is {axis}, but the input has rank {len(shape)}")
     axis += len(shape) if axis < 0 else 0
     halves = [shape[:axis], shape[axis:]]
-    extents = [half[0] if len(half) == 1 else math.prod(half) for half in halves]
-    return final_reshape(node, node.value(0), extents)
+    sizes = [half[0] if len(half) == 1 else math.prod(half) for half in halves]
+    return final_reshape(node, node.value(0), sizes)
 
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
     """Without axes, all of extent 1 go."""
-    shape, given = node.info(0).shape, axes_of(node, 13)
-    if given is None:
+    shape, value = node.info(0).shape, axes_of(node, 13)
+    if value is None:
         node.concrete(shape, "input")
-    axes = [i for i, dim in enumerate(shape) if dim == 1] if given is None else checked_axes(given, len(shape))
+    axes = [i for i, dim in enumerate(shape) if dim == 1] if value is None else checked_axes(value, len(shape))
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
             raise ParseError(f"axis {axis} of its input of shape {shape} has not the extent 1")
@@ -81,12 +81,12 @@ def squeeze(node: Node) -> Value:
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
     """The axes are counted in the result."""
-    shape, given = node.info(0).shape, axes_of(node, 13)
-    if given is None:
+    shape, value = node.info(0).shape, axes_of(node, 13)
+    if value is None:
         raise ParseError("it has no axes")
-    if len(shape) + len(given) > MAX_RANK:
-        raise ParseError(f"its result has rank {len(shape) + len(given)}; ranks 0 to {MAX_RANK} are supported")
-    axes = checked_axes(given, len(shape) + len(given))
+    if len(shape) + len(value) > MAX_RANK:
+        raise ParseError(f"its result has rank {len(shape) + len(value)}; ranks 0 to {MAX_RANK} are supported")
+    axes = checked_axes(value, len(shape) + len(value))
     dims = iter(shape)
     return final_reshape(node, node.value(0), [1 if i in axes else next(dims) for i in range(len(shape) + len(axes))])
 
@@ -123,12 +123,12 @@ def expand(node: Node) -> Value:
     """Extents of the input that are unknown are taken for greater than 1, unless the shape has the same."""
     if node.is_computed(1):
         return node.add(DynamicBroadcastTo(), node.value(0), node.value(1))
-    shape, wanted = node.info(0).shape, node.extents(1, "shape")
-    if any(dim < 0 for dim in wanted) or len(wanted) > MAX_RANK:
-        raise ParseError(f"its shape is {list(wanted)}; expected up to {MAX_RANK} extents of 0 or more")
-    common = broadcast_shapes(shape, TensorShape(wanted))
+    shape, requested = node.info(0).shape, node.extents(1, "shape")
+    if any(dim < 0 for dim in requested) or len(requested) > MAX_RANK:
+        raise ParseError(f"its shape is {list(requested)}; expected up to {MAX_RANK} extents of 0 or more")
+    common = broadcast_shapes(shape, TensorShape(requested))
     if common is None:
-        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(wanted)}")
+        raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(requested)}")
     if common == shape:
         return node.value(0)
     return node.add(BroadcastTo(node.concrete(common, "result")), node.value(0))

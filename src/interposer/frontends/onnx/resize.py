@@ -113,8 +113,8 @@ def resize(node: Node) -> Value:
     rank = node.info(0).rank
     numbers = checked_axes(node.integers("axes", range(rank)), rank)
     if node.has(2) and node.array(2, "scales").size:
-        given = dict(zip(numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
-        axes = _axes_by_scales(node, [given.get(axis, 1.0) for axis in range(rank)])
+        value = dict(zip(numbers, node.array(2, "scales").reshape(-1).tolist(), strict=False))
+        axes = _axes_by_scales(node, [value.get(axis, 1.0) for axis in range(rank)])
     else:
         axes = _axes_by_sizes(node, numbers)
     return _applied(node, _cropped(node, axes, numbers) if style.crops else axes, style)
@@ -127,13 +127,13 @@ def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[
         raise ParseError(
             f"its roi has {len(parts)} numbers; expected {2 * len(numbers)}, a start and an end for each axis"
         )
-    known, found = {axis.number: axis for axis in axes}, []
+    known, result = {axis.number: axis for axis in axes}, []
     for number, start, end in zip(numbers, parts, parts[len(numbers) :], strict=False):
         if number in known or (start, end) != (0, 1):
             size = node.known(node.info(0).shape[number], f"input's extent along axis {number}")
             axis = known.get(number, _Axis(number, size, size, 1.0))
-            found.append(axis._replace(part=(start, end)))
-    return found
+            result.append(axis._replace(part=(start, end)))
+    return result
 
 
 def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
@@ -234,7 +234,7 @@ def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
     mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"
     exact = axis._replace(scale=axis.target / axis.size)
     theirs, ours = (
-        np.clip(_places(one, way), 0, axis.size - 1) for one, way in ((axis, style.coordinates), (exact, mode))
+        np.clip(_places(item, way), 0, axis.size - 1) for item, way in ((axis, style.coordinates), (exact, mode))
     )
     return bool(np.allclose(theirs, ours, rtol=0, atol=1e-6 * axis.size))
 

@@ -28,8 +28,10 @@ def standard_function(node: Message, version: int, info_of: Callable[[str], Tens
         chosen = _newest(schema.context_dependent_function_opset_versions, version)
         _check(schema, node)
         types = [_type(onnx, info_of(name) if name else None).SerializeToString() for name in node.input]
-        made = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), types)
-        function.ParseFromString(made)
+        context_dependent_function_with_opset_version = schema.get_context_dependent_function_with_opset_version(
+            chosen, node.SerializeToString(), types
+        )
+        function.ParseFromString(context_dependent_function_with_opset_version)
     return function if function.node else None
 
 
@@ -53,16 +55,16 @@ def _check(schema: Any, node: Message) -> None:
         raise ParseError(f"it has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.output) <= schema.max_output:
         raise ParseError(f"it has {len(node.output)} outputs; expected {schema.min_output} to {schema.max_output}")
-    given = {attribute.name: attribute.type for attribute in node.attribute}
+    value = {attribute.name: attribute.type for attribute in node.attribute}
     for name, declared in schema.attributes.items():
-        if name in given and given[name] != declared.type.value:
+        if name in value and value[name] != declared.type.value:
             raise ParseError(f"the attribute {name!r} is not of the type {declared.type.name}")
-        if name not in given and declared.required:
+        if name not in value and declared.required:
             raise ParseError(f"it needs the attribute {name!r}")
 
 
 def _newest(versions: Sequence[int], version: int) -> int:
-    return max((one for one in versions if one <= version), default=min(versions))
+    return max((item for item in versions if item <= version), default=min(versions))
 
 
 def _type(onnx: Any, info: TensorInfo | None) -> Message:

@@ -14,8 +14,8 @@ def _accumulation(op: type[CumSum | CumProd]) -> Converter:
     """The axis is an operand."""
 
     def convert(node: Node) -> Value:
-        made = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
-        return node.add(made, node.value(0))
+        created = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
+        return node.add(created, node.value(0))
 
     return convert
 

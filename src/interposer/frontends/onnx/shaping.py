@@ -14,34 +14,34 @@ from interposer.ops.reshape import Reshape
 __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped"]
 
 
-def final_reshape(node: Node, value: Value, extents: Sequence[int]) -> Value:
+def final_reshape(node: Node, value: Value, sizes: Sequence[int]) -> Value:
     """The value with these extents, one of which may be -1 and some a `Dim`, as the node's own result."""
-    return node.add(_reshape(node, value.known.shape, extents), value)
+    return node.add(_reshape(node, value.known.shape, sizes), value)
 
 
-def reshaped(node: Node, value: Value, extents: Sequence[int]) -> Value:
+def reshaped(node: Node, value: Value, sizes: Sequence[int]) -> Value:
     """The same on the way to the node's result."""
-    return node.step(_reshape(node, value.known.shape, extents), value)
+    return node.step(_reshape(node, value.known.shape, sizes), value)
 
 
-def _reshape(node: Node, shape: TensorShape, extents: Sequence[int]) -> Reshape:
+def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
     """An unknown extent is copied where the input has it at the same place; the only other one is worked out."""
-    copied = [i for i, dim in enumerate(extents) if _is_copied(shape, extents, i)]
-    target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(extents)]
+    copied = [i for i, dim in enumerate(sizes) if _is_copied(shape, sizes, i)]
+    target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
     if len(copied) == 1 and -1 not in target:
-        return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(extents)))
+        return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(sizes)))
     zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
     if target.count(-1) > 1 or (copied and zeros):
         node.open_shape("the extents of its result depend on several unknown ones")
     return Reshape(tuple(target), copy_zeros=bool(copied))
 
 
-def _is_copied(shape: TensorShape, extents: Sequence[int], axis: int) -> bool:
+def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
     """True for an unknown extent with a name; without one, the same object need not mean the same extent."""
-    dim = extents[axis]
+    dim = sizes[axis]
     if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
         return False
-    return dim.name is not None or all(a is b or a == b for a, b in zip(shape[:axis], extents[:axis], strict=True))
+    return dim.name is not None or all(a is b or a == b for a, b in zip(shape[:axis], sizes[:axis], strict=True))
 
 
 def checked_axis(axis: int, rank: int) -> int:
@@ -51,8 +51,8 @@ def checked_axis(axis: int, rank: int) -> int:
 
 def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """The axes counted from the front, in the order given; `ParseError` where one is not there, or there twice."""
-    for fault in axes_faults(axes, rank, "axes"):
-        raise ParseError(fault)
+    for error in axes_faults(axes, rank, "axes"):
+        raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)
 
 

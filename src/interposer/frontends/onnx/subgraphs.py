@@ -47,8 +47,8 @@ class Scope(Importer):
             self._extents = outer._extents
             self._numbers, self._used, self._reserved = outer._numbers, outer._used, outer._reserved
         _spend(outer, graph)
-        for fault in _faults(graph, self.depth):
-            raise ParseError(fault)
+        for error in _faults(graph, self.depth):
+            raise ParseError(error)
         self._arrays = dict(initializers(outer, graph) if arrays is None else arrays)
 
     def bind(self, values: Sequence[Value]) -> None:
@@ -66,21 +66,21 @@ class Scope(Importer):
     def value(self, name: str) -> Value:
         """What a name stands for, here or further outside."""
         if name not in self._values and name not in self._arrays:
-            found = self.outer.value(name)
-            self._values[name] = self._brought_in(found) if self._apart else found
+            result = self.outer.value(name)
+            self._values[name] = self._brought_in(result) if self._apart else result
         return super().value(name)
 
-    def _brought_in(self, found: Value) -> Value:
-        if isinstance(found.producer.op, Constant):
-            return self.constant(found.producer.op.value, found.name, found.producer.source, found.known.quantization)
-        if found not in self.captured:
+    def _brought_in(self, value: Value) -> Value:
+        if isinstance(value.producer.op, Constant):
+            return self.constant(value.producer.op.value, value.name, value.producer.source, value.known.quantization)
+        if value not in self.captured:
             number = len(self.network.graph.inputs)
-            self.captured[found] = inner = new_input(self.network.graph, number, found.known, found.name)
-            self._around[inner.producer] = found
-            extents = self.outer.extents(found)
-            if extents is not None:
-                self._extents[inner] = extents
-        return self.captured[found]
+            self.captured[value] = inner = new_input(self.network.graph, number, value.known, value.name)
+            self._around[inner.producer] = value
+            sizes = self.outer.extents(value)
+            if sizes is not None:
+                self._extents[inner] = sizes
+        return self.captured[value]
 
 
 class Region(NamedTuple):
@@ -111,15 +111,15 @@ def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays:
     names = [value.name for value in graph.input]
     scope.reserve({output.name for output in graph.output})
     scope.bind([new_input(network.graph, i, *pair) for i, pair in enumerate(zip(infos, names, strict=True))])
-    found = scope.converted()
-    if found is None:
+    result = scope.converted()
+    if result is None:
         return None
-    given = [_plain(scope, value) for value in found]
-    for number, (value, output) in enumerate(zip(given, graph.output, strict=True)):
+    arguments = [_plain(scope, value) for value in result]
+    for number, (value, output) in enumerate(zip(arguments, graph.output, strict=True)):
         network.add_output_layer(number, value, name=output.name)
     network.graph.erase_dead()
     scope.keep_names()
-    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in given))
+    return Region(network.graph, tuple(scope.captured), tuple(value.known for value in arguments))
 
 
 def _plain(scope: Scope, value: Value) -> Value:
@@ -142,15 +142,15 @@ def in_place(
     return scope.converted()
 
 
-def rebound(found: Region, captured: Sequence[Value]) -> Graph:
+def rebound(result: Region, captured: Sequence[Value]) -> Graph:
     """The region's graph with an input for each of `captured`, in this order; it has no inputs of its own."""
-    mine = dict(zip(found.captured, found.graph.inputs, strict=True))
+    mine = dict(zip(result.captured, result.graph.inputs, strict=True))
     for number, value in enumerate(captured):
         if value in mine:
             mine[value].op = Input(number)
         else:
-            new_input(found.graph, number, value.known, value.name)
-    return found.graph
+            new_input(result.graph, number, value.known, value.name)
+    return result.graph
 
 
 def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:

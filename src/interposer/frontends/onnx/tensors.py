@@ -61,10 +61,10 @@ _MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other extents, but n
 
 def data_type(number: int) -> DataType:
     """The type of that number in the format; `ParseError` where it is none of ours."""
-    found = _TYPES.get(number)
-    if found is None:
+    result = _TYPES.get(number)
+    if result is None:
         raise ParseError(f"tensors of type {_UNSUPPORTED.get(number, number)} are not supported")
-    return found
+    return result
 
 
 def type_number(dtype: DataType) -> int:

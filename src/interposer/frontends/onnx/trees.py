@@ -99,14 +99,14 @@ def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
     asking = [number for number, mode in enumerate(nodes.comparisons.tolist()) if mode == _MEMBER]
     if len(ends) < len(asking):
         raise ParseError(f"it has {len(asking)} nodes that ask for membership, but {len(ends)} lists of members")
-    for number, wanted in zip(asking, lists, strict=False):
+    for number, requested in zip(asking, lists, strict=False):
         feature, _, _, true, false, missing = rows[number]
         at, equal = number, TreeComparison.EQUAL.value
-        for member in wanted[:-1]:
+        for member in requested[:-1]:
             rows[at] = [feature, equal, member, true, len(rows), missing]
             at = len(rows)
             rows.append([])
-        last, true = (wanted[-1], true) if wanted else (0.0, false)
+        last, true = (requested[-1], true) if requested else (0.0, false)
         rows[at] = [feature, equal, last, true, false, missing]
     return _Nodes(*(np.array(column) for column in zip(*rows, strict=True)))
 
@@ -134,11 +134,11 @@ def tree_classifier(node: Node) -> Sequence[Value]:
         return [label(node, names, scores), transformed(node, scores, transform)]
     score = _scores(node, "class", ids, 1, TreeAggregation.SUM)
     votes = bool((numbers(node, "class_weights") >= 0).all())
-    found = label_above(node, names, score, 0.5 if votes else 0.0)
+    result = label_above(node, names, score, 0.5 if votes else 0.0)
     if votes and transform in {"NONE", "PROBIT"}:
         other = node.step(Subtraction(), node.scalar_like(1, score), score)
-        return [found, node.step(Concat(1), other, score)]
-    return [found, transformed(node, opposites(node, score), transform)]
+        return [result, node.step(Concat(1), other, score)]
+    return [result, transformed(node, opposites(node, score), transform)]
 
 
 def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: TreeAggregation) -> Value:
@@ -209,8 +209,8 @@ class _Forest:
     def leaves_of(self, prefix: str) -> tuple[Array, Array]:
         """Where the weights of each leaf begin, and the order in which they are taken for that."""
         trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
-        given = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
-        if (given < 0).any():
+        value = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
+        if (value < 0).any():
             raise ParseError(f"{prefix}_nodeids names a node that is no leaf")
-        counts = np.bincount(given, minlength=int((~self._compares).sum()))
-        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(given, kind="stable")
+        counts = np.bincount(value, minlength=int((~self._compares).sum()))
+        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(value, kind="stable")

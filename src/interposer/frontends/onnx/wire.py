@@ -68,9 +68,9 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
     """The tensor's only raw data, where it is large."""
-    found = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
-    large = len(found) == 1 and found[0].kind == _BYTES and found[0].end - found[0].start > LEAST_TENSOR
-    return found[0] if large else None
+    fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
+    large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
+    return fields[0] if large else None
 
 
 def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
@@ -107,11 +107,11 @@ def _number(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    result = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        result.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*result, value])
 
 
 def _tag(number: int) -> bytes:

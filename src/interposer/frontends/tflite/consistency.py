@@ -101,17 +101,23 @@ def _check_data(model: Model, tensor: Tensor, where: str) -> None:
         _fail(f"{len(data)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {expected}", where)
 
 
-def _check_quantization(tensor: Tensor, given: QuantizationParameters, where: str) -> None:
-    if [scale for scale in given.scales if not 0 <= scale < math.inf]:
+def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationParameters, where: str) -> None:
+    if [scale for scale in quantization_parameters.scales if not 0 <= scale < math.inf]:
         _fail("a scale that is negative or not finite", f"{where}.scale")
-    if len(given.zero_points) != len(given.scales):
-        _fail(f"{len(given.zero_points)} zero points for {len(given.scales)} scales", f"{where}.zero_point")
-    if given.axis is not None:
-        _check_index(given.axis, len(tensor.shape), "dimension", f"{where}.quantized_dimension")
-        if len(given.scales) != tensor.shape[given.axis]:
-            _fail(f"{len(given.scales)} scales for {tensor.shape[given.axis]} slices", f"{where}.scale")
+    if len(quantization_parameters.zero_points) != len(quantization_parameters.scales):
+        _fail(
+            f"{len(quantization_parameters.zero_points)} zero points for {len(quantization_parameters.scales)} scales",
+            f"{where}.zero_point",
+        )
+    if quantization_parameters.axis is not None:
+        _check_index(quantization_parameters.axis, len(tensor.shape), "dimension", f"{where}.quantized_dimension")
+        if len(quantization_parameters.scales) != tensor.shape[quantization_parameters.axis]:
+            _fail(
+                f"{len(quantization_parameters.scales)} scales for {tensor.shape[quantization_parameters.axis]} slices",
+                f"{where}.scale",
+            )
     low, high = _integer_range(tensor.dtype)
-    if not low <= min(given.zero_points) <= max(given.zero_points) <= high:
+    if not low <= min(quantization_parameters.zero_points) <= max(quantization_parameters.zero_points) <= high:
         _fail(f"a zero point outside of {tensor.dtype}", f"{where}.zero_point")
 
 
@@ -132,13 +138,13 @@ def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
     variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
     ready = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
-    given = constant | set(subgraph.inputs)
+    value = constant | set(subgraph.inputs)
     for operator in subgraph.operators:
         _check_ready(operator.inputs, ready, f"{operator.where}.inputs")
         for i, index in enumerate(operator.outputs):
-            if index in given:
+            if index in value:
                 _fail(f"tensor {index} has its value from elsewhere already", f"{operator.where}.outputs[{i}]")
-            given.add(index)
+            value.add(index)
         ready.update(operator.outputs)
     _check_ready(subgraph.outputs, ready, f"{where}.outputs")
 

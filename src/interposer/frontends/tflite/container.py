@@ -72,11 +72,11 @@ def _read(data: memoryview) -> Model:
 
 
 def _check_identifier(data: memoryview) -> None:
-    found = bytes(data[4:8])
+    result = bytes(data[4:8])
     if len(data) < 8:
         raise DamagedFileError(f"it has {len(data)} bytes, and the head of a TFLite file has 8")
-    if found != IDENTIFIER:
-        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {found!r}", where="byte 0x4")
+    if result != IDENTIFIER:
+        raise ParseError(f"not a TFLite file: {IDENTIFIER!r} is missing, there is {result!r}", where="byte 0x4")
 
 
 class _ModelBuilder:

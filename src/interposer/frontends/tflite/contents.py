@@ -145,9 +145,9 @@ class Subgraph:
 
     def empty_constants(self) -> set[int]:
         """Tensors without elements that are neither an input nor a variable nor any operator's output."""
-        given = set(self.inputs).union(*(operator.outputs for operator in self.operators))
+        value = set(self.inputs).union(*(operator.outputs for operator in self.operators))
         empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
-        return empty - given
+        return empty - value
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,10 @@ class Model:
 
         Among them are tensors without elements that nothing else gives a value, as the file can hold no data for them.
         """
-        found = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
+        result = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
         for i in subgraph.empty_constants():
-            found[i] = _values(memoryview(b""), subgraph.tensors[i])
-        return {i: values for i, values in found.items() if values is not None}
+            result[i] = _values(memoryview(b""), subgraph.tensors[i])
+        return {i: values for i, values in result.items() if values is not None}
 
 
 def _values(data: memoryview, tensor: Tensor) -> NDArray[Any]:

@@ -71,6 +71,6 @@ def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:
     layer = node.importer.graph.add(op, values, name=node.name, source=node.source, regions=regions)
-    for fault in infer_layer(layer):
-        node.fail(fault)
+    for error in infer_layer(layer):
+        node.fail(error)
     return list(layer.outputs)

@@ -74,14 +74,14 @@ def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = Fa
     """
     path, data = _read(source)
     model = read_model(data, path=path)
-    file, given = Path(path).name if path else "", dict(shapes or {})
+    file, value = Path(path).name if path else "", dict(shapes or {})
 
     def build(shapes: Shapes, values: Values) -> Network:
         with _told_of(path):
-            return Importer(model, file, {**given, **shapes}, dynamic, values=values).network()
+            return Importer(model, file, {**value, **shapes}, dynamic, values=values).network()
 
     with _told_of(path):
-        importer = Importer(model, file, given, dynamic)
+        importer = Importer(model, file, value, dynamic)
         return Template(importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes())
 
 
@@ -200,9 +200,9 @@ class Importer:
         if len(subgraph.inputs) != len(infos):
             raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
         for index, info in zip(subgraph.inputs, infos, strict=True):
-            told = tensor_info(subgraph.tensors[index], where)
-            if (told.dtype, told.quantization) != (info.dtype, info.quantization):
-                raise ParseError(f"subgraph {number} takes {told}, but gets {info}", where=where)
+            reported = tensor_info(subgraph.tensors[index], where)
+            if (reported.dtype, reported.quantization) != (info.dtype, info.quantization):
+                raise ParseError(f"subgraph {number} takes {reported}, but gets {info}", where=where)
         return subgraph.inputs
 
     def _convert_all(self) -> None:
@@ -229,8 +229,10 @@ class Importer:
             if number not in seen:
                 seen.add(number)
                 operators += self._model.subgraphs[number].operators
-                pending += (other for one in self._model.subgraphs[number].operators for _, other in called(one))
-        unknown = Counter(_title(one) for one in operators if find(one.name, one.is_custom) is None)
+                pending += (
+                    other for operator in self._model.subgraphs[number].operators for _, other in called(operator)
+                )
+        unknown = Counter(_title(operator) for operator in operators if find(operator.name, operator.is_custom) is None)
         if unknown:
             raise UnsupportedOperatorError(unknown)
 
@@ -238,8 +240,8 @@ class Importer:
         """One for each input, with a number behind it where the file has the same one twice."""
         names = list[str]()
         for number, index in enumerate(self.subgraph.inputs):
-            wanted = self.subgraph.tensors[index].name or f"input_{number}"
-            candidates = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))
+            requested = self.subgraph.tensors[index].name or f"input_{number}"
+            candidates = itertools.chain([requested], (f"{requested}_{i}" for i in itertools.count(1)))
             names.append(next(name for name in candidates if name not in names))
         return names
 
@@ -267,9 +269,9 @@ class Importer:
     def _shapes_of_inputs(self) -> dict[str, TensorShape]:
         """The shapes of all inputs, if the caller gives some of them."""
         signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
-        usual, found = self._usual(), resized(signatures, self._shapes)
-        stays_open = {name for name in found if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
-        return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in found.items()}
+        usual, result = self._usual(), resized(signatures, self._shapes)
+        stays_open = {name for name in result if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
+        return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in result.items()}
 
     def _usual(self) -> dict[str, TensorShape]:
         """The shapes that the inputs had where the file was made."""
@@ -289,12 +291,12 @@ class Importer:
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The shapes of inputs that are left open, as they were where the file was made."""
         usual = self._usual()
-        found = {
+        result = {
             name: _closed(info.shape, usual[name])
             for name, info in self.inputs().items()
             if info.rank == usual[name].rank and not info.is_concrete
         }
-        return {name: shape for name, shape in found.items() if shape.is_concrete}
+        return {name: shape for name, shape in result.items() if shape.is_concrete}
 
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         where = f"operators[{index}] {operator.name}"
@@ -302,14 +304,14 @@ class Importer:
         try:
             options = operator.attributes_as(entry.options) if entry.options else operator.attributes
             node = Node(self, operator, options, f"{operator.name}:{self._number}:{index}", where, self._source(where))
-            made = entry.convert(node)
+            created = entry.convert(node)
         except ParseError:
             raise
         except InvalidArgumentError as error:
             raise ParseError(str(error), where=where) from error
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ParseError(f"it is not as it should be ({error})", where=where) from error
-        values = [made] if isinstance(made, Value) else made
+        values = [created] if isinstance(created, Value) else created
         if len(values) != len(operator.outputs):
             raise ParseError(f"it has {len(operator.outputs)} outputs; expected {len(values)}", where=where)
         self._values.update(zip(operator.outputs, values, strict=True))
@@ -320,9 +322,9 @@ class Importer:
 
     def value(self, index: int, where: str) -> Value:
         """What a tensor of the subgraph has become; constants become layers when they are first asked for."""
-        found = self._values.get(index)
-        if found is not None:
-            return found
+        result = self._values.get(index)
+        if result is not None:
+            return result
         tensor = self.subgraph.tensors[index]
         if index not in self._constants:
             raise ParseError(f"tensor {tensor.name!r} is a variable, which is not supported", where=where)

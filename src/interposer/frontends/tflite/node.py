@@ -66,12 +66,12 @@ class Node:
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
         """The input of that number, which must be there, and of that rank."""
-        found = self.optional(index)
-        if found is None:
+        result = self.optional(index)
+        if result is None:
             self.fail(f"input {index} is missing")
-        if rank is not None and found.known.rank != rank:
-            self.fail(f"input {index} has shape {found.known.shape}; expected rank {rank}")
-        return found
+        if rank is not None and result.known.rank != rank:
+            self.fail(f"input {index} has shape {result.known.shape}; expected rank {rank}")
+        return result
 
     def inputs(self) -> list[Value]:
         """All inputs, which must be there."""
@@ -162,8 +162,8 @@ class Node:
         infos = self.output_infos
         if op.num_results() != len(infos):
             self.fail(f"it has {len(infos)} outputs; expected {op.num_results()}")
-        made = self._add(op, values, infos, fold)
-        return [self._activated(value, info, activation) for value, info in zip(made, infos, strict=True)]
+        created = self._add(op, values, infos, fold)
+        return [self._activated(value, info, activation) for value, info in zip(created, infos, strict=True)]
 
     def _activated(self, value: Value, info: TensorInfo, activation: int) -> Value:
         if activation == 0:
@@ -174,38 +174,38 @@ class Node:
         return self._add(function, [value], [info], suffix=suffix)[0]
 
     def _add(
-        self, op: Op, values: Sequence[Value | None], told: Sequence[TensorInfo | None],
+        self, op: Op, values: Sequence[Value | None], reported: Sequence[TensorInfo | None],
         fold: bool = False, suffix: str = "",
     ) -> list[Value]:  # fmt: skip
         infos = [None if value is None else value.known for value in values]
-        for fault in op.violations(*infos):
-            self.fail(fault)
+        for error in op.violations(*infos):
+            self.fail(error)
         inferred = op.infer_infos(*infos)
-        outputs = [self._agreed(*pair) for pair in zip(inferred, told, strict=True)]
+        outputs = [self._agreed(*pair) for pair in zip(inferred, reported, strict=True)]
         name = f"{self.name}:{suffix}" if suffix else self.name
         known = _known(inferred) or _folded(op, infos, outputs, fold)
         if known is not None:
             return [self.constant(*pair, name) for pair in zip(known, outputs, strict=True)]
         declared = [_declared(*pair) for pair in zip(outputs, inferred, strict=True)]
         layer = self.importer.graph.add(op.canonical(), values, name=name, outputs=declared, source=self.source)
-        for fault in infer_layer(layer):
-            self.fail(fault)
+        for error in infer_layer(layer):
+            self.fail(error)
         return list(layer.outputs)
 
     def constant(self, array: Array, like: TensorInfo | None = None, name: str = "") -> Value:
         """A constant that the file does not have, quantized as `like` is."""
         return self.importer.constant(array, like.quantization if like else None, name or self.name)
 
-    def _agreed(self, inferred: TensorInfo | None, told: TensorInfo | None) -> TensorInfo:
+    def _agreed(self, inferred: TensorInfo | None, reported: TensorInfo | None) -> TensorInfo:
         """What follows from the inputs, with the quantization that the file tells, and extents that do not follow."""
-        if inferred is None or told is None:
-            return inferred or told or self.fail("its result cannot be inferred")
-        if inferred.dtype is not told.dtype:
-            self.fail(f"its output is {told.dtype} in the file, but it gives {inferred.dtype}")
+        if inferred is None or reported is None:
+            return inferred or reported or self.fail("its result cannot be inferred")
+        if inferred.dtype is not reported.dtype:
+            self.fail(f"its output is {reported.dtype} in the file, but it gives {inferred.dtype}")
         shape = inferred.shape
-        if told.rank == inferred.rank:
-            shape = TensorShape(t if isinstance(i, Dim) else i for i, t in zip(shape, told.shape, strict=True))
-        return TensorInfo(shape, inferred.dtype, told.quantization or inferred.quantization)
+        if reported.rank == inferred.rank:
+            shape = TensorShape(t if isinstance(i, Dim) else i for i, t in zip(shape, reported.shape, strict=True))
+        return TensorInfo(shape, inferred.dtype, reported.quantization or inferred.quantization)
 
 
 def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
@@ -217,8 +217,8 @@ def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | Non
 
 def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
     """Results that follow from the inputs' shapes alone."""
-    found = [info.constant for info in inferred if info is not None and info.constant is not None]
-    return found if found and len(found) == len(inferred) else None
+    result = [info.constant for info in inferred if info is not None and info.constant is not None]
+    return result if result and len(result) == len(inferred) else None
 
 
 def _folded(

@@ -61,19 +61,19 @@ def split(node: Node) -> list[Value]:
     """Cut into equal pieces, as many as there are outputs."""
     x, count = node.input(1), len(node.operator.outputs)
     axis = _axis(node, node.number(0, "the axis"), of=1)
-    extent = x.known.shape[axis]
-    if isinstance(extent, Dim) or not count or extent % count:
-        node.fail(f"an axis of extent {extent} cannot be cut into {count} equal pieces")
-    return node.result(Splitter(axis, (extent // count,) * count), x)
+    size = x.known.shape[axis]
+    if isinstance(size, Dim) or not count or size % count:
+        node.fail(f"an axis of extent {size} cannot be cut into {count} equal pieces")
+    return node.result(Splitter(axis, (size // count,) * count), x)
 
 
 @operator("SPLIT_V")
 def split_sizes(node: Node) -> list[Value]:
     """Cut into pieces of given sizes, one of which may be -1 for the rest."""
     axis = _axis(node, node.number(2, "the axis"))
-    sizes, extent = node.ints(1, "the sizes"), node.info(0).shape[axis]
-    if -1 in sizes and not isinstance(extent, Dim):
-        rest = extent - sum(size for size in sizes if size != -1)
+    sizes, dimension = node.ints(1, "the sizes"), node.info(0).shape[axis]
+    if -1 in sizes and not isinstance(dimension, Dim):
+        rest = dimension - sum(size for size in sizes if size != -1)
         sizes = tuple(rest if size == -1 else size for size in sizes)
     return node.result(Splitter(axis, sizes), node.input(0))
 

@@ -33,14 +33,14 @@ def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorI
 
 
 def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization | None:
-    given = tensor.quantization
-    if given is None or not dtype.is_integer:
+    value = tensor.quantization
+    if value is None or not dtype.is_integer:
         return None
-    if given.details is not None:
-        raise ParseError(f"tensor {tensor.name!r} is quantized by {given.details}, which is not supported", where=where)
-    if min(given.scales, default=1.0) <= 0:
+    if value.details is not None:
+        raise ParseError(f"tensor {tensor.name!r} is quantized by {value.details}, which is not supported", where=where)
+    if min(value.scales, default=1.0) <= 0:
         return None
-    return Quantization(given.scales, given.zero_points, given.axis)
+    return Quantization(value.scales, value.zero_points, value.axis)
 
 
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:

@@ -21,19 +21,19 @@ _ALONG: Final = (
 
 def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str, Any]:
     """The attributes for a window (height, width) that slides over an image (height, width), or with a depth before."""
-    found: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
+    result: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
     axes = _ALONG[-len(image) :]
-    for (axis, short, letter, before, after), extent, size in zip(axes, image, window, strict=True):
+    for (axis, short, letter, before, after), dimension, size in zip(axes, image, window, strict=True):
         stride, dilation = node.options[f"stride_{short}"], node.options.get(f"dilation_{short}_factor", 1)
         if stride < 1 or dilation < 1:
             node.fail(f"stride {stride} and dilation {dilation} along the {axis}; expected at least 1")
-        pads = _padding(node, extent, Window(size, stride, dilation, 0, 0), axis)
-        found |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
-        found |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
-    return found
+        pads = _padding(node, dimension, Window(size, stride, dilation, 0, 0), axis)
+        result |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
+        result |= {f"pad_{before}": pads[0], f"pad_{after}": pads[1]}
+    return result
 
 
-def _padding(node: Node, extent: int, window: Window, axis: str) -> tuple[int, int]:
+def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
     """SAME adds so much that there is a place for every `stride` cells, the odd one behind."""
     padding = node.options["padding"]
     if padding not in {SAME, VALID}:
@@ -42,8 +42,8 @@ def _padding(node: Node, extent: int, window: Window, axis: str) -> tuple[int, i
         return 0, 0
     if window.stride == 1:
         total = window.reach - 1
-    elif isinstance(extent, Dim):
+    elif isinstance(size, Dim):
         node.open_shape(f"the padding depends on the {axis}, which is not known")
     else:
-        total = max(0, (-(-extent // window.stride) - 1) * window.stride + window.reach - extent)
+        total = max(0, (-(-size // window.stride) - 1) * window.stride + window.reach - size)
     return total // 2, total - total // 2

@@ -24,27 +24,27 @@ Convolution: TypeAlias = Convolution2d | DepthwiseConvolution2d | TransposeConvo
 @rewrite(BatchNormalization)
 def fold_batch_normalization(op: BatchNormalization, layer: Layer) -> Replacement:
     """A BatchNormalization that alone uses a convolution is another weight and bias of the convolution."""
-    found = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
-    if found is None or not _can_fold(found, op, layer):
+    result = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
+    if result is None or not _can_fold(result, op, layer):
         return None
-    image, weights, *rest = found.layer.values
-    made = _folded(found.op, weights, rest[0] if rest else None, op, layer)
-    if not all(np.isfinite(array).all() for array in made):
+    image, weights, *rest = result.layer.values
+    created = _folded(result.op, weights, rest[0] if rest else None, op, layer)
+    if not all(np.isfinite(array).all() for array in created):
         return None
-    names = (weights.name, rest[0].name if rest else f"bias-{found.layer.name}")
-    constants = [constant(array, name=name) for array, name in zip(made, names, strict=True)]
-    return New(found.op, [image, *constants], like=found.layer)
+    names = (weights.name, rest[0].name if rest else f"bias-{result.layer.name}")
+    constants = [constant(array, name=name) for array, name in zip(created, names, strict=True)]
+    return New(result.op, [image, *constants], like=result.layer)
 
 
-def _can_fold(found: Producer[Convolution], op: BatchNormalization, layer: Layer) -> bool:
-    parameters = (*found.layer.values[1:], *layer.values[1:])
-    same_channels = op.data_layout.channels_last == found.op.data_layout.channels_last
-    grouped = isinstance(found.op, TransposeConvolution2d) and found.op.groups > 1
+def _can_fold(producer: Producer[Convolution], op: BatchNormalization, layer: Layer) -> bool:
+    parameters = (*producer.layer.values[1:], *layer.values[1:])
+    same_channels = op.data_layout.channels_last == producer.op.data_layout.channels_last
+    grouped = isinstance(producer.op, TransposeConvolution2d) and producer.op.groups > 1
     return (
         same_channels
         and not grouped
-        and len(found.layer.output.uses) == 1
-        and layer.output.known == found.layer.output.known
+        and len(producer.layer.output.uses) == 1
+        and layer.output.known == producer.layer.output.known
         and all(value.is_constant and value.known.dtype in _FLOATS for value in parameters)
     )
 

@@ -69,10 +69,10 @@ def join_clamps(op: Activation, layer: Layer) -> Replacement:
         return None
     if inner.layer.output.known != layer.output.known:
         return None
-    joined = Bounds(*map(outer_bounds.clamp, inner_bounds))
-    if joined == inner_bounds:
+    merged = Bounds(*map(outer_bounds.clamp, inner_bounds))
+    if merged == inner_bounds:
         return inner.layer.output
-    activation = joined.activation()
+    activation = merged.activation()
     same = inner.layer.values[0].known == layer.output.known
     return New(activation, inner.layer.inputs) if activation and same else None
 

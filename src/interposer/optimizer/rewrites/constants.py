@@ -36,8 +36,8 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
     if values is None:
         return None
     pairs = zip(values, layer.output_infos, strict=True)
-    made = tuple(constant(value, info.quantization) for value, info in pairs)
-    return made[0] if len(made) == 1 else made
+    created = tuple(constant(value, info.quantization) for value, info in pairs)
+    return created[0] if len(created) == 1 else created
 
 
 def _is_known(layer: Layer) -> bool:
@@ -52,10 +52,10 @@ def _is_small(layer: Layer) -> bool:
     if not outputs or not all(info.is_tensor and info.is_concrete for info in outputs):
         return False
     size = sum(info.num_bytes for info in outputs)
-    given = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
+    total = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
     if isinstance(layer.op, _RETYPE) and (layer.values[0].known.dtype.bits >= _FEW_BITS or size <= MAX_REALS):
         return True
-    return size <= max(MAX_GROWTH, given)
+    return size <= max(MAX_GROWTH, total)
 
 
 def _values(layer: Layer) -> list[Array] | None:

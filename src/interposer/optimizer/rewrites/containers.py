@@ -33,8 +33,8 @@ def _tensors(sequence: Value | None) -> list[Value] | None:
     """The tensors that a sequence was made of, where these are known."""
     if above(sequence, SequenceEmpty):
         return []
-    made = above(sequence, SequenceConstruct)
-    return list(made.layer.values) if made and len(made.layer.values) <= _MOST else None
+    created = above(sequence, SequenceConstruct)
+    return list(created.layer.values) if created and len(created.layer.values) <= _MOST else None
 
 
 def _place(position: Value | None, low: int, high: int, default: int) -> int | None:
@@ -89,8 +89,8 @@ def erase_from_known_tensors(op: SequenceErase, layer: Layer) -> Replacement:
 @rewrite(OptionalGetElement)
 def take_known_element(op: OptionalGetElement, layer: Layer) -> Replacement:
     """The element that an optional was made of."""
-    made = above(layer.inputs[0], OptionalConstruct)
-    return made.layer.inputs[0] if made else None
+    created = above(layer.inputs[0], OptionalConstruct)
+    return created.layer.inputs[0] if created else None
 
 
 CONTAINERS: Final = (
@@ -110,7 +110,7 @@ def take_apart(graph: Graph) -> Rewritten:
     """
     done = apply_rewrites(graph, CONTAINERS)
     for layer in graph.topological() if done.counts else ():
-        faults = [] if isinstance(layer.op, Input) else infer_layer(layer)
-        if faults:
-            raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+        errors = [] if isinstance(layer.op, Input) else infer_layer(layer)
+        if errors:
+            raise InvalidNetworkError([f"layer {layer}: {error}" for error in errors], graph.name)
     return done

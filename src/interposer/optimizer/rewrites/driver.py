@@ -63,13 +63,13 @@ def _sweep(
         layer = pending.popleft()
         if layer not in graph or not layer.op.pure:
             continue
-        found = _first_match(layer, _rules(layer.op, rewrites, by_op))
-        if found is None:
+        result = _first_match(layer, _rules(layer.op, rewrites, by_op))
+        if result is None:
             continue
-        name, replacement = found
-        made = replace(graph, layer, replacement, by=name)
+        name, replacement = result
+        created = replace(graph, layer, replacement, by=name)
         done.counts[name] += 1
-        pending.extendleft(made)
+        pending.extendleft(created)
         if done.counts.total() >= bound:
             done.finished = False
             return False
@@ -85,9 +85,9 @@ def _rules(op: Op, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewr
 
 def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
     for rule in rules:
-        found = rule(layer)
-        if found is not None:
-            return rule.name, found
+        result = rule(layer)
+        if result is not None:
+            return rule.name, result
     return None
 
 
@@ -97,9 +97,9 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     Raises:
         VerificationError: the replacement does not fit; names the rewrite `by` and what is wrong.
     """
-    wanted = replacement if isinstance(replacement, tuple) else (replacement,)
+    requested = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
-    stand_ins = [maker.stand_in(item, old) for item, old in zip(wanted, layer.outputs, strict=True)]
+    stand_ins = [maker.stand_in(item, old) for item, old in zip(requested, layer.outputs, strict=True)]
     users = [use.layer for old in layer.outputs for use in old.uses]
     for old, new in zip(layer.outputs, stand_ins, strict=True):
         graph.replace_uses(old, new)
@@ -113,15 +113,15 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     return [*maker.made, *dict.fromkeys(users)]
 
 
-def _remember(made: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
+def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
     """Note the names of erased layers in the layer that is like them, else in new layers, else in the stand-ins."""
-    for layer, new in made.items():
+    for layer, new in created.items():
         _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
-    claimed = {new.like for new in made.values()}
+    claimed = {new.like for new in created.values()}
     names = [_stood_for(layer) for layer in reversed(gone) if layer not in claimed]
-    fresh = [layer for layer, new in made.items() if not new.like and not isinstance(layer.op, Constant)]
+    fresh = [layer for layer, new in created.items() if not new.like and not isinstance(layer.op, Constant)]
     for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
-        unnamed = heir in made and not made[heir].like
+        unnamed = heir in created and not created[heir].like
         _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
 
 
@@ -164,9 +164,9 @@ class _Maker:
         origin = new.like or self.replaced
         layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
         layer.hint, layer.backend = origin.hint, origin.backend
-        faults = infer_layer(layer)
-        if faults:
-            raise VerificationError([f"{new.op!r} does not fit: {fault}" for fault in faults], after=self._title())
+        errors = infer_layer(layer)
+        if errors:
+            raise VerificationError([f"{new.op!r} does not fit: {error}" for error in errors], after=self._title())
         self._known[id(new)], self.made[layer] = layer, new
         self._names[layer] = new.like.name if new.like else new.name or name
         return layer

@@ -84,8 +84,8 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
     inner = above(value, *POINTWISE)
     if inner is None or len(value.uses) > 1 or not far:
         return False
-    inputs = [one for one in inner.layer.values if not one.is_constant and one.known.num_elements != 1]
-    met = [_leads_to_transpose(one, far - 1) for one in inputs]
+    inputs = [value for value in inner.layer.values if not value.is_constant and value.known.num_elements != 1]
+    met = [_leads_to_transpose(item, far - 1) for item in inputs]
     return any(met) and met.count(False) <= 1
 
 

@@ -74,8 +74,8 @@ _BIAS_ERROR: Final = 1 / 128
 
 def codes_of(value: Value | None) -> Value | None:
     """The stored integers that real numbers of float32 are made of, or None."""
-    found = above(value, Dequantize)
-    return found.layer.inputs[0] if found and found.op.dtype is DataType.FLOAT32 else None
+    result = above(value, Dequantize)
+    return result.layer.inputs[0] if result and result.op.dtype is DataType.FLOAT32 else None
 
 
 def computing_layer(layer: Layer) -> Layer:
@@ -132,8 +132,8 @@ def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
         return info if info.quantization == codes.known.quantization else None
     if isinstance(op, Transpose | Permute):
         return info
-    kept = isinstance(op, Reshape) and _keeps_first_axis(codes.known, info)
-    return info if kept else None
+    cached = isinstance(op, Reshape) and _keeps_first_axis(codes.known, info)
+    return info if cached else None
 
 
 def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
@@ -152,45 +152,45 @@ def move_stored_weights(op: Op, layer: Layer) -> Replacement:
 @rewrite(Quantize)
 def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
     """A clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
-    found, info = above(layer.inputs[0], Activation), layer.output.known
-    if found is None or not _alone(found.layer) or info.dtype not in _TYPES or not _one_scale(info):
+    result, info = above(layer.inputs[0], Activation), layer.output.known
+    if result is None or not _alone(result.layer) or info.dtype not in _TYPES or not _one_scale(info):
         return None
-    if found.op.function not in _CLAMPS or _rule(found.layer.values[0]) is None:
+    if result.op.function not in _CLAMPS or _rule(result.layer.values[0]) is None:
         return None
-    low, high = (0.0, np.inf) if found.op.function is ActivationFunction.RELU else (found.op.b, found.op.a)
+    low, high = (0.0, np.inf) if result.op.function is ActivationFunction.RELU else (result.op.b, result.op.a)
     limits = np.iinfo(info.dtype.numpy)
     codes = [bound / info.scale + info.zero_point for bound in (low, high)]
     if any(code % 1 == 0.5 for code in codes):
         return None
     if codes[0] < limits.min + 0.5 and codes[1] > limits.max - 0.5:
-        return New(op, found.layer.inputs)
-    return New(found.op, [New(op, found.layer.inputs, info=info, like=layer)], like=found.layer)
+        return New(op, result.layer.inputs)
+    return New(result.op, [New(op, result.layer.inputs, info=info, like=layer)], like=result.layer)
 
 
 @rewrite(Quantize)
 def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
     """What a layer computes is quantized before it is moved, so that the layer may compute it in integers."""
-    found, info = above(layer.inputs[0], *_MOVES), layer.output.known
-    if found is None or not _alone(found.layer) or not _one_scale(info) or _rule(found.layer.values[0]) is None:
+    result, info = above(layer.inputs[0], *_MOVES), layer.output.known
+    if result is None or not _alone(result.layer) or not _one_scale(info) or _rule(result.layer.values[0]) is None:
         return None
-    quantized = found.layer.values[0].known.with_dtype(info.dtype).with_quantization(info.quantization)
-    first = New(op, found.layer.inputs[:1], info=quantized, like=layer)
-    return New(found.op, [first, *found.layer.inputs[1:]], like=found.layer)
+    quantized = result.layer.values[0].known.with_dtype(info.dtype).with_quantization(info.quantization)
+    first = New(op, result.layer.inputs[:1], info=quantized, like=layer)
+    return New(result.op, [first, *result.layer.inputs[1:]], like=result.layer)
 
 
 @rewrite(Quantize)
 def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
     """A piece of a tensor that is quantized as the tensor was is a slice of its stored integers."""
     value = layer.inputs[0]
-    found = above(value, Splitter)
-    codes = codes_of(found.layer.inputs[0]) if found else None
-    if found is None or codes is None or value is None or not _one_scale(codes.known):
+    result = above(value, Splitter)
+    codes = codes_of(result.layer.inputs[0]) if result else None
+    if result is None or codes is None or value is None or not _one_scale(codes.known):
         return None
     if (codes.known.dtype, codes.known.quantization) != (layer.output.known.dtype, layer.output.known.quantization):
         return None
     begin, size = [0] * codes.known.rank, [-1] * codes.known.rank
-    begin[found.op.axis], size[found.op.axis] = sum(found.op.sizes[: value.index]), found.op.sizes[value.index]
-    return New(Slice(tuple(begin), tuple(size)), [codes]) if min(found.op.sizes) >= 0 else None
+    begin[result.op.axis], size[result.op.axis] = sum(result.op.sizes[: value.index]), result.op.sizes[value.index]
+    return New(Slice(tuple(begin), tuple(size)), [codes]) if min(result.op.sizes) >= 0 else None
 
 
 # --- what computes ----------------------------------------------------------------------------------------------------
@@ -205,10 +205,10 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
         return None
     if output.dtype not in _TYPES or not _one_scale(output) or inner.output.known.dtype is not DataType.FLOAT32:
         return None
-    made = rule(inner.op, inner, output)
-    if made is None or gives(made.op, made.inputs) is None:
+    created = rule(inner.op, inner, output)
+    if created is None or gives(created.op, created.inputs) is None:
         return None
-    return New(made.op, made.inputs, like=inner)
+    return New(created.op, created.inputs, like=inner)
 
 
 def _rule(value: Value) -> Rule | None:
@@ -302,17 +302,17 @@ def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New | None:
-    made = _all_operands(op, layer, output)
-    if made is None:
+    created = _all_operands(op, layer, output)
+    if created is None:
         return None
-    infos = [v.known for v in made.inputs if isinstance(v, Value)]
+    infos = [v.known for v in created.inputs if isinstance(v, Value)]
     if op.operation is BinaryOperation.MUL:
         steps = infos[0].scale * infos[1].scale / output.scale
-        return made if _fits(4.0**output.dtype.bits, steps) else None
+        return created if _fits(4.0**output.dtype.bits, steps) else None
     if op.operation in (BinaryOperation.ADD, BinaryOperation.SUB):
-        return made
+        return created
     alike = all(info.quantization == output.quantization for info in infos)
-    return made if alike and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM) else None
+    return created if alike and op.operation in (BinaryOperation.MAXIMUM, BinaryOperation.MINIMUM) else None
 
 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:

@@ -20,8 +20,8 @@ def tidy_regions(graph: Graph) -> Rewritten:
     backends may prepare once; what the regions do not take is no operand any more.
     """
     counts: Counter[str] = Counter()
-    for given in graph:
-        layer = _with_unchanged_captured(graph, given, counts)
+    for value in graph:
+        layer = _with_unchanged_captured(graph, value, counts)
         if isinstance(layer.op, ControlFlow):
             counts["sink_constants"] += sum(1 for _ in _sink_constants(layer, layer.op))
             counts["drop_operands"] += sum(1 for _ in _drop_operands(graph, layer, layer.op))
@@ -79,8 +79,8 @@ def _unchanged(layer: Layer, op: Loop | While) -> int | None:
     body, first = layer.regions[-1], op.first_captured - op.num_carried
     head = 1 if isinstance(op, Loop) else 0
     for index in range(op.num_carried if op.num_results() > 1 else 0):
-        value, given = layer.inputs[first + index], body.outputs[head + index].values[0]
-        unchanged = given is body.inputs[first + index].output
+        value, arguments = layer.inputs[first + index], body.outputs[head + index].values[0]
+        unchanged = arguments is body.inputs[first + index].output
         if unchanged and value is not None and value.known == layer.outputs[index].known:
             return index
     return None
@@ -98,21 +98,21 @@ def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer
         taker.op = Input(count - 1)
     body = regions[-1]
     body.erase(body.outputs[head + index])
-    for given in body.outputs:
-        if isinstance(given.op, Output) and given.op.binding_id > head + index:
-            given.op = Output(given.op.binding_id - 1)
+    for arguments in body.outputs:
+        if isinstance(arguments.op, Output) and arguments.op.binding_id > head + index:
+            arguments.op = Output(arguments.op.binding_id - 1)
     operands = [*layer.inputs[: first + index], *layer.inputs[first + index + 1 :], value]
-    kept = [output for output in layer.outputs if output.index != index]
-    made = graph.add(
-        op.replace(num_carried=op.num_carried - 1), operands, outputs=[one.declared for one in kept],
+    cached = [output for output in layer.outputs if output.index != index]
+    created = graph.add(
+        op.replace(num_carried=op.num_carried - 1), operands, outputs=[item.declared for item in cached],
         source=layer.source, regions=regions,
     )  # fmt: skip
-    made.hint, made.backend, made.merged = layer.hint, layer.backend, layer.merged
-    for old, new in zip(kept, made.outputs, strict=True):
+    created.hint, created.backend, created.merged = layer.hint, layer.backend, layer.merged
+    for old, new in zip(cached, created.outputs, strict=True):
         new.info = old.info
         graph.replace_uses(old, new)
     graph.replace_uses(layer.outputs[index], value)
     name, layer.regions = layer.name, ()
     graph.erase(layer)
-    graph.rename(made, name)
-    return made
+    graph.rename(created, name)
+    return created

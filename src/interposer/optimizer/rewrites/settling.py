@@ -37,9 +37,9 @@ def settle_layers(graph: Graph) -> Rewritten:
 
 
 def _infer_again(graph: Graph, layer: Layer) -> None:
-    faults: Iterable[str] = infer_layer(layer)
-    if faults:
-        raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+    errors: Iterable[str] = infer_layer(layer)
+    if errors:
+        raise InvalidNetworkError([f"layer {layer}: {error}" for error in errors], graph.name)
 
 
 def _settle(graph: Graph, layer: Layer) -> str:
@@ -48,17 +48,17 @@ def _settle(graph: Graph, layer: Layer) -> str:
         static = layer.op.settled(*layer.input_infos)
         if static is None:
             return ""
-        made = graph.add(static, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
-        made.hint, made.merged = layer.hint, layer.merged
-        _infer_again(graph, made)
-        for old, new in zip(layer.outputs, made.outputs, strict=True):
+        created = graph.add(static, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
+        created.hint, created.merged = layer.hint, layer.merged
+        _infer_again(graph, created)
+        for old, new in zip(layer.outputs, created.outputs, strict=True):
             graph.replace_uses(old, new)
         name = layer.name
         graph.erase_dead([layer])
-        graph.rename(made, name)
+        graph.rename(created, name)
         return NAME
-    found = fold_constants(layer)
-    if found is None:
+    result = fold_constants(layer)
+    if result is None:
         return ""
-    replace(graph, layer, found, by=fold_constants.name)
+    replace(graph, layer, result, by=fold_constants.name)
     return fold_constants.name

@@ -30,10 +30,10 @@ def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
     for layer in order:
         if not _may_be_shared(layer) or (layer in looks and alike[looks[layer]] == 1):
             continue
-        kept = first.setdefault(_key(layer, same), layer)
-        if kept is not layer:
-            same.update(zip(layer.outputs, kept.outputs, strict=True))
-            yield layer, kept.outputs
+        cached = first.setdefault(_key(layer, same), layer)
+        if cached is not layer:
+            same.update(zip(layer.outputs, cached.outputs, strict=True))
+            yield layer, cached.outputs
 
 
 def _may_be_shared(layer: Layer) -> bool:

@@ -35,12 +35,12 @@ def unroll(graph: Graph) -> Rewritten:
     for layer in graph.topological() if any(isinstance(layer.op, ControlFlow) for layer in graph) else ():
         if layer in stale:
             stale |= _inferred_anew(graph, layer)
-        found = _unrolled(graph, layer)
-        if found is None:
+        result = _unrolled(graph, layer)
+        if result is None:
             continue
         counts[unroll.__name__] += 1
         stale |= {use.layer for value in layer.outputs for use in value.uses}
-        for old, new in zip(layer.outputs, found, strict=True):
+        for old, new in zip(layer.outputs, result, strict=True):
             graph.replace_uses(old, new)
         graph.erase_dead([layer])
         if layer in graph:
@@ -58,9 +58,9 @@ def _inferred_anew(graph: Graph, layer: Layer) -> set[Layer]:
 
 
 def _infer(graph: Graph, layer: Layer) -> None:
-    faults: Iterable[str] = infer_layer(layer)
-    if faults:
-        raise InvalidNetworkError([f"layer {layer}: {fault}" for fault in faults], graph.name)
+    errors: Iterable[str] = infer_layer(layer)
+    if errors:
+        raise InvalidNetworkError([f"layer {layer}: {error}" for error in errors], graph.name)
 
 
 def _unrolled(graph: Graph, layer: Layer) -> list[Value] | None:
@@ -90,9 +90,9 @@ def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
     carried, captured, collected = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
     for number in range(count):
         head = [graph.constant(np.array(number, np.int64)), graph.constant(np.array(True))]
-        found = _in_place(graph, layer, 0, [*head, *carried, *captured])
-        carried = found[1 : 1 + op.num_carried]
-        collected.append(found[1 + op.num_carried :])
+        result = _in_place(graph, layer, 0, [*head, *carried, *captured])
+        carried = result[1 : 1 + op.num_carried]
+        collected.append(result[1 + op.num_carried :])
     return [*carried, *(_made(graph, layer, Stack(0), *values) for values in zip(*collected, strict=True))]
 
 
@@ -106,7 +106,7 @@ def _count(layer: Layer, op: Loop) -> int | None:
 def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
     count, values = op.iterations(op.arguments(layer.input_infos)), layer.values
     scanned = values[op.num_states : op.first_captured]
-    if not count or count * _size(layer.regions[0]) > MOST_LAYERS or not all(one.known.is_ranked for one in scanned):
+    if not count or count * _size(layer.regions[0]) > MOST_LAYERS or not all(item.known.is_ranked for item in scanned):
         return None
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards = op.reverse_inputs or (False,) * len(scanned)
@@ -116,9 +116,9 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
         for value, axis, back in zip(scanned, axes, backwards, strict=True):
             place = graph.constant(np.array(count - 1 - number if back else number))
             slices.append(_made(graph, layer, Gather(axis), value, place))
-        found = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
-        carried = found[: op.num_states]
-        collected.append(found[op.num_states :])
+        result = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
+        carried = result[: op.num_states]
+        collected.append(result[op.num_states :])
     columns = enumerate(zip(*collected, strict=True))
     return [*carried, *(_collected(graph, layer, op, index, column) for index, column in columns)]
 
@@ -136,22 +136,22 @@ _UNROLLED: Final[dict[type[Op], Callable[[Graph, Layer, Any], list[Value] | None
 }
 
 
-def _in_place(graph: Graph, layer: Layer, index: int, given: Sequence[Value]) -> list[Value]:
+def _in_place(graph: Graph, layer: Layer, index: int, values: Sequence[Value]) -> list[Value]:
     """What a region gives for these values, its layers copied into the graph under names with those of its layer."""
     region = layer.regions[index]
-    known = dict(zip((inner.output for inner in region.inputs), given, strict=True))
-    inner = [one for one in region.topological() if not isinstance(one.op, Input | Output)]
-    found = graph.absorb(inner, known)
-    for made in dict.fromkeys(found[value].producer for one in inner for value in one.outputs):
-        graph.rename(made, f"{layer.name}/{region_title(layer, index)}/{made.name}")
-        _infer(graph, made)
-    return [found[one.values[0]] for one in region.outputs]
+    known = dict(zip((inner.output for inner in region.inputs), values, strict=True))
+    inner = [item for item in region.topological() if not isinstance(item.op, Input | Output)]
+    result = graph.absorb(inner, known)
+    for fromkey in dict.fromkeys(result[value].producer for item in inner for value in item.outputs):
+        graph.rename(fromkey, f"{layer.name}/{region_title(layer, index)}/{fromkey.name}")
+        _infer(graph, fromkey)
+    return [result[output.values[0]] for output in region.outputs]
 
 
 def _made(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
-    made = graph.add(op, values, name=f"{op.op_name().lower()}-{layer.name}", source=INSERTED)
-    _infer(graph, made)
-    return made.output
+    created = graph.add(op, values, name=f"{op.op_name().lower()}-{layer.name}", source=INSERTED)
+    _infer(graph, created)
+    return created.output
 
 
 def _size(graph: Graph) -> int:

@@ -27,7 +27,7 @@ def html(data: Mapping[str, Any]) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {
         "POLICY": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        "TITLE": escape("".join(one if one.isprintable() else "?" for one in str(data["network"]))),
+        "TITLE": escape("".join(item if item.isprintable() else "?" for item in str(data["network"]))),
         "STYLE": (folder / "page.css").read_text(encoding="utf-8"),
         "SCRIPT": script,
         "DATA": json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_ESCAPED),

@@ -35,34 +35,34 @@ def blocks_of(graph: Graph, most: int) -> list[Block]:
     crossing = _crossing(graph, running)
     ends = [place for place in range(1, len(running)) if len(crossing[place]) == 1]
     starts, stops = [0, *ends], [*ends, len(running)]
-    found = [
+    result = [
         Block(tuple(running[start:stop]), _bytes(crossing[stop]))
         for start, stop in zip(starts, stops, strict=True)
         if stop > start
     ]
-    while len(found) > most:
-        _join_smallest(found)
-    return found
+    while len(result) > most:
+        _join_smallest(result)
+    return result
 
 
 def _join_smallest(blocks: list[Block]) -> None:
-    sizes = [len(one.layers) + len(other.layers) for one, other in zip(blocks, blocks[1:], strict=False)]
+    sizes = [len(block.layers) + len(other.layers) for block, other in zip(blocks, blocks[1:], strict=False)]
     place = sizes.index(min(sizes))
-    one, other = blocks[place : place + 2]
-    blocks[place : place + 2] = [Block((*one.layers, *other.layers), other.leaving)]
+    item, other = blocks[place : place + 2]
+    blocks[place : place + 2] = [Block((*item.layers, *other.layers), other.leaving)]
 
 
 def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
     """For each place between two layers, the tensors that are made before it and read behind it."""
     place = {layer: number for number, layer in enumerate(running)}
-    found: list[list[Value]] = [[] for _ in range(len(running) + 1)]
+    valueses: list[list[Value]] = [[] for _ in range(len(running) + 1)]
     for layer in graph:
         first = 0 if isinstance(layer.op, Input) else place.get(layer, -1) + 1
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
             last = max((place.get(use.layer, first - 1) for use in value.uses), default=-1)
             for between in range(first, last + 1):
-                found[between].append(value)
-    return found
+                valueses[between].append(value)
+    return valueses
 
 
 def _bytes(values: Sequence[Value]) -> int:
@@ -73,17 +73,17 @@ def _bytes(values: Sequence[Value]) -> int:
 def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
     """Some layers as a network of their own: what comes in are its inputs, and what others read its outputs."""
     view = SubgraphView(graph, layers)
-    made = Graph(name)
+    created = Graph(name)
     known: dict[Value, Value] = {}
     for number, value in enumerate(view.inputs):
-        added = made.add(Input(number), name=f"in {number}", outputs=[value.known])
+        added = created.add(Input(number), name=f"in {number}", outputs=[value.known])
         added.output.info = value.known.with_constant(None)
         known[value] = added.output
-    known = made.absorb([value.producer for value in view.constants], known)
-    known = made.absorb(view.layers, known)
+    known = created.absorb([value.producer for value in view.constants], known)
+    known = created.absorb(view.layers, known)
     for number, value in enumerate(view.outputs):
-        made.add(Output(number), [known[value]], name=f"out {number}")
-    return Network(name, made)
+        created.add(Output(number), [known[value]], name=f"out {number}")
+    return Network(name, created)
 
 
 def example(info: TensorInfo, seed: int) -> Array:

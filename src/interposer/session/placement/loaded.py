@@ -28,7 +28,7 @@ class Loaded:
         self._runtime = runtime
         self._network_id: NetworkId = runtime.load_network(optimized)
         self.quick = math.inf
-        self.used = {one.backend for one in optimized.placements}
+        self.used = {placement.backend for placement in optimized.placements}
         bindings = [layer.op.binding_id for layer in optimized.inputs]  # type: ignore[attr-defined] # Inputs
         infos = [layer.output.known for layer in optimized.inputs]
         self._inputs = {key: example(info, seed) for seed, (key, info) in enumerate(zip(bindings, infos, strict=True))}
@@ -51,8 +51,8 @@ class Loaded:
         """Run once for each thread, at the same time."""
         count = thread_budget(self._runtime.options.num_threads)
         pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
-        for one in pending:
-            one.result()
+        for item in pending:
+            item.result()
 
     def seconds(self, patience: float, rest: float) -> float:
         """What three of four runs behind the first one take at least.

@@ -96,12 +96,12 @@ def place(
     search, options, began = search or Search(), options or OptimizerOptions(), time.monotonic()
     ids = _ids(runtime, backends)
     simple = simplified(network, ids, runtime.device_spec, options)
-    told = made_with(runtime, ids)
-    name = f"plan-{_key(simple, ids, {**told, **_settings(runtime, ids)}, options, search)}.json"
-    kept = _kept(name)
-    if kept is not None:
-        return kept
-    plan = _Placer(simple, runtime, ids, options, search, told, began).plan()
+    reported = made_with(runtime, ids)
+    name = f"plan-{_key(simple, ids, {**reported, **_settings(runtime, ids)}, options, search)}.json"
+    cached = _kept(name)
+    if cached is not None:
+        return cached
+    plan = _Placer(simple, runtime, ids, options, search, reported, began).plan()
     write_cached(name, plan.to_json().encode())
     return plan
 
@@ -123,8 +123,10 @@ def planned(
     """
     options, available = options or OptimizerOptions(), runtime.registry.available()
     named = dict.fromkeys((*plan.backends, *plan.layers.values()))
-    ids = [one for one in named if one in available and one not in without]
-    chosen = ids or [one for one in runtime.device_spec.default_backends if one not in without]
+    ids = [item for item in named if item in available and item not in without]
+    chosen = ids or [
+        default_backend for default_backend in runtime.device_spec.default_backends if default_backend not in without
+    ]
     simple = simplified(network, chosen, runtime.device_spec, options)
     if logs and not without:
         for difference in plan.differences(simple.graph, made_with(runtime, plan.backends), available):
@@ -136,26 +138,26 @@ def planned(
 
 def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
     """What is excluded for one reason or the other; a plan may speak of backends that nobody knows here."""
-    known = {kind: [one for one in ids if one in runtime.registry] for kind, ids in planned.items()}
+    known = {kind: [item for item in ids if item in runtime.registry] for kind, ids in planned.items()}
     return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
 
 def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
     available = runtime.registry.available()
-    given = available if backends is None else listed_ids(backends)
-    return sorted(given, key=lambda one: one == "CpuRef")
+    value = available if backends is None else listed_ids(backends)
+    return sorted(value, key=lambda item: item == "CpuRef")
 
 
 def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
     """What the runtime was told of backends, such as their threads; nothing of those it was told nothing of."""
-    given, isolated = runtime.options.backend_options, runtime.registry.isolation
-    found = {one: (sorted(given.get(one, {}).items()), isolated(one)) for one in ids}
-    return {one: how for one, how in found.items() if how != ([], None)}
+    value, isolated = runtime.options.backend_options, runtime.registry.isolation
+    result = {item: (sorted(value.get(item, {}).items()), isolated(item)) for item in ids}
+    return {item: how for item, how in result.items() if how != ([], None)}
 
 
-def _key(network: Network, ids: Sequence[str], told: Mapping[str, Any], options: object, search: Search) -> str:
+def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], options: object, search: Search) -> str:
     """A number for everything that a plan depends on."""
-    digest = hashlib.sha256(repr((ids, dict(told), options, search)).encode())
+    digest = hashlib.sha256(repr((ids, dict(reported), options, search)).encode())
     for layer in network.graph.topological():
         constant = layer.op.value if isinstance(layer.op, Constant) else None
         shown = layer.kind if constant is not None else repr(layer.op)
@@ -177,9 +179,9 @@ def _kept(name: str) -> Plan | None:
 class _Placer:
     def __init__(
         self, network: Network, runtime: Runtime, ids: Sequence[str], options: OptimizerOptions, search: Search,
-        told: Mapping[str, Any], began: float,
+        reported: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
-        self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, told
+        self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, reported
         self.options = replace(options, rewrite=False)
         self.end = began + search.budget_seconds
         self.excluded = {kind: tuple(ids) for kind, ids in options.exclude.items()}
@@ -210,8 +212,8 @@ class _Placer:
                 raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
             return replace(self._chosen(plans), failed=self.failed, cost=self.cost)
         finally:
-            for one in self.loaded.values():
-                one.close()
+            for item in self.loaded.values():
+                item.close()
 
     def _left(self) -> float:
         return self.end - time.monotonic()
@@ -220,8 +222,8 @@ class _Placer:
 
     def _singles(self) -> dict[str, Plan]:
         """Every backend alone, completed by the others where it cannot run a layer."""
-        orders = {one: (one, *(other for other in self.ids if other != one)) for one in self.ids}
-        return {one: self._as_plan(order, {}) for one, order in orders.items()}
+        orders = {item: (item, *(other for other in self.ids if other != item)) for item in self.ids}
+        return {item: self._as_plan(order, {}) for item, order in orders.items()}
 
     def _as_plan(self, order: tuple[str, ...], layers: Mapping[str, str]) -> Plan:
         return Plan(self.network.name, order, {**layers, **self.pinned}, self.excluded, made_with=self.told)
@@ -229,13 +231,13 @@ class _Placer:
     def _mixes(self, blocks: Sequence[Block]) -> dict[str, Plan]:
         parts = self._parts(blocks)
         border = self._borders(blocks)
-        found = best_plans(len(blocks), parts, border, self.search.mixes + len(self.ids))
-        if found:
+        result = best_plans(len(blocks), parts, border, self.search.mixes + len(self.ids))
+        if result:
             least = best_plans(len(blocks), with_bounds(len(blocks), parts), border, 1)[0].seconds
-            self.cost = {"milliseconds": found[0].seconds * 1e3, "bound": least * 1e3}
-            self.cost["gap"] = 1 - least / found[0].seconds if found[0].seconds else 0.0
-        mixed = [one for one in found if len(set(one.backends())) > 1][: self.search.mixes]
-        return {f"mix {number}": self._mixed(one, blocks) for number, one in enumerate(mixed, 1)}
+            self.cost = {"milliseconds": result[0].seconds * 1e3, "bound": least * 1e3}
+            self.cost["gap"] = 1 - least / result[0].seconds if result[0].seconds else 0.0
+        mixed = [item for item in result if len(set(item.backends())) > 1][: self.search.mixes]
+        return {f"mix {number}": self._mixed(item, blocks) for number, item in enumerate(mixed, 1)}
 
     def _mixed(self, way: Candidate, blocks: Sequence[Block]) -> Plan:
         pairs = zip(way.backends(), blocks, strict=True)
@@ -246,7 +248,7 @@ class _Placer:
         """Seconds of one run of each part, the short ones first, as long as there is time."""
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
-        found: dict[Part, float] = {}
+        result: dict[Part, float] = {}
         refused: set[tuple[str, int]] = set()
         backends = self._near()
         for first, last in _spans(len(blocks)):
@@ -259,16 +261,16 @@ class _Placer:
                     continue
                 seconds = self._part_seconds(backend, layers)
                 if seconds is not None:
-                    found[first, last, backend] = seconds
+                    result[first, last, backend] = seconds
                 elif last - first == 1:
                     refused.add((backend, first))
-        return found
+        return result
 
     def _near(self) -> list[str]:
         """The backends on which parts are tried, the fastest first, CpuRef last."""
         least = min(self.quick.values(), default=math.inf)
-        near = [one for one in self.ids if self.quick.get(one, 0.0) <= _FAR * least or one not in self.alone]
-        return sorted(near, key=lambda one: (one == "CpuRef", self.quick.get(one, math.inf)))
+        near = [item for item in self.ids if self.quick.get(item, 0.0) <= _FAR * least or item not in self.alone]
+        return sorted(near, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
 
     def _patience(self) -> float:
         """Seconds after which a first run is given up: it hangs, is by far too slow, or there is no time for it."""
@@ -309,7 +311,7 @@ class _Placer:
 
     def _borders(self, blocks: Sequence[Block]) -> Callable[[int, str, str], float]:
         """Seconds that a tensor takes from one backend to another: nothing where both work on the same memory."""
-        chosen = [self.runtime.registry.get(one) for one in self.ids]
+        chosen = [self.runtime.registry.get(item) for item in self.ids]
         offers = Offers.of(chosen, set(self.ids), self.options.model_options)
         second_per_byte = _copy_seconds(1 << 20) / (1 << 20)
 
@@ -325,20 +327,20 @@ class _Placer:
         """Load plans, and run each a few times; what does not run, or is by far too slow, is left out."""
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
-            expected = max((self.spent.get(one, 0.0) for one in used), default=0.0)
+            expected = max((self.spent.get(item, 0.0) for item in used), default=0.0)
             if self.late & used or (self.quick and self._left() <= expected):
                 continue
             patience, began = self._patience(), time.monotonic()
             try:
-                made = self._tried(plan, patience)
+                created = self._tried(plan, patience)
             except InterposerError as error:
                 _log.debug("the plan %s does not run: %s", name, error)
                 self.errors.append(error)
                 self._note(plan.backends[0], error, patience)
                 continue
-            self.loaded[name], self.quick[name], self.memory[name] = made, made.quick, made.memory
+            self.loaded[name], self.quick[name], self.memory[name] = created, created.quick, created.memory
             self.spent[name] = time.monotonic() - began
-            if made.used == {name}:
+            if created.used == {name}:
                 self.alone.add(name)
             self._let_go()
 
@@ -347,13 +349,13 @@ class _Placer:
         fitting = [name for name in self.loaded if self._fits(name)]
         alone = [name for name in fitting if name in self.ids]
         best = min(alone or fitting, key=lambda name: self.quick[name], default="")
-        kept = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
+        cached = sorted(fitting, key=lambda name: (name != best, self.quick[name]))
         if self.search.objective == "latency":
             least = min((self.quick[name] for name in fitting), default=0.0)
-            kept = [name for name in kept if name == best or self.quick[name] <= _CLOSE * least]
+            cached = [name for name in cached if name == best or self.quick[name] <= _CLOSE * least]
         if any(report.constants > _LARGE for report in self.memory.values()):
-            kept = kept[:_LARGE_LOADED]
-        for name in self.loaded.keys() - set(kept):
+            cached = cached[:_LARGE_LOADED]
+        for name in self.loaded.keys() - set(cached):
             self.loaded.pop(name).close()
 
     def _fits(self, name: str) -> bool:
@@ -370,16 +372,16 @@ class _Placer:
     def _tried(self, plan: Plan, patience: float) -> Loaded:
         """The network as the plan says, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
-        for one in optimized.refusals:
-            if one.is_fault:
-                self.failed.setdefault(one.backend, one.reasons[0])
-        made = Loaded(self.runtime, optimized)
+        for refusal in optimized.refusals:
+            if refusal.is_fault:
+                self.failed.setdefault(refusal.backend, refusal.reasons[0])
+        loaded = Loaded(self.runtime, optimized)
         try:
-            made.quick = made.seconds(patience, self._rest())
+            loaded.quick = loaded.seconds(patience, self._rest())
         except BaseException:
-            made.close()
+            loaded.close()
             raise
-        return made
+        return loaded
 
     def _chosen(self, plans: Mapping[str, Plan]) -> Plan:
         timings = self._settled(self._timings()) if self.search.objective != "memory" else {}
@@ -420,7 +422,7 @@ class _Placer:
 
     def _timings(self) -> dict[str, Timing]:
         """Milliseconds of what is loaded, in turns as far as there is time."""
-        calls = {name: self._call(one) for name, one in self.loaded.items()}
+        calls = {name: self._call(item) for name, item in self.loaded.items()}
         if not calls:
             return {}
         mixed = any(name not in self.ids for name in calls)
@@ -436,7 +438,7 @@ class _Placer:
         """With more turns for backends as long as it is open which is the fastest alone, and there is time."""
         reserve = 0.5 * max(0.0, self._left()) if any(name not in self.ids for name in timings) else 0.0
         while True:
-            finalists = _with_most_turns({name: one for name, one in timings.items() if name in self.ids})
+            finalists = _with_most_turns({name: item for name, item in timings.items() if name in self.ids})
             names = undecided(finalists)
             if len(names) < 2 or len(finalists[names[0]].turns) >= _MOST_TURNS:
                 return timings
@@ -446,8 +448,8 @@ class _Placer:
                 return timings
             more = take_turns(calls, _MORE, _TURN, failed=self._failed, rest=self._rest())
             lost = calls.keys() - more.keys()
-            timings = {name: one for name, one in timings.items() if name not in lost}
-            timings |= {name: timings[name].followed_by(one) for name, one in more.items()}
+            timings = {name: item for name, item in timings.items() if name not in lost}
+            timings |= {name: timings[name].followed_by(item) for name, item in more.items()}
 
     def _rest(self) -> float:
         """Seconds for the threads of other backends to go to sleep."""
@@ -456,7 +458,7 @@ class _Placer:
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
         """The error where no plan is within the limits."""
         known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
-        unknown = sorted({one for report in self.memory.values() for one in report.unknown})
+        unknown = sorted({item for report in self.memory.values() for item in report.unknown})
         silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
         where, most = f"no plan for {self.network.name!r} is within", self.search.most_bytes
         if not seconds and most is not None and known:
@@ -482,8 +484,8 @@ class _Placer:
     def _best(self, names: Sequence[str], seconds: Mapping[str, float], timings: Mapping[str, Timing]) -> str:
         if self.search.objective == "memory":
             return min(names, key=lambda name: (self.memory[name].peak, seconds[name]))
-        finalists = _with_most_turns({one: timings[one] for one in names if one in self.ids})
-        mix = min((one for one in names if one not in self.ids), key=lambda name: seconds[name], default="")
+        finalists = _with_most_turns({name: timings[name] for name in names if name in self.ids})
+        mix = min((name for name in names if name not in self.ids), key=lambda name: seconds[name], default="")
         alone = min(finalists, key=lambda name: seconds[name], default=mix)
         noise = max(_GAIN, _spread(timings[alone].turns))
         if mix in ("", alone) or seconds[mix] >= seconds[alone] * (1 - noise):
@@ -506,8 +508,8 @@ class _Placer:
 
 def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
     """Those that are still in it; the others had their turns at other times, and cannot be compared."""
-    most = max((len(one.turns) for one in timings.values()), default=0)
-    return {name: one for name, one in timings.items() if len(one.turns) == most}
+    most = max((len(timing.turns) for timing in timings.values()), default=0)
+    return {name: item for name, item in timings.items() if len(item.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:

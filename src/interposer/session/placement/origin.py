@@ -17,13 +17,13 @@ __all__ = ["made_with"]
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
     """What a plan depends on beside the network."""
-    records = {one.id: one.version for one in runtime.registry.records()}
+    records = {record.id: record.version for record in runtime.registry.records()}
     return {
         "interposer": __version__,
         "machine": f"{platform.machine()} {_processor()}".strip(),
         "threads": thread_budget(runtime.options.num_threads),
-        "versions": {one: records.get(one, "") for one in ids},
-        "builds": {one: build for one in ids if (build := _build(runtime, one))},
+        "versions": {item: records.get(item, "") for item in ids},
+        "builds": {item: build for item in ids if (build := _build(runtime, item))},
     }
 
 

@@ -60,16 +60,18 @@ class Plan:
     def hints(self, graph: Graph) -> dict[str, str]:
         """For every layer of a graph that the plan speaks of, its backend."""
         patterns = self._patterns({layer.name for layer in graph})
-        found = {}
+        result = {}
         for layer in graph:
-            named = self.layers.get(layer.name) or next((to for one, to in patterns.items() if _fits(one, layer)), None)
+            named = self.layers.get(layer.name) or next(
+                (to for item, to in patterns.items() if _fits(item, layer)), None
+            )
             if named is not None:
-                found[layer.name] = named
-        return found
+                result[layer.name] = named
+        return result
 
     def _patterns(self, names: Container[str]) -> dict[str, str]:
         """Of `layers`, what is no name of a layer."""
-        return {one: backend for one, backend in self.layers.items() if one not in names}
+        return {item: backend for item, backend in self.layers.items() if item not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
         """What is different here from where the plan was made, a sentence each."""
@@ -77,10 +79,10 @@ class Plan:
             if backend not in available:
                 yield f"backend {backend} is not available here"
         names = {layer.name for layer in graph}
-        unused = [one for one in self._patterns(names) if not any(_fits(one, layer) for layer in graph)]
-        wide = [one for one in unused if one.startswith(TYPE) or any(mark in one for mark in "*?[")]
-        yield from (f"{one!r} of the plan fits no layer of this network" for one in wide)
-        lost = [one for one in unused if one not in wide]
+        unused = [pattern for pattern in self._patterns(names) if not any(_fits(pattern, layer) for layer in graph)]
+        wide = [item for item in unused if item.startswith(TYPE) or any(mark in item for mark in "*?[")]
+        yield from (f"{item!r} of the plan fits no layer of this network" for item in wide)
+        lost = [item for item in unused if item not in wide]
         if lost:
             yield f"{len(lost)} layers of the plan are not in this network, such as {lost[0]!r}"
         if self.made_with:
@@ -96,13 +98,13 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as a JSON text."""
-        told = {
+        reported = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
             "milliseconds": dict(self.measured), "made with": dict(self.made_with), "failed": dict(self.failed),
             "cost": dict(self.cost), "units": dict(self.units),
         }  # fmt: skip
-        return json.dumps(told, indent=1) + "\n"
+        return json.dumps(reported, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Plan:
@@ -125,17 +127,17 @@ class Plan:
         if not text.strip():
             raise InvalidArgumentError(f"{where} is empty")
         try:
-            told = json.loads(text)
+            facts = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"{where} is no JSON: {error}") from error
-        fault = _fault(told)
-        if fault:
-            raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {fault}")
+        problem = _fault(facts)
+        if problem:
+            raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {problem}")
         return cls(
-            str(told.get("network", "")), told["backends"], dict(told["layers"]), told.get("exclude", {}),
-            {str(name): float(one) for name, one in told.get("milliseconds", {}).items()},
-            str(told.get("chosen", "")), dict(told.get("made with", {})), dict(told.get("failed", {})),
-            dict(told.get("cost", {})), {str(name): float(one) for name, one in told.get("units", {}).items()},
+            str(facts.get("network", "")), facts["backends"], dict(facts["layers"]), facts.get("exclude", {}),
+            {str(name): float(item) for name, item in facts.get("milliseconds", {}).items()},
+            str(facts.get("chosen", "")), dict(facts.get("made with", {})), dict(facts.get("failed", {})),
+            dict(facts.get("cost", {})), {str(name): float(item) for name, item in facts.get("units", {}).items()},
         )  # fmt: skip
 
 
@@ -155,35 +157,35 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
             yield f"{name} is {here} here, and was {there} where the plan was made"
 
 
-def _fault(told: Any) -> str | None:
-    if not isinstance(told, dict) or type(told.get("plan")) is not int or told["plan"] != _VERSION:
+def _fault(reported: Any) -> str | None:
+    if not isinstance(reported, dict) or type(reported.get("plan")) is not int or reported["plan"] != _VERSION:
         return f'it has no member "plan" with the value {_VERSION}'
-    backends, layers = told.get("backends"), told.get("layers")
+    backends, layers = reported.get("backends"), reported.get("layers")
     if not _is_ids(backends) or not backends:
         return '"backends" must be a list of ids'
-    if not isinstance(layers, dict) or not all(isinstance(one, str) for one in layers.values()):
+    if not isinstance(layers, dict) or not all(isinstance(layer, str) for layer in layers.values()):
         return '"layers" must map names to ids'
-    exclude = told.get("exclude", {})
+    exclude = reported.get("exclude", {})
     if not isinstance(exclude, dict) or not all(map(_is_ids, exclude.values())):
         return '"exclude" must map types of layers to lists of ids'
     for member in ("milliseconds", "units"):
-        times = told.get(member, {})
+        times = reported.get(member, {})
         if not isinstance(times, dict) or not all(map(_is_time, times.values())):
             return f'"{member}" must map names to numbers'
-    cost = told.get("cost", {})
+    cost = reported.get("cost", {})
     if cost != {} and not (isinstance(cost, dict) and all(_is_number(cost.get(name)) for name in _COST)):
         return f'"cost" must have the numbers {", ".join(_COST)}'
-    wrong = [name for name in ("made with", "failed") if not isinstance(told.get(name, {}), dict)]
+    wrong = [name for name in ("made with", "failed") if not isinstance(reported.get(name, {}), dict)]
     return f'"{wrong[0]}" must be an object' if wrong else None
 
 
-def _is_ids(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(one, str) for one in told)
+def _is_ids(reported: Any) -> bool:
+    return isinstance(reported, list) and all(isinstance(item, str) for item in reported)
 
 
-def _is_time(one: Any) -> bool:
-    return _is_number(one) and one >= 0
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and value >= 0
 
 
-def _is_number(one: Any) -> bool:
-    return isinstance(one, int | float) and abs(one) <= sys.float_info.max
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max

@@ -42,26 +42,26 @@ def best_plans(
         starting.setdefault(part[0], []).append((part, seconds))
     for place in range(count):
         for part, seconds in starting.get(place, ()):
-            before = [way for found in ways[place].values() for way in found] if place else [Candidate(0.0, ())]
+            before = [way for result in ways[place].values() for way in result] if place else [Candidate(0.0, ())]
             for way in before:
                 crossed = border(place, way.parts[-1][2], part[2]) if way.parts else 0.0
                 _add(ways[part[1]], part[2], Candidate(way.seconds + crossed + seconds, (*way.parts, part)), keep)
     return _different(heapq.merge(*map(sorted, ways[count].values())), keep)
 
 
-def _add(found: dict[str, list[Candidate]], backend: str, way: Candidate, keep: int) -> None:
-    ways = _different(sorted([*found.get(backend, ()), way]), keep)
-    found[backend] = ways
+def _add(result: dict[str, list[Candidate]], backend: str, way: Candidate, keep: int) -> None:
+    ways = _different(sorted([*result.get(backend, ()), way]), keep)
+    result[backend] = ways
 
 
 def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
     """The first of those that are alike, and no more than `keep`."""
-    kept: dict[tuple[str, ...], Candidate] = {}
+    cached: dict[tuple[str, ...], Candidate] = {}
     for way in ways:
-        kept.setdefault(way.backends(), way)
-        if len(kept) == keep:
+        cached.setdefault(way.backends(), way)
+        if len(cached) == keep:
             break
-    return list(kept.values())
+    return list(cached.values())
 
 
 def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
@@ -69,13 +69,13 @@ def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
 
     Of a backend that could not run one of the blocks alone, there are no longer parts.
     """
-    found = dict(parts)
-    for backend in {one for _, _, one in parts}:
+    result = dict(parts)
+    for backend in {item for _, _, item in parts}:
         for length in range(2, count + 1):
             for first in range(count - length + 1):
                 last = first + length
-                inner = [found.get((first, last - 1, backend)), found.get((first + 1, last, backend))]
-                known = [one for one in inner if one is not None]
+                inner = [result.get((first, last - 1, backend)), result.get((first + 1, last, backend))]
+                known = [item for item in inner if item is not None]
                 if len(known) == 2:
-                    found.setdefault((first, last, backend), max(known))
-    return found
+                    result.setdefault((first, last, backend), max(known))
+    return result

@@ -83,11 +83,11 @@ def campaign(
         BackendCrashedError: a process ends, or hangs, while it creates a backend.
         InvalidArgumentError: a number, kind, operator or backend that cannot be meant, or one backend twice.
     """
-    given = named_backends(backends)
+    value = named_backends(backends)
     _check(count, seed, start, kind, jobs)
     check_limits(seconds, memory)
     check_favoured(favoured)
-    setup = Setup(given, dict(options or {}), tolerances or Tolerances(steps=0), memory)
+    setup = Setup(value, dict(options or {}), tolerances or Tolerances(steps=0), memory)
     plan = Plan(seed, kind, favoured=tuple(sorted(op.op_name() for op in favoured)))
     with Campaigns(setup, jobs=jobs, seconds=seconds, environment=environment) as campaigns:
         campaigns.shrink, campaigns.shrink_seconds = shrink, shrink_seconds
@@ -97,8 +97,8 @@ def campaign(
 
 
 def _check(count: int, seed: int, start: int, kind: str | None, jobs: int | None) -> None:
-    for name, given in {"count": count, "seed": seed, "start": start}.items():
-        expect(given, int, f"{name} must be an integer")
+    for name, value in {"count": count, "seed": seed, "start": start}.items():
+        expect(value, int, f"{name} must be an integer")
     expect(jobs, int | None, "jobs must be an integer or None")
     if count < 1 or start < 0:
         raise InvalidArgumentError(f"count is {count} and start {start}; expected at least 1 and 0")
@@ -188,7 +188,7 @@ class _Run:
             suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
             report.add(complete)
             progress(complete)
-        report.findings += self._findings(sorted(suspects, key=lambda one: one[0]))
+        report.findings += self._findings(sorted(suspects, key=lambda item: item[0]))
         report.seconds = time.monotonic() - since
         return report
 
@@ -211,7 +211,7 @@ class _Run:
             return Finding(name, verdict)
         subjects = list(subjects_of(self.plan, drawn(self.plan, number)))
         if verdict.culprit:
-            subjects = [one for one in subjects if one.conditions == verdict.conditions]
+            subjects = [subject for subject in subjects if subject.conditions == verdict.conditions]
         return inspect(self.nursery, self.inspection, subjects, verdict, thorough=thorough)
 
 

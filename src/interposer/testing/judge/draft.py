@@ -101,13 +101,13 @@ class Draft:
 
     def needed(self) -> Draft:
         """The same without the steps that no output depends on."""
-        wanted = {place.step for place in self.outputs}
+        expected = {place.step for place in self.outputs}
         for number in reversed(range(len(self.steps))):
-            if number in wanted:
-                wanted |= {place.step for place in self.steps[number].inputs if place is not None}
-        numbers = {old: new for new, old in enumerate(sorted(wanted))}
+            if number in expected:
+                expected |= {place.step for place in self.steps[number].inputs if place is not None}
+        numbers = {old: new for new, old in enumerate(sorted(expected))}
         moved = _moving(lambda place: Place(numbers[place.step], place.result))
-        steps = tuple(moved(step) for number, step in enumerate(self.steps) if number in wanted)
+        steps = tuple(moved(step) for number, step in enumerate(self.steps) if number in expected)
         outputs = (Place(numbers[place.step], place.result) for place in self.outputs)
         return replace(self, steps=steps, outputs=tuple(outputs))
 
@@ -133,7 +133,12 @@ class Draft:
             sum(array.size for array in arrays),
             sum(len(step.op.changed_attributes()) for step in computing),
             sum(map(_digits, arrays)),
-            sum(_oddness(one) for step in self.steps for one in step.quantizations if one is not None),
+            sum(
+                _oddness(quantization)
+                for step in self.steps
+                for quantization in step.quantizations
+                if quantization is not None
+            ),
         )
 
 
@@ -153,7 +158,7 @@ def _oddness(quantization: Quantization) -> int:
 
 
 def _moving(moved: Callable[[Place], Place]) -> Callable[[Step], Step]:
-    return lambda step: replace(step, inputs=tuple(None if one is None else moved(one) for one in step.inputs))
+    return lambda step: replace(step, inputs=tuple(None if item is None else moved(item) for item in step.inputs))
 
 
 def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array]) -> Step:
@@ -171,10 +176,10 @@ def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | No
     infos = [None if value is None else value.info for value in operands]
     if any(value is not None and info is None for value, info in zip(operands, infos, strict=True)):
         raise InvalidArgumentError(f"an operand of {step.name!r} is not known")
-    if faults := step.op.violations(*infos):
-        raise InvalidArgumentError("; ".join(faults))
+    if errors := step.op.violations(*infos):
+        raise InvalidArgumentError("; ".join(errors))
     inferred = zip(step.op.infer_infos(*infos), step.quantizations, step.declared, strict=True)
-    return [info if one is None else _declared(one, q) for one, q, info in inferred]
+    return [info if item is None else _declared(item, q) for item, q, info in inferred]
 
 
 def _declared(inferred: TensorInfo, quantization: Quantization | None) -> TensorInfo | None:

@@ -64,13 +64,13 @@ def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
     used = [place for place in places if any(place in other.inputs for other in draft.steps)]
     if any(known[place][0].element is not None for place in used):
         raise InvalidArgumentError("a sequence cannot be an input of its own")
-    made, moved = [], draft
+    created, moved = [], draft
     for place in used:
         info, array = known[place]
         name = f"{step.name}_{place.result}" if place.result else step.name
-        made.append(Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array))
-        moved = moved.with_place(place, Place(-len(made)))
-    return _prepended(moved, made).needed()
+        created.append(Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array))
+        moved = moved.with_place(place, Place(-len(created)))
+    return _prepended(moved, created).needed()
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
@@ -80,7 +80,7 @@ def _prepended(draft: Draft, steps: list[Step]) -> Draft:
     def moved(place: Place) -> Place:
         return Place(-place.step - 1, 0) if place.step < 0 else Place(place.step + count, place.result)
 
-    others = [replace(one, inputs=tuple(None if p is None else moved(p) for p in one.inputs)) for one in draft.steps]
+    others = [replace(step, inputs=tuple(None if p is None else moved(p) for p in step.inputs)) for step in draft.steps]
     return replace(draft, steps=(*steps, *others), outputs=tuple(map(moved, draft.outputs)))
 
 
@@ -189,8 +189,8 @@ def _with_size(op: Op, old: int, new: int) -> Op:
     for name, value in op.changed_attributes().items():
         if type(value) is int and value == old:
             changes[name] = new
-        elif isinstance(value, tuple) and old in value and all(type(one) is int for one in value):
-            changes[name] = tuple(new if one == old else one for one in value)
+        elif isinstance(value, tuple) and old in value and all(type(item) is int for item in value):
+            changes[name] = tuple(new if item == old else item for item in value)
     return op.replace(**changes) if changes else op
 
 
@@ -212,10 +212,10 @@ def _with_numbers(draft: Draft, number: int, simplify: Callable[[Array], Array])
     return draft.with_step(number, step.with_array(simplify(step.array), step.quantizations[0]))
 
 
-def _like(made: Callable[[Array], Any]) -> Callable[[Array], Array]:
+def _like(function: Callable[[Array], Any]) -> Callable[[Array], Array]:
     def simpler(array: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(made(array)).astype(array.dtype).reshape(array.shape)
+            return np.asarray(function(array)).astype(array.dtype).reshape(array.shape)
 
     return simpler
 

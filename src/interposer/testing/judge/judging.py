@@ -57,7 +57,7 @@ def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str
         return INTERPOSER
     if len(ids) == 1:
         return ids[0]
-    alone = (one for one in ids if judged((one,)).alike(verdict))
+    alone = (item for item in ids if judged((item,)).alike(verdict))
     return next(alone, " and ".join(ids))
 
 
@@ -76,9 +76,9 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
     feeds = bound_again(subject.network, imported, subject.feeds)
     if isinstance(feeds, str):
         return Verdict(Outcome.UNWRITABLE, conditions, text=feeds)
-    fault = _translation_fault(seat, subject, imported, feeds) if route.is_exact else ""
-    if fault:
-        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, fault, INTERPOSER)
+    problem = _translation_fault(seat, subject, imported, feeds) if route.is_exact else ""
+    if problem:
+        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, problem, INTERPOSER)
     return _as_built(seat, imported, feeds, conditions, ids)
 
 
@@ -89,12 +89,12 @@ def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: F
     except InterposerError:
         return ""
     try:
-        found = seat.known(imported, feeds)
+        result = seat.known(imported, feeds)
     except InterposerError as error:
         return f"the reference cannot run what was read back: {error}"
     comparison = Comparison(subject.network.graph, subject.feeds, known, seat.tolerances)
     outputs = [binding_id(layer) for layer in subject.network.graph.outputs]
-    arrays = [found[layer.values[0]] for layer in imported.graph.outputs]
+    arrays = [result[layer.values[0]] for layer in imported.graph.outputs]
     return comparison.faults(dict(zip(outputs, arrays, strict=True)))
 
 
@@ -150,15 +150,15 @@ def _compared(
     comparison = Comparison(graph, feeds, known, seat.tolerances)
     if comparison.is_near(ran.outputs):
         outcome = Outcome.PASS
-    elif faults := comparison.faults(ran.outputs):
-        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, faults, gross=comparison.is_gross(ran.outputs))
+    elif errors := comparison.faults(ran.outputs):
+        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, errors, gross=comparison.is_gross(ran.outputs))
     else:
         outcome = Outcome.EXPLAINED
     if not ran.stable:
         text = "a second run on the same inputs gives something else, though the backend calls itself deterministic"
         return Verdict(Outcome.FINDING, conditions, Sort.UNSTABLE, text)
-    if outcome is Outcome.EXPLAINED and (fault := _layer_fault(seat, network, feeds, conditions, ids)):
-        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, fault)
+    if outcome is Outcome.EXPLAINED and (error := _layer_fault(seat, network, feeds, conditions, ids)):
+        return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, error)
     return Verdict(outcome, conditions)
 
 
@@ -175,7 +175,7 @@ class Comparison:
         self.rounded_feeds = rounded_feeds
         self._spreads: dict[Value, Spread] | None = None
 
-    def is_near(self, found: Feeds) -> bool:
+    def is_near(self, feeds: Feeds) -> bool:
         """True if all results are within the tolerances of a single layer, which needs no further evaluation.
 
         Where all layers that a result depends on are exact, so must be the result.
@@ -184,14 +184,14 @@ class Comparison:
         for layer in self.graph.outputs:
             value = layer.values[0]
             tolerances = self.tolerances if value in inexact else exact
-            if not tolerances.is_near(found[binding_id(layer)], self.known[value], value.known):
+            if not tolerances.is_near(feeds[binding_id(layer)], self.known[value], value.known):
                 return False
         return True
 
-    def is_gross(self, found: Feeds) -> bool:
+    def is_gross(self, feeds: Feeds) -> bool:
         """True if results differ also where quantized results may be a step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
-        return bool(Comparison(self.graph, self.feeds, self.known, wider).faults(found))
+        return bool(Comparison(self.graph, self.feeds, self.known, wider).faults(feeds))
 
     def spread(self, value: Value) -> Spread:
         """What a value may hold."""
@@ -201,34 +201,34 @@ class Comparison:
             )
         return self._spreads[value]
 
-    def faults(self, found: Feeds) -> str:
+    def faults(self, feeds: Feeds) -> str:
         """Which outputs are outside of their spread, a line each; empty if there is none."""
-        if self.is_near(found):
+        if self.is_near(feeds):
             return ""
-        return "\n".join(self._faults(found))
+        return "\n".join(self._faults(feeds))
 
-    def _faults(self, found: Feeds) -> Iterator[str]:
+    def _faults(self, feeds: Feeds) -> Iterator[str]:
         for layer in self.graph.outputs:
             number = binding_id(layer)
-            fault = described(found[number], self.spread(layer.values[0]))
-            yield from [f"output {number}: {fault}"] if fault else []
+            error = described(feeds[number], self.spread(layer.values[0]))
+            yield from [f"output {number}: {error}"] if error else []
 
 
-def described(found: Array, spread: Spread) -> str:
+def described(array: Array, spread: Spread) -> str:
     """What is wrong with an array, in words and with a hint at the cause; empty if it lies within its spread."""
-    wrong = spread.wrong(found)
+    wrong = spread.wrong(array)
     if isinstance(wrong, str):
         return wrong
-    count, wanted = int(np.count_nonzero(wrong)), spread.reference
+    count, expected = int(np.count_nonzero(wrong)), spread.reference
     if not count:
         return ""
     place = tuple(int(index) for index in np.argwhere(wrong)[0])
-    text = f"{count} of {found.size} elements differ, the first at {list(place)}: {found[place]}"
-    if wanted.shape != found.shape:
+    text = f"{count} of {array.size} elements differ, the first at {list(place)}: {array[place]}"
+    if expected.shape != array.shape:
         return text
-    hinted = spread.tolerances.difference(found, wanted, spread.info) or ""
+    hinted = spread.tolerances.difference(array, expected, spread.info) or ""
     cause = hinted.partition("; hint: ")[2]
-    return f"{text} instead of {wanted[place]}{f'; hint: {cause}' if cause else ''}"
+    return f"{text} instead of {expected[place]}{f'; hint: {cause}' if cause else ''}"
 
 
 # --- the second look --------------------------------------------------------------------------------------------------
@@ -247,9 +247,9 @@ def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditi
     if not ran.taken:
         return ""
     for layer in computing_layers(opened.graph):
-        fault = _own_fault(seat, opened.graph, layer.name, ran.outputs, numbers)
-        if fault:
-            return f"layer {layer}, on the operands that it was given: {fault}"
+        error = _own_fault(seat, opened.graph, layer.name, ran.outputs, numbers)
+        if error:
+            return f"layer {layer}, on the operands that it was given: {error}"
     return ""
 
 
@@ -270,11 +270,11 @@ def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], i
 
 def _own_fault(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
     layer = graph.layer(name)
-    given = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
-    alone, feeds = layer_alone(layer, given)
+    arguments = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
+    alone, feeds = layer_alone(layer, arguments)
     try:
         known = all_values(alone.graph, feeds)
     except InterposerError:
         return ""
-    found = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
-    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).faults(found)
+    result = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
+    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).faults(result)

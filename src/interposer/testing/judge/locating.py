@@ -60,7 +60,9 @@ def _of_all_before(draft: Draft, number: int) -> Draft:
     steps = draft.steps[: number + 1]
     taken = {place for step in steps for place in step.inputs}
     places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))
-    ends = tuple(one for one in places if one in draft.outputs or (one not in taken and steps[one.step].computes))
+    ends = tuple(
+        place for place in places if place in draft.outputs or (place not in taken and steps[place.step].computes)
+    )
     return replace(draft, steps=steps, outputs=ends).needed()
 
 

@@ -71,20 +71,20 @@ class _Opinion:
 
 
 def _sentences(backend: str, opinions: Mapping[str, _Opinion]) -> Iterator[str]:
-    given = {name: one for name, one in opinions.items() if one.total}
+    value = {name: element for name, element in opinions.items() if element.total}
     for side, other, chosen in (
-        (REFERENCE, backend, [name for name, one in given.items() if one.with_reference == one.total]),
-        (backend, REFERENCE, [name for name, one in given.items() if one.with_backend == one.total]),
+        (REFERENCE, backend, [name for name, element in value.items() if element.with_reference == element.total]),
+        (backend, REFERENCE, [name for name, element in value.items() if element.with_backend == element.total]),
     ):
         if chosen:
-            yield f"{_listed([side, *(f'{name}{given[name].part}' for name in chosen)])} agree; {other} differs."
-    for name, one in given.items():
-        if one.total not in (one.with_reference, one.with_backend):
+            yield f"{_listed([side, *(f'{name}{value[name].part}' for name in chosen)])} agree; {other} differs."
+    for name, item in value.items():
+        if item.total not in (item.with_reference, item.with_backend):
             yield (
-                f"{name}{one.part} is nearer to {REFERENCE} in {one.with_reference} of {one.total} elements, "
-                f"and nearer to {backend} in {one.with_backend}."
+                f"{name}{item.part} is nearer to {REFERENCE} in {item.with_reference} of {item.total} elements, "
+                f"and nearer to {backend} in {item.with_backend}."
             )
-    yield from (f"{name} cannot be asked: {one.failed}." for name, one in opinions.items() if one.failed)
+    yield from (f"{name} cannot be asked: {element.failed}." for name, element in opinions.items() if element.failed)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -116,27 +116,27 @@ class _Ask:
         under_test = seat.run(network, feeds, self.subject.conditions, self.ids).outputs
         near, far, total = 0, 0, 0
         for layer in network.graph.outputs:
-            number, wanted = binding_id(layer), known[layer.values[0]]
-            counts = _nearer(ran.outputs[number], wanted, under_test[number])
+            number, expected = binding_id(layer), known[layer.values[0]]
+            counts = _nearer(ran.outputs[number], expected, under_test[number])
             near, far, total = near + counts[0], far + counts[1], total + counts[2]
         layers = len(computing_layers(network.graph))
         part = "" if ran.taken >= layers else f" (for {ran.taken} of {layers} layers)"
         return _Opinion(near, far, total, part)
 
 
-def _nearer(found: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
+def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
     """In how many elements an array is nearer to the first, and to the second; and in how many these differ."""
-    if not found.shape == reference.shape == backend.shape or found.dtype == object:
+    if not array.shape == reference.shape == backend.shape or array.dtype == object:
         return 0, 0, 0
     apart = _distance(reference, backend)
     worth = apart > 1e-3 * apart.max(initial=0.0)  # rounding errors beside the differences say nothing
-    near, far = _distance(found, reference), _distance(found, backend)
-    return tuple(int(np.count_nonzero(one & worth)) for one in (near < far, far < near, worth))  # type: ignore[return-value]
+    near, far = _distance(array, reference), _distance(array, backend)
+    return tuple(int(np.count_nonzero(item & worth)) for item in (near < far, far < near, worth))  # type: ignore[return-value]
 
 
-def _distance(one: Array, other: Array) -> Array:
+def _distance(array: Array, other: Array) -> Array:
     """How far elements are apart; not at all if both are NaN, and infinitely if one is."""
     with np.errstate(all="ignore"):
-        a, b = one.astype(np.float64), other.astype(np.float64)
+        a, b = array.astype(np.float64), other.astype(np.float64)
         distance = np.where(a == b, 0.0, np.abs(a - b))
         return np.where(np.isnan(a) & np.isnan(b), 0.0, np.where(np.isnan(distance), np.inf, distance))

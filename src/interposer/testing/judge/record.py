@@ -60,16 +60,16 @@ def name_of(backend: str | Factory) -> Named | None:
     if "<" in name or module in ("", "__main__"):
         return None
     try:
-        found: object = reduce(getattr, name.split("."), import_module(module))
+        value: object = reduce(getattr, name.split("."), import_module(module))
     except (ImportError, AttributeError):
         return None
-    given = f"{module}:{name}"
-    return Named(given, _folder_of(given)) if found is backend else None
+    text = f"{module}:{name}"
+    return Named(text, _folder_of(text)) if value is backend else None
 
 
-def _folder_of(given: str) -> str:
+def _folder_of(text: str) -> str:
     """The folder that ``module:Class`` is imported from, unless every interpreter of this environment looks there."""
-    module, _, attribute = given.partition(":")
+    module, _, attribute = text.partition(":")
     if not attribute:
         return ""
     file = getattr(import_module(module.partition(".")[0]), "__file__", None)
@@ -107,8 +107,8 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileWriteError(str(folder), error.strerror or str(error)) from error
-    named = [name_of(one) for one in backends]
-    title = "+".join(re.sub(r"[^\w.-]+", "_", Path(one.name).stem if one else "backend") for one in named)
+    named = [name_of(backend) for backend in backends]
+    title = "+".join(re.sub(r"[^\w.-]+", "_", Path(item.name).stem if item else "backend") for item in named)
     stem = f"{title}-{subject.id}" + (f"-{subject.conditions.route}" if subject.conditions.route != "network" else "")
     path = folder / f"{stem}.py"
     write_file(path, _script(subject, text, named, options, steps, environment))
@@ -125,13 +125,13 @@ def _script(
     steps: int,
     environment: Mapping[str, str],
 ) -> str:
-    found = [one for one in named if one is not None]
-    names = [one.name for one in found]
+    result = [item for item in named if item is not None]
+    names = [item.name for item in result]
     plain = {key: array_to_plain(array) for key, array in subject.feeds.items()}
     return _SCRIPT.format(
         title=f"{subject.id}: {text.partition(chr(10))[0]}".replace("\\", "/").replace('"""', "'''"),
         text=text.replace("\\", "/").replace('"""', "'''"),
-        preparation=_preparation(found, environment),
+        preparation=_preparation(result, environment),
         network=print_graph(subject.network.graph),
         inputs=json.dumps(plain, indent=4),
         backend=_backend_argument(names, complete=len(names) == len(named)),
@@ -145,11 +145,11 @@ def _backend_argument(names: Sequence[str], *, complete: bool) -> str:
     return json.dumps(names[0] if len(names) == 1 else list(names))
 
 
-def _preparation(found: Sequence[Named], environment: Mapping[str, str]) -> str:
+def _preparation(nameds: Sequence[Named], environment: Mapping[str, str]) -> str:
     lines = []
     if environment:
         lines += ["import os", "", f"os.environ.update({json.dumps(dict(environment), indent=4)})"]
-    folders = [one.folder for one in found if one.folder]
+    folders = [item.folder for item in nameds if item.folder]
     if folders:
         lines += ["import sys", "", *(f"sys.path.insert(0, {folder!r})" for folder in dict.fromkeys(folders))]
     return "".join(f"{line}\n" for line in lines)
@@ -160,7 +160,7 @@ def _arguments(conditions: Conditions, options: Mapping[str, Options], steps: in
         name: value for name, value in asdict(conditions).items() if value != getattr(Conditions(), name)
     }
     if options:
-        changed["options"] = {name: dict(given) for name, given in options.items()}
+        changed["options"] = {name: dict(value) for name, value in options.items()}
     if steps:
         changed["steps"] = steps
     return "".join(f", {name}={value!r}" for name, value in changed.items())

@@ -72,12 +72,12 @@ class Seat:
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of the backends under test, in order of preference."""
-        return tuple(one.id for one in self.backends)
+        return tuple(backend.id for backend in self.backends)
 
     @cached_property
     def is_deterministic(self) -> bool:
         """False if a backend says that its results may differ from run to run."""
-        return all(one.capabilities.get("Deterministic") is not False for one in self.backends)
+        return all(backend.capabilities.get("Deterministic") is not False for backend in self.backends)
 
     @cached_property
     def _whole(self) -> DeviceSpec:
@@ -149,11 +149,11 @@ class Seat:
         return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
 
     def _run(self, loaded: Loaded, feeds: Outputs, taken: int) -> Ran:
-        given = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
+        value = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
         self._run_on_others(loaded, feeds)
-        first, again = loaded.run(given), loaded.run(given)
+        first, again = loaded.run(value), loaded.run(value)
         stable = not self.is_deterministic or all(same(again[key], array) for key, array in first.items())
-        are_intact = all(same(feeds[key], array) for key, array in given.items())
+        are_intact = all(same(feeds[key], array) for key, array in value.items())
         return Ran(first, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:

@@ -54,14 +54,14 @@ def named_backends(backends: str | Factory | Sequence[str | Factory]) -> tuple[s
     Raises:
         InvalidArgumentError: there is none, or something that is neither a text nor a function.
     """
-    given = (backends,) if isinstance(backends, str) or callable(backends) else backends
-    expect(given, Sequence, "backends must be an id or a function, or a list of these")
-    if not given:
+    value = (backends,) if isinstance(backends, str) or callable(backends) else backends
+    expect(value, Sequence, "backends must be an id or a function, or a list of these")
+    if not value:
         raise InvalidArgumentError("no backend was given; name one, or several in order of preference")
-    for backend in given:
+    for backend in value:
         if not isinstance(backend, str) and not callable(backend):
             raise InvalidArgumentError(f"a backend must be given by an id or a function, not {backend!r}")
-    return tuple(given)
+    return tuple(value)
 
 
 def check_limits(seconds: float, memory: int) -> None:
@@ -92,7 +92,7 @@ class Workplace:
         Raises:
             InterposerError: a backend cannot be made, or refuses its options.
         """
-        backends = _by_id([backend_of(given) for given in self.setup.backends])
+        backends = _by_id([backend_of(backend) for backend in self.setup.backends])
         for name, options in self.setup.options.items():
             if name not in backends:
                 near = did_you_mean(name, backends)
@@ -102,11 +102,11 @@ class Workplace:
 
 
 def _by_id(backends: Sequence[Backend]) -> dict[str, Backend]:
-    found = {backend.id: backend for backend in backends}
-    if len(found) < len(backends):
+    result = {backend.id: backend for backend in backends}
+    if len(result) < len(backends):
         ids = ", ".join(backend.id for backend in backends)
         raise InvalidArgumentError(f"every backend can be given only once, but these are given: {ids}")
-    return found
+    return result
 
 
 class Task(Protocol):

@@ -80,7 +80,7 @@ class Solo:
         try:
             return tuple(name for name, _ in self.do(Served()))
         except Lost as lost:
-            names = " or ".join(str(given) for given in self.nursery.setup.backends)
+            names = " or ".join(str(backend) for backend in self.nursery.setup.backends)
             raise BackendCrashedError(f"{names} cannot be created: {lost.text}", reason=lost.sort.value) from lost
 
     def judge(self, subject: Subject) -> Verdict:

@@ -165,43 +165,45 @@ class Spread:
         """True if no perturbation reaches the tensor."""
         return not self.others
 
-    def wrong(self, found: Array) -> Array | str:
+    def wrong(self, array: Array) -> Array | str:
         """Which elements of `found` are outside of the spread, or in words why the array as a whole is wrong."""
-        if found.dtype != self.info.dtype.numpy:
-            return f"its type is {found.dtype} instead of {self.info.dtype.numpy}"
-        alike = [one for one in (self.reference, *self.others) if one.shape == found.shape]
+        if array.dtype != self.info.dtype.numpy:
+            return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
+        alike = [item for item in (self.reference, *self.others) if item.shape == array.shape]
         if not alike:
-            return f"its shape is {list(found.shape)} instead of {list(self.reference.shape)}"
-        if found.dtype == object:
-            return self._wrong_items(found, alike)
+            return f"its shape is {list(array.shape)} instead of {list(self.reference.shape)}"
+        if array.dtype == object:
+            return self._wrong_items(array, alike)
         with np.errstate(all="ignore"):
             compare = self._wrong_floats if self.info.dtype.is_float else self._wrong_integers
-            return compare(found, alike)
+            return compare(array, alike)
 
-    def _wrong_items(self, found: Array, alike: Sequence[Array]) -> Array | str:
+    def _wrong_items(self, array: Array, alike: Sequence[Array]) -> Array | str:
         """Texts must be one of those that were seen; elements of a sequence are compared one by one."""
         if self.info.element is None:
-            return np.asarray(~np.logical_or.reduce([found == one for one in alike]))
-        for index, item in enumerate(found):
-            items = [one[index] for one in alike]
+            return np.asarray(~np.logical_or.reduce([array == item for item in alike]))
+        for index, item in enumerate(array):
+            items = [item[index] for item in alike]
             wrong = Spread(self.info.element, items[0], tuple(items[1:]), self.tolerances).wrong(item)
             if isinstance(wrong, str):
                 return f"element {index}: {wrong}"
             if wrong.any():
                 return f"element {index}: {np.count_nonzero(wrong)} of {wrong.size} numbers differ"
-        return np.zeros(found.shape, bool)
+        return np.zeros(array.shape, bool)
 
-    def _wrong_integers(self, found: Array, alike: Sequence[Array]) -> Array:
+    def _wrong_integers(self, array: Array, alike: Sequence[Array]) -> Array:
         low, high = np.minimum.reduce(alike), np.maximum.reduce(alike)
-        return np.asarray((found < low) | (found > high))
+        return np.asarray((array < low) | (array > high))
 
-    def _wrong_floats(self, found: Array, alike: Sequence[Array]) -> Array:
-        numbers = [one.astype(np.float64) for one in alike]
-        numbers += [narrowed(one, self.info).astype(np.float64) for one in alike if one.dtype != found.dtype]
+    def _wrong_floats(self, array: Array, alike: Sequence[Array]) -> Array:
+        numbers = [item.astype(np.float64) for item in alike]
+        numbers += [narrowed(item, self.info).astype(np.float64) for item in alike if item.dtype != array.dtype]
         low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        given, error = found.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
-        inside = (given >= low - _part(low, error)) & (given <= high + _part(high, error))
-        return np.asarray(~(inside | (np.isnan(given) & np.logical_or.reduce([np.isnan(one) for one in numbers]))))
+        value, error = array.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
+        inside = (value >= low - _part(low, error)) & (value <= high + _part(high, error))
+        return np.asarray(
+            ~(inside | (np.isnan(value) & np.logical_or.reduce([np.isnan(number) for number in numbers])))
+        )
 
 
 def _part(numbers: Array, error: float) -> Array:
@@ -211,11 +213,11 @@ def _part(numbers: Array, error: float) -> Array:
 
 def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
     """The values that depend on a layer whose results may differ within a tolerance."""
-    found: set[Value] = set()
+    values: set[Value] = set()
     for layer in computing_layers(graph):
-        if suited(tolerances, layer) is tolerances or not found.isdisjoint(layer.values):
-            found.update(layer.outputs)
-    return found
+        if suited(tolerances, layer) is tolerances or not values.isdisjoint(layer.values):
+            values.update(layer.outputs)
+    return values
 
 
 def spreads(
@@ -417,7 +419,7 @@ def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
     ranges = []
     for value in layer.values:
         seen = [run.known[value] for run in runs if value in run.known and run.known[value].shape == known[value].shape]
-        numbers = [widened(one, value.known) for one in (known[value], *seen)]
+        numbers = [widened(item, value.known) for item in (known[value], *seen)]
         ranges.append((np.fmin.reduce(numbers), np.fmax.reduce(numbers)))
     (low, high), (other_low, other_high) = ranges
     inexact = (low != high) | (other_low != other_high)

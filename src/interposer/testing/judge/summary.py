@@ -37,26 +37,26 @@ class Campaign:
 
     def table(self) -> list[tuple[str, ...]]:
         """Titles, and a row of counts for every kind and route."""
-        outcomes = [one for one in Outcome if any(key[2] is one for key in self.counts)]
-        rows = [("kind", "route", "judged", *(one.value for one in outcomes))]
+        outcomes = [item for item in Outcome if any(key[2] is item for key in self.counts)]
+        rows = [("kind", "route", "judged", *(outcome.value for outcome in outcomes))]
         for kind, route in sorted({key[:2] for key in self.counts}):
-            numbers = [self.counts[kind, route, one] for one in outcomes]
-            rows.append((kind, route, f"{sum(numbers):,}", *(f"{one:,}" for one in numbers)))
+            numbers = [self.counts[kind, route, outcome] for outcome in outcomes]
+            rows.append((kind, route, f"{sum(numbers):,}", *(f"{number:,}" for number in numbers)))
         return rows
 
     def summary(self) -> str:
         """One line that says how many networks were tried, and what was found."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
-        sorts = Counter(one.sort for one in self.findings)
-        found = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
-        count = f"{len(self.findings)} findings ({found})" if found else "no findings"
+        sorts = Counter(finding.sort for finding in self.findings)
+        text = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
+        count = f"{len(self.findings)} findings ({text})" if text else "no findings"
         return f"{' and '.join(self.backends)}: {kinds} networks of seed {self.seed} in {self.seconds:.0f} s, {count}"
 
     def __str__(self) -> str:
         rows = self.table()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"\n{one}" for one in self.findings), "", self.summary()])
+        return "\n".join([*lines, *(f"\n{finding}" for finding in self.findings), "", self.summary()])
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-compatible data."""
@@ -69,5 +69,5 @@ class Campaign:
                 {"kind": kind, "route": route, "outcome": outcome.value, "count": count}
                 for (kind, route, outcome), count in sorted(self.counts.items(), key=str)
             ],
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }

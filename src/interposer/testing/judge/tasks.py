@@ -61,24 +61,24 @@ def drawn(plan: Plan, number: int) -> RandomNetwork:
     return random_network(plan.seed, number, kind=plan.kind, favoured=favoured, max_layers=plan.max_layers)
 
 
-def subjects_of(plan: Plan, made: RandomNetwork) -> Iterator[Subject]:
+def subjects_of(plan: Plan, created: RandomNetwork) -> Iterator[Subject]:
     """The network under all conditions that it is judged under: as built, and by the route of a model file."""
-    yield Subject(made.network, made.feeds, _conditions(plan, made), made.id)
+    yield Subject(created.network, created.feeds, _conditions(plan, created), created.id)
     if plan.ways != "all":
         return
-    routes = _QUANTIZED_ROUTES if made.kind == "quantized" else _FLOAT_ROUTES
-    route = routes[_mixed(made.seed, made.number, 1) % len(routes)]
+    routes = _QUANTIZED_ROUTES if created.kind == "quantized" else _FLOAT_ROUTES
+    route = routes[_mixed(created.seed, created.number, 1) % len(routes)]
     if route is not None:
         integers = route is Route.ONNX_INEXACT
-        yield Subject(made.network, made.feeds, Conditions(route.value, integers=integers), made.id)
+        yield Subject(created.network, created.feeds, Conditions(route.value, integers=integers), created.id)
 
 
-def _conditions(plan: Plan, made: RandomNetwork) -> Conditions:
-    bits = _mixed(made.seed, made.number, 2)
+def _conditions(plan: Plan, created: RandomNetwork) -> Conditions:
+    bits = _mixed(created.seed, created.number, 2)
     divided = plan.ways == "divided" or (plan.ways == "all" and bits % 5 == 0)
-    integers = bits // 5 % 2 == 0 and _has_both_ways(made.network)
+    integers = bits // 5 % 2 == 0 and _has_both_ways(created.network)
     return Conditions(
-        AS_BUILT, bits // 10 % 5 != 0, integers, _every_other(made.network, bits // 50) if divided else ()
+        AS_BUILT, bits // 10 % 5 != 0, integers, _every_other(created.network, bits // 50) if divided else ()
     )
 
 
@@ -116,13 +116,13 @@ class Numbers:
 
     def _judged(self, seat: Seat, number: int) -> Judged:
         try:
-            made = drawn(self.plan, number)
+            created = drawn(self.plan, number)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, text, GENERATOR)
             return Judged(number, self.plan.kind or "unknown", (verdict,))
-        verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, made))
-        return Judged(number, made.kind, verdicts)
+        verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, created))
+        return Judged(number, created.kind, verdicts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,4 +144,4 @@ class Served:
 
     def results(self, workplace: Workplace) -> Iterator[tuple[tuple[str, str], ...]]:
         """Give them."""
-        yield tuple((one.id, one.version) for one in workplace.seat.backends)
+        yield tuple((backend.id, backend.version) for backend in workplace.seat.backends)

@@ -88,7 +88,7 @@ def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> N
         setup: the backends under test and their options.
         environment: variables to set beside those of this process; only for backends that have names.
     """
-    if all(isinstance(one, str) for one in setup.backends):
+    if all(isinstance(backend, str) for backend in setup.backends):
         return ForkServer(setup, environment)
     return OwnForks(setup)
 
@@ -136,10 +136,10 @@ class ForkServer:
 
     def __enter__(self) -> ForkServer:
         self._control, theirs = socket.socketpair()
-        told = {"path": [*map(str, sys.path)], "control": theirs.fileno()}
+        reported = {"path": [*map(str, sys.path)], "control": theirs.fileno()}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable or "python3", "-P", "-c", _START, json.dumps(told)],
+                [sys.executable or "python3", "-P", "-c", _START, json.dumps(reported)],
                 stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=self._environment, start_new_session=True,
             )  # fmt: skip
         try:
@@ -267,13 +267,13 @@ class Worker:
             InterposerError: the backends under test cannot be made.
         """
         self.channel.take_in()
-        found = []
+        result = []
         with suppress(Nothing):
             while True:
-                found.append(self._taken(self.channel.pop()))
-        if not found and self.channel.ended:
+                result.append(self._taken(self.channel.pop()))
+        if not result and self.channel.ended:
             raise self._ended()
-        return found
+        return result
 
     def check(self) -> None:
         """Kill the worker, and raise `Lost`, if it has been silent for too long or uses too much memory."""

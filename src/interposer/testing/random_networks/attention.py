@@ -67,9 +67,9 @@ def _attention(growth: Growth, value: Value) -> None:
     """Attention of a sequence to itself or to another one, with masks, windows, past keys and several heads."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, groups, size = _heads(growth)
-    other = growth.another(lambda one: one.known.rank == 3 and one.known.dtype is x.known.dtype
-                           and one.known.shape[0] == x.known.shape[0] and 0 < one.known.shape[1] <= _LENGTH
-                           and one.known.shape[2] > 0)  # fmt: skip
+    other = growth.another(lambda item: item.known.rank == 3 and item.known.dtype is x.known.dtype
+                           and item.known.shape[0] == x.known.shape[0] and 0 < item.known.shape[1] <= _LENGTH
+                           and item.known.shape[2] > 0)  # fmt: skip
     source = other if other is not None and draw.chance(1, 2) else x
     value_size = size if draw.chance(3, 4) else draw.integer(1, 9)
     query = _projected(growth, x, heads * size)

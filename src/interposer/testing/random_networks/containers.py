@@ -37,7 +37,7 @@ def _sequence(growth: Growth, value: Value) -> None:
     if info.quantization is not None and info.quantization.per_axis:
         raise Skipped
     length = draw.integer(1, 3) if SequenceErase not in growth.favoured else 3
-    elements = [growth.another(lambda one: one.known == info) or value for _ in range(length - 1)]
+    elements = [growth.another(lambda item: item.known == info) or value for _ in range(length - 1)]
     sequence = growth.add(SequenceConstruct(), value, *elements)
     if growth.perhaps(SequenceInsert, 1, 3):
         sequence = growth.add(SequenceInsert(), sequence, value, _position(growth, length))

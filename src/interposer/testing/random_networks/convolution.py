@@ -170,7 +170,7 @@ def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
 
 def _joined(growth: Growth, value: Value) -> Value:
     """Add another value of the same shape, or a constant that is broadcast: a residual connection or a bias."""
-    same = growth.another(lambda one: one.known == value.known)
+    same = growth.another(lambda item: item.known == value.known)
     other = same or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
     pair = (value, other) if growth.draw.chance(1, 2) else (other, value)
     return growth.add(Addition(), *pair, reach=growth.reach(value) + growth.reach(other))

@@ -144,9 +144,9 @@ def _integers(growth: Growth, value: Value) -> Value:
     """Return the value, or another one, as plain integers."""
     if value.known.dtype.is_integer and not value.known.is_quantized:
         return value
-    found = growth.another(lambda one: one.known.dtype.is_integer and not one.known.is_quantized)
-    if found is not None and growth.draw.chance(1, 2):
-        return found
+    result = growth.another(lambda item: item.known.dtype.is_integer and not item.known.is_quantized)
+    if result is not None and growth.draw.chance(1, 2):
+        return result
     dtype = growth.draw.weighted((DataType.INT32, DataType.INT64, DataType.INT8, DataType.INT16), (6, 3, 1, 1))
     return growth.add(Cast(dtype), growth.real(value))
 
@@ -179,14 +179,14 @@ def partner(growth: Growth, value: Value) -> Value:
     if draw.chance(1, 20):
         return value
     if draw.chance(1, 2):
-        found = growth.another(lambda one: one is not value and one.known == info)
-        if found is not None:
-            return found
+        result = growth.another(lambda item: item is not value and item.known == info)
+        if result is not None:
+            return result
     if draw.chance(1, 3):
-        found = growth.another(lambda one: one.known.dtype is info.dtype and not one.known.is_quantized
-                               and one is not value and _broadcast(growth, one, value))  # fmt: skip
-        if found is not None:
-            return found
+        result = growth.another(lambda item: item.known.dtype is info.dtype and not item.known.is_quantized
+                               and item is not value and _broadcast(growth, item, value))  # fmt: skip
+        if result is not None:
+            return result
     shape = broadcastable(growth, tuple(info.shape))
     reach = draw.one_of((0.5, 1.0, 2.0))
     if draw.chance(1, 4):
@@ -194,8 +194,8 @@ def partner(growth: Growth, value: Value) -> Value:
     return growth.weights(shape, reach, info.dtype)
 
 
-def _broadcast(growth: Growth, one: Value, other: Value) -> bool:
-    shape = broadcast_shapes(one.known.shape, other.known.shape)
+def _broadcast(growth: Growth, value: Value, other: Value) -> bool:
+    shape = broadcast_shapes(value.known.shape, other.known.shape)
     return shape is not None and growth.fits(shape)
 
 
@@ -278,8 +278,8 @@ def _truth(growth: Growth, value: Value) -> Value:
     """Return truth values: those that are there, or a new comparison."""
     if value.known.dtype is DataType.BOOL:
         return value
-    found = growth.another(lambda one: one.known.dtype is DataType.BOOL)
-    return found if found is not None and growth.draw.chance(2, 3) else _compared(growth, value)
+    result = growth.another(lambda item: item.known.dtype is DataType.BOOL)
+    return result if result is not None and growth.draw.chance(2, 3) else _compared(growth, value)
 
 
 @grower(5, Where, Comparison, kinds=_FLOAT)

@@ -72,7 +72,7 @@ def _is_attachable(op: type[Op]) -> bool:
 @cache
 def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
     """The operators, each as often as it is to be drawn, and a checksum for each of these tickets."""
-    known = frozenset().union(*(one.ops for one in GROWERS))
+    known = frozenset().union(*(item.ops for item in GROWERS))
     tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
     return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
 
@@ -80,35 +80,37 @@ def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
 @cache
 def _samples(name: str, quantized: bool) -> _Choice:
     """The samples of an operator, those with quantized operands or those without; all, where there are none such."""
-    usable = [one for one in samples_of(op_class(name)) if _is_usable(one)]
-    usable = [one for one in usable if _places(one)] or usable
-    chosen = [one for one in usable if _is_quantized(one) is quantized] or usable
-    return _Choice(chosen, _checksums([one.id for one in chosen]))
+    usable = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
+    usable = [item for item in usable if _places(item)] or usable
+    chosen = [item for item in usable if _is_quantized(item) is quantized] or usable
+    return _Choice(chosen, _checksums([item.id for item in chosen]))
 
 
 def _is_usable(sample: Sample) -> bool:
-    operands = [one for one in sample.inputs if one is not None]
+    operands = [item for item in sample.inputs if item is not None]
     return bool(operands) and not sample.statistical and all(map(_is_ordinary, operands))
 
 
-def _is_ordinary(one: Given) -> bool:
+def _is_ordinary(item: Given) -> bool:
     """Return True for a tensor that is not too large, and without NaN and infinities among its given values."""
-    if one.info.dtype.is_collection or one.info.num_elements > MAX_ELEMENTS:
+    if item.info.dtype.is_collection or item.info.num_elements > MAX_ELEMENTS:
         return False
-    return one.values is None or not one.info.dtype.is_float or bool(np.isfinite(one.values.astype(np.float64)).all())
+    return (
+        item.values is None or not item.info.dtype.is_float or bool(np.isfinite(item.values.astype(np.float64)).all())
+    )
 
 
 def _places(sample: Sample) -> list[int]:
     """The operands that may hold any numbers: no indices, and no operands with values of their own."""
     return [
         place
-        for place, one in enumerate(sample.inputs)
-        if one is not None and one.values is None and (one.info.dtype.is_float or one.info.is_quantized)
+        for place, item in enumerate(sample.inputs)
+        if item is not None and item.values is None and (item.info.dtype.is_float or item.info.is_quantized)
     ]
 
 
 def _is_quantized(sample: Sample) -> bool:
-    return any(one is not None and one.info.is_quantized for one in sample.inputs)
+    return any(item is not None and item.info.is_quantized for item in sample.inputs)
 
 
 @grower(24, choice=attachable_ops)
@@ -133,54 +135,54 @@ def _attach(growth: Growth, value: Value, sample: Sample) -> None:
     variable = [place for place in places if not _known(sample.inputs[place]).constant] or places
     first = growth.draw.one_of(variable) if variable else None
     operands: list[Value | None] = []
-    for place, one in enumerate(sample.inputs):
-        if one is None:
+    for place, item in enumerate(sample.inputs):
+        if item is None:
             operands.append(None)
-        elif place == first and (one.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
-            operands.append(_bounded(growth, value, one))
+        elif place == first and (item.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
+            operands.append(_bounded(growth, value, item))
         else:
-            operands.append(_another(growth, one, place in places))
+            operands.append(_another(growth, item, place in places))
     growth.add(sample.op, *operands, outputs=sample.outputs)
 
 
-def _known(one: Given | None) -> Given:
-    assert one is not None
-    return one
+def _known(item: Given | None) -> Given:
+    assert item is not None
+    return item
 
 
-def _another(growth: Growth, one: Given, takes_values: bool) -> Value:
+def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
     """Return an operand beside the first one: a value of the network of the same info, a constant, or an input."""
     draw = growth.draw
-    if takes_values and not one.constant and draw.chance(1, 2):
-        found = growth.another(lambda value: value.known == one.info)
-        if found is not None:
-            return _bounded(growth, found, one)
-    array = _array(growth, one)
-    if one.constant or draw.chance(3 if one.info.dtype.is_integer else 1, 4):
-        return growth.constant(array, one.info.quantization)
-    return growth.fed(array, one.info)
+    if takes_values and not item.constant and draw.chance(1, 2):
+        result = growth.another(lambda value: value.known == item.info)
+        if result is not None:
+            return _bounded(growth, result, item)
+    array = _array(growth, item)
+    if item.constant or draw.chance(3 if item.info.dtype.is_integer else 1, 4):
+        return growth.constant(array, item.info.quantization)
+    return growth.fed(array, item.info)
 
 
-def _array(growth: Growth, one: Given) -> Array:
+def _array(growth: Growth, item: Given) -> Array:
     """Return the operand's own values, or numbers within its bounds."""
-    info = one.info
-    if one.values is not None:
-        return one.values
+    info = item.info
+    if item.values is not None:
+        return item.values
     if info.dtype in (DataType.STRING, DataType.BOOL):
         return drawn(growth.draw, info, 1.0)
-    return stored(growth.draw.uniform(info.shape, one.low, one.high), info)
+    return stored(growth.draw.uniform(info.shape, item.low, item.high), info)
 
 
 # --- values that are made to fit --------------------------------------------------------------------------------------
 
 
-def _bounded(growth: Growth, value: Value, one: Given) -> Value:
+def _bounded(growth: Growth, value: Value, item: Given) -> Value:
     """Return the value as an operand takes it, clipped where it is too large or may be negative against the bounds."""
-    too_large = growth.reach(value) > 4 * max(abs(one.low), abs(one.high))
-    if (too_large or (one.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
-        clip = Activation(ActivationFunction.BOUNDED_RELU, one.high, one.low)
-        value = growth.add(clip, growth.real(value), reach=one.high, positive=one.low >= 0)
-    return fitted(growth, value, one.info)
+    too_large = growth.reach(value) > 4 * max(abs(item.low), abs(item.high))
+    if (too_large or (item.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
+        clip = Activation(ActivationFunction.BOUNDED_RELU, item.high, item.low)
+        value = growth.add(clip, growth.real(value), reach=item.high, positive=item.low >= 0)
+    return fitted(growth, value, item.info)
 
 
 def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
@@ -206,17 +208,17 @@ def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
 
 def _of_shape(growth: Growth, value: Value, shape: tuple[int, ...]) -> Value:
     """Return the value with another shape: its first elements, repeated where there are too few of them."""
-    given = tuple(value.known.shape)
-    if given == shape:
+    arguments = tuple(value.known.shape)
+    if arguments == shape:
         return value
-    count, wanted = math.prod(given), math.prod(shape)
-    if count == 0 or wanted == 0:
+    count, expected = math.prod(arguments), math.prod(shape)
+    if count == 0 or expected == 0:
         raise Skipped
-    if len(given) == len(shape) and all(a >= b for a, b in zip(given, shape, strict=True)):
-        begin = tuple(growth.draw.integer(0, a - b) for a, b in zip(given, shape, strict=True))
+    if len(arguments) == len(shape) and all(a >= b for a, b in zip(arguments, shape, strict=True)):
+        begin = tuple(growth.draw.integer(0, a - b) for a, b in zip(arguments, shape, strict=True))
         return growth.add(Slice(begin, shape), value)
-    if count != wanted:
-        value = growth.add(Reshape((-1,)), value) if len(given) != 1 else value
-        value = growth.add(Tile((-(-wanted // count),)), value) if count < wanted else value
-        value = growth.add(Slice((0,), (wanted,)), value) if value.known.num_elements > wanted else value
+    if count != expected:
+        value = growth.add(Reshape((-1,)), value) if len(arguments) != 1 else value
+        value = growth.add(Tile((-(-expected // count),)), value) if count < expected else value
+        value = growth.add(Slice((0,), (expected,)), value) if value.known.num_elements > expected else value
     return value if tuple(value.known.shape) == shape else growth.add(Reshape(shape), value)

@@ -156,8 +156,8 @@ class Growth:
 
     def another(self, accept: Callable[[Value], bool]) -> Value | None:
         """Return one of the values that `accept` holds for, later ones first, or None."""
-        found = [value for value in self.values if accept(value)]
-        return self.draw.one_of(found) if found else None
+        values = [value for value in self.values if accept(value)]
+        return self.draw.one_of(values) if values else None
 
     def input(self, info: TensorInfo, reach: float | None = None) -> Value:
         """Add an input to the network, with an array to run it on."""
@@ -263,7 +263,7 @@ class Growth:
 
     def choice(self, choices: Sequence[_T], op_of: Callable[[_T], type[Op]]) -> _T:
         """Return one of the choices, of those whose operator is favoured where there is any."""
-        return self.draw.one_of([one for one in choices if op_of(one) in self.favoured] or choices)
+        return self.draw.one_of([choice for choice in choices if op_of(choice) in self.favoured] or choices)
 
     def perhaps(self, op: type[Op], part: int, whole: int) -> bool:
         """Return True in `part` of `whole` cases, and always if the operator is favoured."""
@@ -282,8 +282,8 @@ class Growth:
             self.positive.discard(value)
             self.negative.discard(value)
         del self.values[values:]
-        kept = self.network.inputs
-        for number in [number for number in self.feeds if number not in kept]:
+        cached = self.network.inputs
+        for number in [number for number in self.feeds if number not in cached]:
             del self.feeds[number]
 
     # --- changes of type ----------------------------------------------------------------------------------------------

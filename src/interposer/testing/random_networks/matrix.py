@@ -102,8 +102,8 @@ def _product_of_values(growth: Growth, x: Value) -> None:
     if x.known.rank < 2 or x.known.num_elements == 0:
         raise Skipped
     info = x.known
-    other = growth.another(lambda one: one.known.dtype is info.dtype and one.known.shape[-2:] == info.shape[-2:]
-                           and one.known.rank >= 2)  # fmt: skip
+    other = growth.another(lambda item: item.known.dtype is info.dtype and item.known.shape[-2:] == info.shape[-2:]
+                           and item.known.rank >= 2)  # fmt: skip
     op = BatchMatMul(transpose_y=True) if growth.draw.chance(1, 2) else BatchMatMul(transpose_x=True)
     growth.add(op, x, other or x, reach=growth.reach(x) * growth.reach(other or x) * math.sqrt(info.shape[-1]))
 

@@ -153,7 +153,7 @@ def _concat(growth: Growth, value: Value) -> None:
     axis = _axis(growth, value)
     if _per_axis(info):
         raise Skipped
-    others = [one for one in growth.values if _joins(one.known, info, axis)]
+    others = [value for value in growth.values if _joins(value.known, info, axis)]
     chosen = [draw.one_of(others) for _ in range(draw.weighted((1, 2, 3), (5, 2, 1)))]
     if info.dtype.is_float and draw.chance(1, 4):
         shape = list(info.shape)
@@ -163,9 +163,9 @@ def _concat(growth: Growth, value: Value) -> None:
     if growth.choice((Concat, Concat, Concat, Stack), lambda op: op) is Concat:
         op: Concat | Stack = Concat(_signed(growth, axis, info.rank))
     else:
-        chosen = [one for one in chosen if one.known.shape == info.shape]
+        chosen = [item for item in chosen if item.known.shape == info.shape]
         op = Stack(_signed(growth, axis, info.rank + 1))
-    [inferred] = op.infer_infos(*(one.known for one in chosen))
+    [inferred] = op.infer_infos(*(item.known for item in chosen))
     assert inferred is not None
     outputs = pooled_quantization(growth, chosen).with_constant(None).with_shape(inferred.shape)
     growth.add(op, *chosen, outputs=outputs)
@@ -175,11 +175,15 @@ def _per_axis(info: TensorInfo) -> bool:
     return info.quantization is not None and info.quantization.per_axis
 
 
-def _joins(one: TensorInfo, info: TensorInfo, axis: int) -> bool:
-    if one.dtype is not info.dtype or one.rank != info.rank or one.is_quantized != info.is_quantized:
+def _joins(tensor_info: TensorInfo, info: TensorInfo, axis: int) -> bool:
+    if (
+        tensor_info.dtype is not info.dtype
+        or tensor_info.rank != info.rank
+        or tensor_info.is_quantized != info.is_quantized
+    ):
         return False
-    same = all(a == b for place, (a, b) in enumerate(zip(one.shape, info.shape, strict=True)) if place != axis)
-    return same and not _per_axis(one)
+    same = all(a == b for place, (a, b) in enumerate(zip(tensor_info.shape, info.shape, strict=True)) if place != axis)
+    return same and not _per_axis(tensor_info)
 
 
 @grower(6, Splitter)

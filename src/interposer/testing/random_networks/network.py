@@ -102,17 +102,17 @@ def check_kind(kind: str) -> None:
 def check_favoured(favoured: Collection[type[Op]]) -> None:
     """Raise `InvalidArgumentError` unless all of these are classes of operators."""
     expect(favoured, Collection, "favoured must be a list of operators")
-    given: Iterable[object] = favoured
-    for op in given:
+    values: Iterable[object] = favoured
+    for op in values:
         if not (isinstance(op, type) and issubclass(op, Op)):
             raise InvalidArgumentError(f"favoured must hold classes of operators, such as ops.Softmax, not {op!r}")
 
 
-def _integer(name: str, given: object) -> int:
+def _integer(name: str, value: object) -> int:
     try:
-        return operator.index(given)  # type: ignore[arg-type] # other types are what it refuses
+        return operator.index(value)  # type: ignore[arg-type] # other types are what it refuses
     except TypeError:
-        raise InvalidArgumentError(f"{name} must be an integer, not {given!r}") from None
+        raise InvalidArgumentError(f"{name} must be an integer, not {value!r}") from None
 
 
 def _grow(growth: Growth, max_layers: int) -> None:
@@ -120,7 +120,7 @@ def _grow(growth: Growth, max_layers: int) -> None:
     for _ in range(draw.weighted((1, 2, 3), (6, 3, 1))):
         _add_input(growth)
     growers = _growers()
-    weights = [one.weight_for(growth.kind, growth.favoured) for one in growers]
+    weights = [grower.weight_for(growth.kind, growth.favoured) for grower in growers]
     most = draw.integer(1, max_layers)
     for _ in range(_TRIES * (most + 2)):
         _tried(growth, draw.weighted(growers, weights), max_layers)
@@ -134,7 +134,7 @@ def _grow(growth: Growth, max_layers: int) -> None:
 @cache
 def _growers() -> tuple[Grower, ...]:
     """All growers in an order that does not depend on imports."""
-    return tuple(sorted(GROWERS, key=lambda one: one.name))
+    return tuple(sorted(GROWERS, key=lambda item: item.name))
 
 
 def _operators(growth: Growth) -> int:

@@ -260,7 +260,7 @@ def _inner(growth: Growth, x: Value) -> Value:
     if kind == 2:
         shape = [size if draw.chance(1, 2) else 1 for size in x.known.shape]
         return _either(growth, Addition(), x, growth.weights(shape, 1.0, x.known.dtype), growth.reach(x) + 1)
-    same = growth.another(lambda one: one.known == x.known and one is not x)
+    same = growth.another(lambda item: item.known == x.known and item is not x)
     return _either(growth, Addition(), x, same or x, growth.reach(x) * 2)
 
 

@@ -223,18 +223,23 @@ def _partner(growth: Growth, value: Value) -> Value:
     """Return stored numbers of the same type that broadcast with `value`, mostly with another quantization."""
     draw, info = growth.draw, value.known
     if draw.chance(3, 5):
-        found = growth.another(lambda one: one is not value and _alike(growth, one.known, info))
-        if found is not None:
-            return found
+        result = growth.another(lambda item: item is not value and _alike(growth, item.known, info))
+        if result is not None:
+            return result
     if draw.chance(1, 8):
         return value
     return _constant(growth, broadcastable(growth, tuple(info.shape)), info.dtype, draw.one_of((0.5, 1.0, 4.0)))
 
 
-def _alike(growth: Growth, one: TensorInfo, info: TensorInfo) -> bool:
-    if one.dtype is not info.dtype or not one.is_quantized or one.quantization and one.quantization.per_axis:
+def _alike(growth: Growth, tensor_info: TensorInfo, info: TensorInfo) -> bool:
+    if (
+        tensor_info.dtype is not info.dtype
+        or not tensor_info.is_quantized
+        or tensor_info.quantization
+        and tensor_info.quantization.per_axis
+    ):
         return False
-    shape = broadcast_shapes(one.shape, info.shape)
+    shape = broadcast_shapes(tensor_info.shape, info.shape)
     return shape is not None and growth.fits(shape)
 
 
@@ -466,7 +471,7 @@ def _dequantized_activation(growth: Growth, x: Value) -> tuple[Value, float]:
 
 
 def _dequantized_sum(growth: Growth, x: Value) -> tuple[Value, float]:
-    other = growth.another(lambda one: _alike(growth, one.known, TensorInfo(x.known.shape, growth.stored_type)))
+    other = growth.another(lambda item: _alike(growth, item.known, TensorInfo(x.known.shape, growth.stored_type)))
     if other is None:
         raise Skipped
     y = growth.add(Dequantize(), other)

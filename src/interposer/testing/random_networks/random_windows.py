@@ -69,7 +69,7 @@ def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) 
     """Return real (or stored) numbers of that rank: the value, another one, a new input, or the value reshaped."""
     draw = growth.draw
     if value.known.rank != rank:
-        other = growth.another(lambda one: one.known.rank == rank) if draw.chance(3, 4) else None
+        other = growth.another(lambda item: item.known.rank == rank) if draw.chance(3, 4) else None
         if other is None and draw.chance(1, 2):
             return new_image(growth, rank, stored=stored)
         value = other or as_rank(growth, value, rank)

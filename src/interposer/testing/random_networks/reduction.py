@@ -47,7 +47,7 @@ def _reduction(growth: Growth, value: Value) -> None:
     if growth.choice((Mean, Reduce), lambda op: op) is Mean:
         growth.add(Mean(over, keep), x)
         return
-    operation = draw.one_of([one for one in _R if one not in (_R.ALL, _R.ANY)])
+    operation = draw.one_of([item for item in _R if item not in (_R.ALL, _R.ANY)])
     if operation is _R.LOG_SUM and x not in growth.positive:
         x = growth.add(Activation(ActivationFunction.SOFT_RELU), growth.real(x), positive=True)
     if operation is _R.PROD and growth.reach(x) > 2 and x.known.dtype.is_float:

@@ -48,9 +48,9 @@ def activation() -> Iterator[Sample]:
         for dtype in INTEGERS if function in OF_INTEGERS else ():
             yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
         for dtype, q in QUANTIZED.items():
-            one, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
-            yield Sample(op, [one], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
-            yield Sample(op, [one], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
+            item, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
+            yield Sample(op, [item], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
+            yield Sample(op, [item], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
 
 
 @samples(Activation)
@@ -58,8 +58,8 @@ def prescribed_activation() -> Iterator[Sample]:
     """Results that are not declared get the scale that TFLite prescribes."""
     for function in (ActivationFunction.SIGMOID, ActivationFunction.TANH):
         for dtype in PROBABILITIES:
-            one = given(SHAPE, dtype, QUANTIZED[dtype])
-            yield Sample(Activation(function, 1.0, 1.0), [one], name=f"{function.name.lower()}-prescribed-{dtype}")
+            item = given(SHAPE, dtype, QUANTIZED[dtype])
+            yield Sample(Activation(function, 1.0, 1.0), [item], name=f"{function.name.lower()}-prescribed-{dtype}")
 
 
 @samples(Activation)
@@ -98,8 +98,8 @@ def softmax() -> Iterator[Sample]:
                 for dtype in (*FLOATS, *SMALL_FLOATS):
                     yield Sample(op, [given(SHAPE, dtype)], name=f"{name}-{dtype}")
                 for dtype in PROBABILITIES:
-                    one = given(SHAPE, dtype, QUANTIZED[dtype])
-                    yield Sample(op, [one], name=f"{name}-prescribed-{dtype}")
+                    item = given(SHAPE, dtype, QUANTIZED[dtype])
+                    yield Sample(op, [item], name=f"{name}-prescribed-{dtype}")
         for dtype, q in QUANTIZED.items():
             finer = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
             yield Sample(kind(), [given(SHAPE, dtype, q)], [finer], f"quantized-{dtype}")

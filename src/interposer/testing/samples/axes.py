@@ -28,11 +28,11 @@ def negative_axes() -> Iterator[Sample]:
     for op in OPERATORS:
         seen = set()
         for base in _others(op):
-            made = _counted_from_the_end(base)
-            key = made and (made.op, _info(base).dtype, _info(base).rank)
-            if made is not None and key not in seen:
+            created = _counted_from_the_end(base)
+            key = created and (created.op, _info(base).dtype, _info(base).rank)
+            if created is not None and key not in seen:
                 seen.add(key)
-                yield made
+                yield created
 
 
 def _others(op: type[Op]) -> Iterator[Sample]:

@@ -117,19 +117,19 @@ def typed(
         yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, q))
 
 
-def like(one: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
+def like(item: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
     """An info of the operand's type: its quantization, or another one."""
-    return TensorInfo(shape, one.info.dtype, q or one.info.quantization)
+    return TensorInfo(shape, item.info.dtype, q or item.info.quantization)
 
 
-def retyped(one: Given, shape: ShapeLike) -> Given:
+def retyped(item: Given, shape: ShapeLike) -> Given:
     """Another operand of the same type, quantization and range."""
-    return Given(like(one, shape), low=one.low, high=one.high)
+    return Given(like(item, shape), low=item.low, high=item.high)
 
 
 def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:
     """The info of an operator's only result on these operands, with this quantization."""
-    [info] = op.infer_infos(*(None if one is None else one.info for one in operands))
+    [info] = op.infer_infos(*(None if operand is None else operand.info for operand in operands))
     assert info is not None
     return info.with_quantization(q)
 

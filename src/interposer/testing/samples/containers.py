@@ -35,7 +35,7 @@ ROWS: Final = (f32([[1, 2]]), f32([[3, 4], [5, 6]]), f32([[7, 8]]))
 
 def _sequence(*elements: Array, q: Quantization | None = None) -> Given:
     """A sequence of these tensors."""
-    infos = [TensorInfo(one.shape, one.dtype, q) for one in elements]
+    infos = [TensorInfo(element.shape, element.dtype, q) for element in elements]
     element = reduce(TensorInfo.joined, infos) if infos else TensorInfo(...)
     return Given(TensorInfo((len(elements),), DataType.SEQUENCE, element=element), collected(elements))
 
@@ -48,9 +48,9 @@ def _optional(element: Given | None) -> Given:
 
 def _of_types() -> Iterator[tuple[str, Given]]:
     """Sequences of elements of every type, of which two have one shape."""
-    for label, one in typed((2, 3)):
-        arrays = (one.array(np.random.default_rng(seed)) for seed in (1, 2))
-        yield label, _sequence(*arrays, q=one.info.quantization)
+    for label, item in typed((2, 3)):
+        arrays = (item.array(np.random.default_rng(seed)) for seed in (1, 2))
+        yield label, _sequence(*arrays, q=item.info.quantization)
 
 
 def _position(number: int, dtype: DataType = INT64, *, constant: bool = False) -> Given:
@@ -67,21 +67,21 @@ def sequence_empty() -> Iterator[Sample]:
 @samples(SequenceConstruct)
 def sequence_construct() -> Iterator[Sample]:
     """Every type; one tensor, some of one shape, of other shapes, of other ranks."""
-    for label, one in typed((2, 3)):
-        yield Sample(SequenceConstruct(), [one, retyped(one, (2, 3))], name=f"type-{label}")
+    for label, item in typed((2, 3)):
+        yield Sample(SequenceConstruct(), [item, retyped(item, (2, 3))], name=f"type-{label}")
     yield Sample(SequenceConstruct(), [given(())], name="one")
     yield Sample(SequenceConstruct(), [given((2, 3)), given((0, 3)), given((1, 3))], name="other-shapes")
     yield Sample(SequenceConstruct(), [given(()), given((2,)), given((1, 2, 3))], name="other-ranks")
-    yield Sample(SequenceConstruct(), [of(one) for one in ROWS], name="worked", expected=[collected(ROWS)])
+    yield Sample(SequenceConstruct(), [of(row) for row in ROWS], name="worked", expected=[collected(ROWS)])
 
 
 @samples(SequenceInsert)
 def sequence_insert() -> Iterator[Sample]:
     """Every type; every place, constant or not, into a sequence of known and of unknown length, and an empty one."""
-    for label, one in _of_types():
-        element = one.info.element
+    for label, item in _of_types():
+        element = item.info.element
         assert element is not None
-        yield Sample(SequenceInsert(), [one, Given(element)], name=f"type-{label}")
+        yield Sample(SequenceInsert(), [item, Given(element)], name=f"type-{label}")
     for number in range(-3, 4):
         for constant in (False, True):
             place = _position(number, INT32 if number % 2 else INT64, constant=constant)
@@ -90,16 +90,16 @@ def sequence_insert() -> Iterator[Sample]:
                 name=f"{'constant' if constant else 'position'}-{number}",
             )  # fmt: skip
     yield Sample(SequenceInsert(), [_sequence(), given((4, 2))], name="into-nothing")
-    wanted = [collected([ROWS[0], ROWS[2], ROWS[1]])]
+    expected = [collected([ROWS[0], ROWS[2], ROWS[1]])]
     pair = _sequence(*ROWS[:2])
-    yield Sample(SequenceInsert(), [pair, of(ROWS[2]), _position(-1)], name="worked", expected=wanted)
+    yield Sample(SequenceInsert(), [pair, of(ROWS[2]), _position(-1)], name="worked", expected=expected)
 
 
 @samples(SequenceErase)
 def sequence_erase() -> Iterator[Sample]:
     """Every type and every place; the last element."""
-    for label, one in _of_types():
-        yield Sample(SequenceErase(), [one], name=f"type-{label}")
+    for label, item in _of_types():
+        yield Sample(SequenceErase(), [item], name=f"type-{label}")
     for number in range(-3, 3):
         yield Sample(SequenceErase(), [_sequence(*ROWS), _position(number)], name=f"position-{number}")
     yield Sample(SequenceErase(), [_sequence(ROWS[0])], name="only", expected=[collected([])])
@@ -109,8 +109,8 @@ def sequence_erase() -> Iterator[Sample]:
 @samples(SequenceAt)
 def sequence_at() -> Iterator[Sample]:
     """Every type and every place, constant or not; elements of one shape, of other shapes, of other ranks."""
-    for label, one in _of_types():
-        yield Sample(SequenceAt(), [one, _position(1)], name=f"type-{label}")
+    for label, item in _of_types():
+        yield Sample(SequenceAt(), [item, _position(1)], name=f"type-{label}")
     for number in range(-3, 3):
         for constant in (False, True):
             place = _position(number, INT32 if number % 2 else INT64, constant=constant)
@@ -125,8 +125,8 @@ def sequence_at() -> Iterator[Sample]:
 @samples(SequenceLength)
 def sequence_length() -> Iterator[Sample]:
     """None, one and several, of every type."""
-    for label, one in _of_types():
-        yield Sample(SequenceLength(), [one], name=f"type-{label}")
+    for label, item in _of_types():
+        yield Sample(SequenceLength(), [item], name=f"type-{label}")
     for count in range(4):
         expected = [np.array(count, np.int64)]
         yield Sample(SequenceLength(), [_sequence(*ROWS[:count])], name=str(count), expected=expected)
@@ -135,8 +135,8 @@ def sequence_length() -> Iterator[Sample]:
 @samples(ConcatFromSequence)
 def concat_from_sequence() -> Iterator[Sample]:
     """Every type; old axes and new ones, counted from either end."""
-    for label, one in _of_types():
-        yield Sample(ConcatFromSequence(0), [one], name=f"type-{label}")
+    for label, item in _of_types():
+        yield Sample(ConcatFromSequence(0), [item], name=f"type-{label}")
     same = _sequence(*(np.arange(6, dtype=np.float32).reshape(1, 2, 3) + at for at in range(3)))
     for axis in range(-3, 3):
         yield Sample(ConcatFromSequence(axis), [same], name=f"axis{axis}")
@@ -150,8 +150,8 @@ def concat_from_sequence() -> Iterator[Sample]:
 @samples(SplitToSequence)
 def split_to_sequence() -> Iterator[Sample]:
     """Every type and axis; pieces of one, of a size that fits and of one that does not, of given sizes."""
-    for label, one in typed((2, 3)):
-        yield Sample(SplitToSequence(1), [one], name=f"type-{label}")
+    for label, item in typed((2, 3)):
+        yield Sample(SplitToSequence(1), [item], name=f"type-{label}")
     for axis in range(-2, 2):
         for keepdims in (False, True):
             yield Sample(SplitToSequence(axis, keepdims), [given((4, 3))], name=f"axis{axis}-keepdims{keepdims}")
@@ -170,8 +170,8 @@ def split_to_sequence() -> Iterator[Sample]:
 @samples(OptionalConstruct)
 def optional_construct() -> Iterator[Sample]:
     """Tensors of every type, and a sequence."""
-    for label, one in typed((2, 3)):
-        yield Sample(OptionalConstruct(), [one], name=f"type-{label}")
+    for label, item in typed((2, 3)):
+        yield Sample(OptionalConstruct(), [item], name=f"type-{label}")
     yield Sample(OptionalConstruct(), [_sequence(*ROWS)], name="sequence")
     yield Sample(OptionalConstruct(), [_sequence()], name="empty-sequence")
 
@@ -186,8 +186,8 @@ def optional_empty() -> Iterator[Sample]:
 
 
 def _optionals() -> Iterator[tuple[str, Given]]:
-    for label, one in typed((2, 3)):
-        yield f"type-{label}", _optional(one)
+    for label, item in typed((2, 3)):
+        yield f"type-{label}", _optional(item)
     yield "scalar", _optional(plain(()))
     yield "sequence", _optional(_sequence(*ROWS))
     yield "empty-sequence", _optional(_sequence())
@@ -196,13 +196,13 @@ def _optionals() -> Iterator[tuple[str, Given]]:
 @samples(OptionalHasElement)
 def optional_has_element() -> Iterator[Sample]:
     """Some and none."""
-    for label, one in _optionals():
-        yield Sample(OptionalHasElement(), [one], name=label, expected=[np.array(True)])
+    for label, item in _optionals():
+        yield Sample(OptionalHasElement(), [item], name=label, expected=[np.array(True)])
     yield Sample(OptionalHasElement(), [_optional(None)], name="none", expected=[np.array(False)])
 
 
 @samples(OptionalGetElement)
 def optional_get_element() -> Iterator[Sample]:
     """Tensors of every type, and sequences."""
-    for label, one in _optionals():
-        yield Sample(OptionalGetElement(), [one], name=label)
+    for label, item in _optionals():
+        yield Sample(OptionalGetElement(), [item], name=label)

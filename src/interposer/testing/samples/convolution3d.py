@@ -50,13 +50,13 @@ def quantized() -> Iterator[Sample]:
     """Weights with one scale, and with one for each output channel."""
     for dtype, (q, bias) in QUANTIZED.items():
         kind = DataType.UINT8 if dtype is DataType.UINT8 else DataType.INT8
-        one = Quantization(1 / 64, 120 if kind is DataType.UINT8 else 0)
-        for name, scales in (("one-scale", one), ("per-axis", Quantization([0.01, 0.02, 0.03], axis=4))):
+        quantization = Quantization(1 / 64, 120 if kind is DataType.UINT8 else 0)
+        for name, scales in (("one-scale", quantization), ("per-axis", Quantization([0.01, 0.02, 0.03], axis=4))):
             for layout in (DataLayout.NDHWC, DataLayout.NCDHW):
                 op = Convolution3d(pad_front=1, pad_left=1, stride_y=2, data_layout=layout)
                 own = DataType.INT8 if scales.per_axis else kind
                 operands = [_given(op, dtype, q), weights((2, 2, 2, 4, 3), own, scales), _bias(q, scales, bias)]
-                [info] = op.infer_infos(*(one.info for one in operands))
+                [info] = op.infer_infos(*(operand.info for operand in operands))
                 assert info is not None
                 result = info.with_quantization(Quantization(q.scale * 4, q.zero_point))
                 yield Sample(op, operands, [result], f"{name}-{layout}-{dtype}")

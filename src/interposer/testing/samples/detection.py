@@ -31,9 +31,9 @@ EIGHTHS: Final = Quantization(0.125)
 """How NNAPI quantizes places in an image."""
 
 
-def boxes_in(generator: np.random.Generator, count: int, extent: float = 30.0) -> Array:
+def boxes_in(generator: np.random.Generator, count: int, dimension: float = 30.0) -> Array:
     """Boxes of some size in an image, their corners on whole eighths."""
-    corner, size = generator.uniform(0, extent * 2 / 3, (count, 2)), generator.uniform(2, extent / 3, (count, 2))
+    corner, size = generator.uniform(0, dimension * 2 / 3, (count, 2)), generator.uniform(2, dimension / 3, (count, 2))
     boxes: Array = np.round(np.concatenate([corner, corner + size], axis=1) * 8) / 8
     return boxes
 

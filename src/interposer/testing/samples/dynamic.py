@@ -28,8 +28,8 @@ def _numbers(values: object, dtype: DataType = INT64) -> Given:
 @samples(DynamicReshape)
 def dynamic_reshape() -> Iterator[Sample]:
     """All types; an extent that is left over, one that is copied, and both types of numbers."""
-    for label, one in typed((2, 3, 4)):
-        yield Sample(DynamicReshape(), [one, _numbers([4, 6])], name=label)
+    for label, item in typed((2, 3, 4)):
+        yield Sample(DynamicReshape(), [item, _numbers([4, 6])], name=label)
     for source, target in [((2, 3, 4), (-1,)), ((6,), (1, 2, 3)), ((1, 1), NONE), ((0, 3), (3, 0))]:
         name = f"{'x'.join(map(str, source))}-to-{'x'.join(map(str, target)) or 'scalar'}"
         yield Sample(DynamicReshape(), [given(source), _numbers(target)], name=name)
@@ -43,8 +43,8 @@ def dynamic_reshape() -> Iterator[Sample]:
 @samples(DynamicBroadcastTo)
 def dynamic_broadcast_to() -> Iterator[Sample]:
     """All types, new axes, extents that stay, scalars, and nothing."""
-    for label, one in typed((3, 1)):
-        yield Sample(DynamicBroadcastTo(), [one, _numbers([2, 3, 4])], name=label)
+    for label, item in typed((3, 1)):
+        yield Sample(DynamicBroadcastTo(), [item, _numbers([2, 3, 4])], name=label)
     for source, target in [(NONE, (2, 3)), ((2, 3), (1, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 1))]:
         name = f"{'x'.join(map(str, source)) or 'scalar'}-to-{'x'.join(map(str, target))}"
         yield Sample(DynamicBroadcastTo(), [given(source), _numbers(target, INT32)], name=name)
@@ -55,10 +55,10 @@ def dynamic_broadcast_to() -> Iterator[Sample]:
 @samples(DynamicSlice)
 def dynamic_slice() -> Iterator[Sample]:
     """All types; from the end, backwards, beyond an end, and nothing."""
-    for label, one in typed((4, 3)):
-        yield Sample(DynamicSlice((0,)), [one, _numbers([1]), _numbers([3])], name=label)
+    for label, item in typed((4, 3)):
+        yield Sample(DynamicSlice((0,)), [item, _numbers([1]), _numbers([3])], name=label)
     for start, end, step in [(-2, 100, 1), (-1, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:
-        numbers = [_numbers([one]) for one in (start, end, step)]
+        numbers = [_numbers([element]) for element in (start, end, step)]
         yield Sample(DynamicSlice((1,)), [given((2, 5)), *numbers], name=f"{start}-{end}-{step}")
     bounds = [_numbers([0, 1], INT32), _numbers([-1, 2], INT32)]
     yield Sample(DynamicSlice((-1, 0)), [given((3, 4, 5)), *bounds], name="axes")
@@ -70,8 +70,8 @@ def dynamic_slice() -> Iterator[Sample]:
 @samples(DynamicTile)
 def dynamic_tile() -> Iterator[Sample]:
     """All types; once, several times, and not at all."""
-    for label, one in typed((2, 3)):
-        yield Sample(DynamicTile(), [one, _numbers([2, 1])], name=label)
+    for label, item in typed((2, 3)):
+        yield Sample(DynamicTile(), [item, _numbers([2, 1])], name=label)
     yield Sample(DynamicTile(), [given((2, 3)), _numbers([0, 2], INT32)], name="nothing")
     expected = [f32([[1, 2, 1, 2], [1, 2, 1, 2]])]
     yield Sample(DynamicTile(), [of([[1, 2]]), _numbers([2, 2])], name="worked", expected=expected)
@@ -80,8 +80,8 @@ def dynamic_tile() -> Iterator[Sample]:
 @samples(DynamicPad)
 def dynamic_pad() -> Iterator[Sample]:
     """All types; every mode."""
-    for label, one in typed((2, 3), leave_out=[DataType.STRING]):
-        yield Sample(DynamicPad(), [one, _numbers([[1, 0], [0, 2]])], name=label)
+    for label, item in typed((2, 3), leave_out=[DataType.STRING]):
+        yield Sample(DynamicPad(), [item, _numbers([[1, 0], [0, 2]])], name=label)
     for mode in PaddingMode:
         pads = _numbers([[1, 1], [2, 0]], INT32)
         yield Sample(DynamicPad(padding_mode=mode), [given((3, 4)), pads], name=mode.name.lower())
@@ -92,8 +92,8 @@ def dynamic_pad() -> Iterator[Sample]:
 @samples(DynamicTopK)
 def dynamic_top_k() -> Iterator[Sample]:
     """Numbers of all kinds; along each axis, the smallest ones, none and all."""
-    for label, one in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
-        yield Sample(DynamicTopK(), [one, _numbers([2])], name=label)
+    for label, item in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
+        yield Sample(DynamicTopK(), [item, _numbers([2])], name=label)
     for axis, k in [(0, 3), (1, 0), (-1, 4)]:
         yield Sample(DynamicTopK(axis, largest=False), [given((3, 4)), _numbers(k, INT32)], name=f"{axis}-{k}")
     expected = [f32([9, 9]), i32([1, 2])]

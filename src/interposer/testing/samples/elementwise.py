@@ -70,7 +70,7 @@ BROADCASTS: Final = {
 
 BITWISE: Final = (B.BITWISE_AND, B.BITWISE_OR, B.BITWISE_XOR)
 SHIFTS: Final = (B.SHIFT_LEFT, B.SHIFT_RIGHT)
-REAL: Final = tuple(one for one in B if one not in (*BITWISE, *SHIFTS))
+REAL: Final = tuple(item for item in B if item not in (*BITWISE, *SHIFTS))
 DIVISIONS: Final = (B.DIV, B.FLOOR_DIV, B.MOD, B.FMOD)
 NAMED: Final = (ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum)
 
@@ -188,8 +188,8 @@ def worked_binary() -> Iterator[Sample]:
 
 
 def _worked(operation: BinaryOperation, a: Given, b: Given, expected: Array, label: str = "integers") -> Sample:
-    made = _binary(operation, [a, b], f"worked-{label}")
-    return Sample(made.op, made.inputs, name=made.name, expected=[expected])
+    created = _binary(operation, [a, b], f"worked-{label}")
+    return Sample(created.op, created.inputs, name=created.name, expected=[expected])
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _worked(operation: BinaryOperation, a: Given, b: Given, expected: Array, lab
 OF_INTEGERS: Final = (U.ABS, U.NEG, U.SIGN, U.SQUARE, U.CEIL, U.FLOOR, U.ROUND, U.RECIPROCAL, U.BITWISE_NOT)
 PREDICATES: Final = (U.IS_NAN, U.IS_INF, U.IS_POSITIVE_INF, U.IS_NEGATIVE_INF)
 OF_BOOL: Final = (U.LOGICAL_NOT, U.BITWISE_NOT)
-OF_FLOATS: Final = tuple(one for one in U if one not in OF_BOOL)
+OF_FLOATS: Final = tuple(item for item in U if item not in OF_BOOL)
 DOMAINS: Final = {
     U.SQRT: (0.0, 4.0),
     U.RSQRT: (0.25, 4.0),
@@ -232,12 +232,12 @@ def unary() -> Iterator[Sample]:
 @samples(ElementwiseUnary)
 def quantized_unary() -> Iterator[Sample]:
     """Functions of quantized tensors, with a result of another scale."""
-    for operation in (one for one in OF_FLOATS if one not in PREDICATES):
+    for operation in (of_float for of_float in OF_FLOATS if of_float not in PREDICATES):
         for dtype, q in QUANTIZED.items():
-            one = quantized(SHAPE, dtype, **_domain(operation))
-            output = like(one, SHAPE, Quantization(q.scale * 2, q.zero_point))
+            item = quantized(SHAPE, dtype, **_domain(operation))
+            output = like(item, SHAPE, Quantization(q.scale * 2, q.zero_point))
             title = f"{operation.name.lower()}-quantized-{dtype}"
-            yield Sample(ElementwiseUnary(operation), [one], [output], title)
+            yield Sample(ElementwiseUnary(operation), [item], [output], title)
 
 
 @samples(ElementwiseUnary)
@@ -276,8 +276,8 @@ def floor() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
     for dtype in QUANTIZED:
-        one = quantized(SHAPE, dtype)
-        yield Sample(Floor(), [one], [one.info], f"quantized-{dtype}")
+        item = quantized(SHAPE, dtype)
+        yield Sample(Floor(), [item], [item.info], f"quantized-{dtype}")
     yield Sample(Floor(), [of([-0.5, 0.5, -2, 7.9])], name="worked", expected=[f32([-1, 0, -2, 7])])
 
 
@@ -300,8 +300,8 @@ def comparison() -> Iterator[Sample]:
             )  # fmt: skip
         for label, (a, b) in BROADCASTS.items():
             yield Sample(Comparison(operation), [given(a), given(b)], name=f"{title}-{label}")
-    for label, one in typed(SHAPE, tiny_quantized=False):
-        yield Sample(Comparison(C.LESS), [one, retyped(one, SHAPE)], name=f"all-types-{label}")
+    for label, item in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Comparison(C.LESS), [item, retyped(item, SHAPE)], name=f"all-types-{label}")
 
 
 @samples(Comparison)
@@ -336,8 +336,8 @@ def logic() -> Iterator[Sample]:
 def where() -> Iterator[Sample]:
     """Every type; the condition broadcasts too, and quantized tensors may have scales that differ."""
     condition = given(SHAPE, BOOL)
-    for label, one in typed(SHAPE, tiny_quantized=False):
-        yield Sample(Where(), [condition, one, retyped(one, SHAPE)], [like(one, SHAPE)], label)
+    for label, item in typed(SHAPE, tiny_quantized=False):
+        yield Sample(Where(), [condition, item, retyped(item, SHAPE)], [like(item, SHAPE)], label)
     for dtype, q in QUANTIZED.items():
         coarser = Quantization(q.scale * 2, q.zero_point)
         pair = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser)]

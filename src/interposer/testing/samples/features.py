@@ -33,14 +33,14 @@ def _values(dtype: DataType) -> Array:
 @samples(LabelEncoder)
 def label_encoder() -> Iterator[Sample]:
     """From every type of keys to every type of values; keys that stand there twice, and what is not a number."""
-    for source, (keys, given) in KEYS.items():
+    for source, (keys, value) in KEYS.items():
         for target in KEYS:
             values = _values(target)
             op = LabelEncoder(
                 np.array(keys, source.numpy), values, np.array(values[0] * 0 if target is not STRING else "")
             )
-            yield Sample(op, [of(given, source)], name=f"{source}-{target}")
-            yield Sample(op, [of([given, given], source)], name=f"{source}-{target}-table")
+            yield Sample(op, [of(value, source)], name=f"{source}-{target}")
+            yield Sample(op, [of([value, value], source)], name=f"{source}-{target}-table")
     op = LabelEncoder(np.array(["a", "b"], object), np.array([1, 2]), np.array(-1))
     yield Sample(op, [of(["b", "c", "a"], STRING)], name="worked", expected=[np.array([2, -1, 1])])
 

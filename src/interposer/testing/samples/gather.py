@@ -30,8 +30,8 @@ def gather() -> Iterator[Sample]:
                 yield Sample(Gather(axis), pair, name=f"{label}-axis{axis}-{dtype}")
         constant = of(numbers, INT32, constant=True)
         yield Sample(Gather(1), [quantized((2, 3, 2), INT8), constant], name=f"{label}-constant")
-    for label, one in typed((3, 2)):
-        yield Sample(Gather(), [one, of([2, 0, 2], INT32)], name=f"type-{label}")
+    for label, item in typed((3, 2)):
+        yield Sample(Gather(), [item, of([2, 0, 2], INT32)], name=f"type-{label}")
     yield Sample(Gather(), [PER_AXIS, of([1, 0, 1], INT32)], name="other-axis")
     for batch, axis in ((1, 1), (1, 2), (2, 2)):
         which = given((2, 3, 2)[:batch] + (4,), INT32, low=0, high=1)
@@ -51,8 +51,8 @@ def gather_nd() -> Iterator[Sample]:
             yield Sample(GatherNd(), [given((2, 3, 2)), which], name=f"depth-{depth}-{dtype}")
         constant = of(np.ones((2, 2, depth)), INT32, constant=True)
         yield Sample(GatherNd(), [quantized((2, 3, 2), INT8), constant], name=f"depth-{depth}-constant")
-    for label, one in typed((3, 2)):
-        yield Sample(GatherNd(), [one, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
+    for label, item in typed((3, 2)):
+        yield Sample(GatherNd(), [item, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
     for batch in (1, 2):
         which = given((2, 3, 4)[:batch] + (4, 1), INT32, low=0, high=1)
         yield Sample(GatherNd(batch_dims=batch), [given((2, 3, 4)), which], name=f"batch-{batch}")
@@ -76,8 +76,8 @@ def gather_elements() -> Iterator[Sample]:
                 yield Sample(GatherElements(axis), pair, name=f"{count}-axis{axis}-{dtype}")
     fewer = of([[[1, 0]]], INT32, constant=True)
     yield Sample(GatherElements(2), [quantized((2, 3, 2), INT8), fewer], name="fewer-constant")
-    for label, one in typed((3, 2)):
-        yield Sample(GatherElements(), [one, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
+    for label, item in typed((3, 2)):
+        yield Sample(GatherElements(), [item, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
     yield Sample(GatherElements(), [given((2, 3)), of(np.zeros((0, 3)), INT64)], name="none")
     expected = [f32([[1, 4], [5, 2]])]
     yield Sample(GatherElements(), [TABLE, of([[0, 1], [2, -3]], INT32)], name="worked", expected=expected)

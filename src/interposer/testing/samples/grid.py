@@ -45,8 +45,8 @@ def types() -> Iterator[Sample]:
     for dtype in FLOATS:
         grid = given(places, dtype, low=-1.5, high=1.5)
         yield Sample(GridSample(), [given(image, dtype), grid], name=f"places-{dtype}")
-    for label, one in typed(image, [DataType.STRING]):
-        yield Sample(GridSample(NEAREST), [one, given(places, low=-1.5, high=1.5)], name=f"nearest-type-{label}")
+    for label, item in typed(image, [DataType.STRING]):
+        yield Sample(GridSample(NEAREST), [item, given(places, low=-1.5, high=1.5)], name=f"nearest-type-{label}")
 
 
 @samples(GridSample)
@@ -70,8 +70,8 @@ def grids() -> Iterator[Sample]:
         for dtype in FLOATS:
             yield Sample(AffineGrid((3, 4), corners), [given((2, 2, 3), dtype)], name=f"{title}-2d-{dtype}")
             yield Sample(AffineGrid((2, 3, 2), corners), [given((2, 3, 4), dtype)], name=f"{title}-3d-{dtype}")
-        for extents in ((1, 1), (0, 2)):
-            yield Sample(AffineGrid(extents, corners), [given((1, 2, 3))], name=f"{title}-{extents}")
+        for sizes in ((1, 1), (0, 2)):
+            yield Sample(AffineGrid(sizes, corners), [given((1, 2, 3))], name=f"{title}-{sizes}")
     theta = of([[[1, 0, 0.5], [0, 2, 0]]])
     expected = f32([[[[-0.5, -2], [1.5, -2]], [[-0.5, 2], [1.5, 2]]]])
     yield Sample(AffineGrid((2, 2), True), [theta], name="worked", expected=[expected])

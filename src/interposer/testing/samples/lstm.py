@@ -60,21 +60,21 @@ class Cell(NamedTuple):
     def operands(self, features: Features, inputs: int = INPUTS) -> dict[str, Given]:
         """One direction's operands by name, without the input."""
         outputs = OUTPUTS if features.projection else UNITS
-        made = {
+        created = {
             "output_state_in": given((BATCH, outputs), self.output, self.output_scale, low=-1, high=1),
             "cell_state_in": given((BATCH, UNITS), self.cell, self.cell_scale, low=-1, high=1),
         }
         for gate in GATES[features.cifg :]:
-            made[f"input_to_{gate}_weights"] = self._matrix(UNITS, inputs)
-            made[f"recurrent_to_{gate}_weights"] = self._matrix(UNITS, outputs)
-            made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = self._bias(UNITS)
+            created[f"input_to_{gate}_weights"] = self._matrix(UNITS, inputs)
+            created[f"recurrent_to_{gate}_weights"] = self._matrix(UNITS, outputs)
+            created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = self._bias(UNITS)
             if features.peephole and gate != "cell":
-                made[f"cell_to_{gate}_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+                created[f"cell_to_{gate}_weights"] = weights((UNITS,), self.vector, self.vector_scale)
             if features.norm:
-                made[f"{gate}_layer_norm_weights"] = weights((UNITS,), self.vector, self.vector_scale)
+                created[f"{gate}_layer_norm_weights"] = weights((UNITS,), self.vector, self.vector_scale)
         if features.projection:
-            made |= {"projection_weights": self._matrix(OUTPUTS, UNITS), "projection_bias": self._bias(OUTPUTS)}
-        return made
+            created |= {"projection_weights": self._matrix(OUTPUTS, UNITS), "projection_bias": self._bias(OUTPUTS)}
+        return created
 
     def _matrix(self, rows: int, columns: int) -> Given:
         return weights((rows, columns), self.matrix, self.matrix_scale)
@@ -158,13 +158,13 @@ def _both(
     crossed: bool = False,
     parallel: bool = False,
 ) -> Sample:
-    cell, made = cell or Cell(), dict[str, Given]()
+    cell, created = cell or Cell(), dict[str, Given]()
     for direction in ("forward", "backward"):
         side = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
         if crossed:
             side |= {f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]}
-        made |= {f"{direction}_{name}": one for name, one in side.items()}
-    made["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
+        created |= {f"{direction}_{name}": item for name, item in side.items()}
+    created["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
     if crossed or parallel:
-        made["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
-    return Sample(op, operands(op, made), name=name)
+        created["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
+    return Sample(op, operands(op, created), name=name)

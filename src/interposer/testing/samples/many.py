@@ -166,11 +166,11 @@ def pools() -> Iterator[Sample]:
 def reductions() -> Iterator[Sample]:
     """Means and sums of 7 elements, and the largest of them."""
     for dtype, q in INPUT.items():
-        one: list[Given | None] = [given((19, 7, 37), dtype, q)]
-        yield _one(ops.Mean((1,)), one, dtype, "", 0.43)
+        givens: list[Given | None] = [given((19, 7, 37), dtype, q)]
+        yield _one(ops.Mean((1,)), givens, dtype, "", 0.43)
         for operation in (R.SUM, R.MAX, R.MIN):
             times = 3.7 if operation is R.SUM else 1.21
-            yield _one(ops.Reduce((1,), operation=operation), one, dtype, operation.name.lower(), times)
+            yield _one(ops.Reduce((1,), operation=operation), givens, dtype, operation.name.lower(), times)
 
 
 @samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)

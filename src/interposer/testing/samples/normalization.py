@@ -36,17 +36,17 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
     """A sample in every type of real numbers, made from its input; a quantized one has a coarser result."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
-        made = sample(given(shape, dtype))
-        yield Sample(made.op, made.inputs, name=f"{made.name}-{dtype}")
+        created = sample(given(shape, dtype))
+        yield Sample(created.op, created.inputs, name=f"{created.name}-{dtype}")
     for dtype, q in QUANTIZED.items():
-        made = sample(given(shape, dtype, q))
+        created = sample(given(shape, dtype, q))
         output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
-        yield Sample(made.op, made.inputs, [output], f"{made.name}-quantized-{dtype}")
+        yield Sample(created.op, created.inputs, [output], f"{created.name}-quantized-{dtype}")
 
 
-def _parameters(one: Given, count: int) -> list[Given]:
+def _parameters(item: Given, count: int) -> list[Given]:
     """Two constants of the input's type, and where it is quantized of its quantization."""
-    info = TensorInfo((count,), one.info.dtype, one.info.quantization)
+    info = TensorInfo((count,), item.info.dtype, item.info.quantization)
     return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
 
 

@@ -53,8 +53,8 @@ def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Itera
     for dtype in (DataType.FLOAT32, DataType.FLOAT16):
         yield Sample(op, [given(shape, dtype)], name=f"{title}-{dtype}")
     for dtype, q in QUANTIZED.items():
-        one = given(shape, dtype, q)
-        yield Sample(op, [one], [declared(op, one, q=q)], f"{title}-{dtype}")
+        item = given(shape, dtype, q)
+        yield Sample(op, [item], [declared(op, item, q=q)], f"{title}-{dtype}")
 
 
 @samples(Pooling2d)
@@ -105,8 +105,8 @@ def worked() -> Iterator[Sample]:
     """The numbers 1 to 9, all of them at once; and the corner of a padded image, with and without its padding."""
     image = of(np.arange(1, 10).reshape(1, 1, 3, 3))
     for pool_type, expected in {MAX: 9, AVERAGE: 5, L2: np.sqrt(285 / 9)}.items():
-        found = [np.full((1, 1, 1, 1), expected, np.float32)]
-        yield Sample(Pooling2d(pool_type), [image], name=f"worked-{pool_type.name.lower()}", expected=found)
+        result = [np.full((1, 1, 1, 1), expected, np.float32)]
+        yield Sample(Pooling2d(pool_type), [image], name=f"worked-{pool_type.name.lower()}", expected=result)
     corner: dict[str, Any] = {
         "pool_width": 2,
         "pool_height": 2,
@@ -117,8 +117,8 @@ def worked() -> Iterator[Sample]:
     }
     for method, expected in {PaddingMethod.EXCLUDE: 1.0, PaddingMethod.IGNORE_VALUE: 0.25}.items():
         op = Pooling2d(AVERAGE, padding_method=method, **corner)
-        found = [np.full((1, 1, 1, 1), expected, np.float32)]
-        yield Sample(op, [image], name=f"worked-corner-{method.name.lower()}", expected=found)
+        result = [np.full((1, 1, 1, 1), expected, np.float32)]
+        yield Sample(op, [image], name=f"worked-corner-{method.name.lower()}", expected=result)
     below = of(f32([[-3, -2], [-5, -4]]).reshape(1, 1, 2, 2))
     op = Pooling2d(MAX, pool_width=2, pool_height=2, stride_x=2, stride_y=2, pad_left=1, pad_right=1)
     expected = f32([-3, -2]).reshape(1, 1, 1, 2)

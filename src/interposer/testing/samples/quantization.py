@@ -124,8 +124,8 @@ def cast() -> Iterator[Sample]:
             if DataType.STRING not in (source, target):
                 high = min(100.0, 2.0 ** (target.bits - 1))
                 low = 0.0 if str(source).startswith("uint") else -high
-                one = plain(SHAPE, source, low=low, high=high)
-                yield Sample(Cast(target), [one], name=f"{source}-to-{target}")
+                item = plain(SHAPE, source, low=low, high=high)
+                yield Sample(Cast(target), [item], name=f"{source}-to-{target}")
     for dtype, q in ALL_QUANTIZED.items():
         yield Sample(Cast(FLOAT32), [given(SHAPE, dtype, q)], name=f"quantized-{dtype}")
     numbers = of([1.9, -1.9, 300, -300, np.nan, 0])

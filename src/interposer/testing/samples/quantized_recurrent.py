@@ -59,14 +59,14 @@ def quantized_lstm() -> Iterator[Sample]:
     """As many inputs as units, fewer and more."""
     data, kind = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
     for inputs in (2, UNITS, 9):
-        made = {
+        created = {
             "input": given((BATCH, inputs), DataType.UINT8, data, low=-1, high=1),
             "cell_state_in": given((BATCH, UNITS), DataType.INT16, Quantization(2**-11)),
             "output_state_in": given((BATCH, UNITS), DataType.UINT8, data, low=-1, high=1),
         }
         for gate in GATES:
-            made[f"input_to_{gate}_weights"] = weights((UNITS, inputs), DataType.UINT8, kind)
-            made[f"recurrent_to_{gate}_weights"] = weights((UNITS, UNITS), DataType.UINT8, kind)
+            created[f"input_to_{gate}_weights"] = weights((UNITS, inputs), DataType.UINT8, kind)
+            created[f"recurrent_to_{gate}_weights"] = weights((UNITS, UNITS), DataType.UINT8, kind)
             bias = weights((UNITS,), DataType.INT32, Quantization(1 / 128 / 128))
-            made["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
-        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), made), name=f"{inputs}-inputs")
+            created["cell_bias" if gate == "cell" else f"{gate}_gate_bias"] = bias
+        yield Sample(QuantizedLstm(), operands(QuantizedLstm(), created), name=f"{inputs}-inputs")

@@ -55,8 +55,8 @@ def permutations() -> Iterator[Sample]:
             yield Sample(op, [given(SHAPE)], name=f"order-{title}")
             yield Sample(op, [given(SHAPE, UINT8, QUANTIZED[UINT8])], name=f"order-{title}-quantized")
             yield Sample(op, [_along(1)], name=f"order-{title}-axis")
-    for label, one in typed(SHAPE):
-        yield from (Sample(op, [one], name=f"type-{label}") for op in (Transpose((1, 2, 0)), Permute((1, 2, 0))))
+    for label, item in typed(SHAPE):
+        yield from (Sample(op, [item], name=f"type-{label}") for op in (Transpose((1, 2, 0)), Permute((1, 2, 0))))
     for shape, order in [
         ((), ()),
         ((3,), (0,)),
@@ -79,8 +79,8 @@ def reverse() -> Iterator[Sample]:
     """No axis, each and all of them, and all types."""
     for axis in ((), (0,), (1,), (-1,), (0, 2), (0, 1, 2)):
         yield Sample(ReverseV2(axis), [given(SHAPE)], name=f"axis-{'-'.join(map(str, axis)) or 'none'}")
-    for label, one in typed(SHAPE):
-        yield Sample(ReverseV2((1,)), [one], name=f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(ReverseV2((1,)), [item], name=f"type-{label}")
     yield Sample(ReverseV2((0,)), [_along(1)], name="other-axis")
     yield Sample(ReverseV2((0,)), [given((0, 3))], name="empty")
     yield _expect(ReverseV2((1,)), [[3, 2, 1], [6, 5, 4]])
@@ -96,8 +96,8 @@ def concat() -> Iterator[Sample]:
         for count in (1, 2, 4):
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]
             yield Sample(Concat(axis), [given(shape) for shape in shapes], name=f"axis{axis}-of-{count}")
-    for label, one in typed(SHAPE):
-        yield Sample(Concat(0), [one, retyped(one, (1, 3, 4))], [_joined(one)], f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(Concat(0), [item, retyped(item, (1, 3, 4))], [_joined(item)], f"type-{label}")
     for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
         coarser = Quantization(q.scale * 2, q.zero_point)
         pair = [given(SHAPE, dtype, q), given(SHAPE, dtype, coarser)]
@@ -107,13 +107,13 @@ def concat() -> Iterator[Sample]:
     yield _expect(Concat(1), [[1, 2, 3, 7], [4, 5, 6, 8]], operands=(TABLE, of([[7], [8]])))
 
 
-def _joined(one: Given) -> TensorInfo:
-    return TensorInfo((3, 3, 4), one.info.dtype, one.info.quantization)
+def _joined(item: Given) -> TensorInfo:
+    return TensorInfo((3, 3, 4), item.info.dtype, item.info.quantization)
 
 
-def _with(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
     dims = list(shape)
-    dims[axis] = extent
+    dims[axis] = size
     return tuple(dims)
 
 
@@ -122,9 +122,9 @@ def stack() -> Iterator[Sample]:
     """Every place for the new axis, all types, scalars, and scales that differ."""
     for axis in (0, 1, 2, -1, -3):
         yield Sample(Stack(axis), [given((2, 3)), given((2, 3)), given((2, 3))], name=f"axis{axis}")
-    for label, one in typed((2, 3)):
-        info = TensorInfo((2, 2, 3), one.info.dtype, one.info.quantization)
-        yield Sample(Stack(), [one, retyped(one, (2, 3))], [info], f"type-{label}")
+    for label, item in typed((2, 3)):
+        info = TensorInfo((2, 2, 3), item.info.dtype, item.info.quantization)
+        yield Sample(Stack(), [item, retyped(item, (2, 3))], [info], f"type-{label}")
     yield Sample(Stack(), [given(()), given(())], name="scalars")
     yield Sample(Stack(1), [given((2, 0)), given((2, 0))], name="empty")
     yield Sample(Stack(), [given((2, 3))], name="single")
@@ -141,8 +141,8 @@ def split() -> Iterator[Sample]:
         title = f"axis{axis}-{'-'.join(map(str, sizes))}"
         yield Sample(Splitter(axis, sizes), [given(SHAPE)], name=title)
         yield Sample(Splitter(axis, sizes), [quantized(SHAPE, INT8)], name=f"{title}-quantized")
-    for label, one in typed(SHAPE):
-        yield Sample(Splitter(1, (1, 2)), [one], name=f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(Splitter(1, (1, 2)), [item], name=f"type-{label}")
     yield Sample(Splitter(1, (1, 2)), [_along(2)], name="other-axis")
     halves = [f32([[1], [4]]), f32([[2, 3], [5, 6]])]
     yield Sample(Splitter(1, (1, 2)), [TABLE], name="worked", expected=halves)
@@ -161,8 +161,8 @@ def slices() -> Iterator[Sample]:
         title = f"{'-'.join(map(str, begin))}-size-{'_'.join(map(str, size))}"
         yield Sample(Slice(begin, size), [given(SHAPE)], name=title)
         yield Sample(Slice(begin, size), [quantized(SHAPE, UINT8)], name=f"{title}-quantized")
-    for label, one in typed(SHAPE):
-        yield Sample(Slice((0, 1, 1), (2, 2, 3)), [one], name=f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(Slice((0, 1, 1), (2, 2, 3)), [item], name=f"type-{label}")
     yield Sample(Slice((1, 0, 0), (1, 3, 4)), [_along(2)], name="other-axis")
     yield Sample(Slice((), ()), [given(())], name="scalar")
     yield _expect(Slice((0, 1), (2, 2)), [[2, 3], [5, 6]])
@@ -195,8 +195,8 @@ def strided_slices() -> Iterator[Sample]:
         yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
         yield Sample(op, [quantized(SHAPE, INT8)], name=f"{title}-quantized")
         yield Sample(op, [given(SHAPE, DataType.INT32)], name=f"{title}-int32")
-    for label, one in typed(SHAPE):
-        yield Sample(StridedSlice((0, 2, 0), (2, 0, 4), (1, -1, 2)), [one], name=f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(StridedSlice((0, 2, 0), (2, 0, 4), (1, -1, 2)), [item], name=f"type-{label}")
     yield _expect(StridedSlice((0, 2), (2, -4), (1, -1)), [[3, 2, 1], [6, 5, 4]])
     yield _expect(StridedSlice((1, 0), (2, 3), (1, 2), shrink_axis_mask=1), [4, 6], "worked-shrink")
 
@@ -209,13 +209,13 @@ def pad() -> Iterator[Sample]:
     """Every kind of border in every type; a value that is a real number for quantized tensors too."""
     pads = ((1, 0), (0, 2), (1, 1))
     for mode in PaddingMode:
-        for label, one in typed(SHAPE, [DataType.STRING]):
-            yield Sample(Pad(pads, padding_mode=mode), [one], name=f"{mode.name.lower()}-{label}")
+        for label, item in typed(SHAPE, [DataType.STRING]):
+            yield Sample(Pad(pads, padding_mode=mode), [item], name=f"{mode.name.lower()}-{label}")
         yield Sample(Pad(((0, 0), (0, 0)), padding_mode=mode), [given((2, 3))], name=f"{mode.name.lower()}-none")
     for value in (1.0, -2.0):
-        for label, one in typed(SHAPE, [DataType.STRING]):
+        for label, item in typed(SHAPE, [DataType.STRING]):
             if "uint" not in label or "quantized" in label or value > 0:
-                yield Sample(Pad(pads, value), [one], name=f"value{value:g}-{label}")
+                yield Sample(Pad(pads, value), [item], name=f"value{value:g}-{label}")
     yield Sample(Pad(((2, 1),)), [given((0,))], name="empty")
     yield Sample(Pad(()), [given(())], name="scalar")
     for title, axis in (("other-axis", 2), ("one-axis", 0)):
@@ -238,8 +238,8 @@ def tile() -> Iterator[Sample]:
     """Some axes, all of them, none, and zero times; all types."""
     for multiples in ((1, 1, 1), (2, 1, 1), (1, 3, 2), (0, 1, 1), (2, 2, 2)):
         yield Sample(Tile(multiples), [given(SHAPE)], name=f"times-{'-'.join(map(str, multiples))}")
-    for label, one in typed(SHAPE):
-        yield Sample(Tile((1, 2, 1)), [one], name=f"type-{label}")
+    for label, item in typed(SHAPE):
+        yield Sample(Tile((1, 2, 1)), [item], name=f"type-{label}")
     yield Sample(Tile((2, 1, 1)), [_along(2)], name="other-axis")
     yield Sample(Tile(()), [given(())], name="scalar")
     yield _expect(Tile((1, 2)), [[1, 2, 3, 1, 2, 3], [4, 5, 6, 4, 5, 6]])

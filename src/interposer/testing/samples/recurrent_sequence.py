@@ -21,18 +21,18 @@ def _operands(op: Layer, dtype: DataType = DataType.FLOAT32, *, states: bool = T
     directions, rows = op.directions, op.gates * HIDDEN
     frame = (STEPS, BATCH) if op.time_major else (BATCH, STEPS)
     state = (directions, BATCH, HIDDEN) if op.time_major else (BATCH, directions, HIDDEN)
-    made = {
+    created = {
         "input": given((*frame, INPUTS), dtype, low=-2, high=2),
         "weights": weights((directions, rows, INPUTS), dtype),
         "recurrent_weights": weights((directions, rows, HIDDEN), dtype),
         "bias": weights((directions, 2 * rows), dtype),
     }
     if states:
-        made["hidden_state_in"] = given(state, dtype, low=-1, high=1)
+        created["hidden_state_in"] = given(state, dtype, low=-1, high=1)
     if states and isinstance(op, LstmSequence):
-        made["cell_state_in"] = given(state, dtype, low=-1, high=1)
-        made["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
-    return made
+        created["cell_state_in"] = given(state, dtype, low=-1, high=1)
+        created["peephole_weights"] = weights((directions, 3 * HIDDEN), dtype)
+    return created
 
 
 def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:

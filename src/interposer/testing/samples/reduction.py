@@ -29,7 +29,7 @@ MIN, MAX = ArgMinMaxFunction.MIN, ArgMinMaxFunction.MAX
 SHAPE: Final = (2, 3, 4)
 TRUTHS: Final[tuple[ReduceOperation, ...]] = (R.ALL, R.ANY)
 CHOICES: Final[tuple[ReduceOperation, ...]] = (R.MIN, R.MAX)
-NUMERIC: Final[tuple[ReduceOperation, ...]] = tuple(one for one in R if one not in TRUTHS)
+NUMERIC: Final[tuple[ReduceOperation, ...]] = tuple(item for item in R if item not in TRUTHS)
 OF_INTEGERS: Final[tuple[ReduceOperation, ...]] = (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN, R.L1, R.SUM_SQUARE)
 AXES: Final = {
     "all": (),
@@ -55,8 +55,8 @@ def axes() -> Iterator[Sample]:
             yield from _mean(Mean(axis, keep), title)
             for operation in NUMERIC:
                 op = Reduce(axis, keep, operation)
-                one = given(SHAPE, low=_low(operation), high=2)
-                yield Sample(op, [one], name=f"{operation.name.lower()}-{title}")
+                item = given(SHAPE, low=_low(operation), high=2)
+                yield Sample(op, [item], name=f"{operation.name.lower()}-{title}")
             for operation in TRUTHS:
                 yield Sample(
                     Reduce(axis, keep, operation), [given(SHAPE, DataType.BOOL)],
@@ -68,8 +68,8 @@ def _mean(op: Mean, title: str) -> Iterator[Sample]:
     yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
     yield Sample(op, [plain(SHAPE, DataType.INT32)], name=f"{title}-int32")
     for dtype, q in BYTES.items():
-        one = given(SHAPE, dtype, q)
-        yield Sample(op, [one], [declared(op, one, q=q)], f"{title}-quantized-{dtype}")
+        item = given(SHAPE, dtype, q)
+        yield Sample(op, [item], [declared(op, item, q=q)], f"{title}-quantized-{dtype}")
 
 
 @samples(Mean, Reduce)
@@ -78,8 +78,8 @@ def types() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Mean((1,)), [plain(SHAPE, dtype, low=-3, high=3)], name=f"type-{dtype}")
         for operation in NUMERIC if dtype.is_float else OF_INTEGERS:
-            one = plain(SHAPE, dtype, low=-3 if dtype.is_integer else _low(operation), high=3)
-            yield Sample(Reduce((1,), operation=operation), [one], name=f"type-{operation.name.lower()}-{dtype}")
+            item = plain(SHAPE, dtype, low=-3 if dtype.is_integer else _low(operation), high=3)
+            yield Sample(Reduce((1,), operation=operation), [item], name=f"type-{operation.name.lower()}-{dtype}")
     for operation in (*TRUTHS, *CHOICES):
         title = f"type-{operation.name.lower()}-bool"
         yield Sample(Reduce((1,), operation=operation), [given(SHAPE, DataType.BOOL)], name=title)
@@ -90,17 +90,17 @@ def quantized_types() -> Iterator[Sample]:
     """Quantized tensors with a result of another scale, and choices with the same one."""
     for dtype, q in QUANTIZED.items():
         for operation in NUMERIC:
-            one = given(SHAPE, dtype, q, low=_low(operation), high=2)
+            item = given(SHAPE, dtype, q, low=_low(operation), high=2)
             for label, times in (("", 4.0), ("-one-scale", 1.0)):
                 if times == 4.0 or operation in (*CHOICES, R.MEAN):
                     op = Reduce((1,), operation=operation)
                     title = f"{operation.name.lower()}-quantized-{dtype}{label}"
-                    yield _rescaled(op, one, Quantization(q.scale * times, q.zero_point), title)
+                    yield _rescaled(op, item, Quantization(q.scale * times, q.zero_point), title)
         yield _rescaled(Mean((0, 2)), given(SHAPE, dtype, q), Quantization(q.scale / 2, q.zero_point), f"finer-{dtype}")
 
 
-def _rescaled(op: Mean | Reduce, one: Given, q: Quantization, title: str) -> Sample:
-    return Sample(op, [one], [declared(op, one, q=q)], title)
+def _rescaled(op: Mean | Reduce, item: Given, q: Quantization, title: str) -> Sample:
+    return Sample(op, [item], [declared(op, item, q=q)], title)
 
 
 @samples(Mean, Reduce)

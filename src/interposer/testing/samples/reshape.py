@@ -21,8 +21,8 @@ PER_AXIS: Final = Given(TensorInfo((2, 3, 4), INT8, Quantization([0.1, 0.2], axi
 @samples(Reshape)
 def reshape() -> Iterator[Sample]:
     """All types; shapes with an extent that is left over, with extents that are copied, scalars, and nothing."""
-    for label, one in typed((2, 3, 4)):
-        yield Sample(Reshape((4, 6)), [one], [like(one, (4, 6))], label)
+    for label, item in typed((2, 3, 4)):
+        yield Sample(Reshape((4, 6)), [item], [like(item, (4, 6))], label)
     for source, target in [
         ((2, 3, 4), (-1,)),
         ((2, 3, 4), (2, -1)),
@@ -49,8 +49,8 @@ def _rows(*shape: int) -> np.ndarray:
 @samples(BroadcastTo)
 def broadcast_to() -> Iterator[Sample]:
     """All types, new axes, scalars, and nothing."""
-    for label, one in typed((3, 1)):
-        yield Sample(BroadcastTo((2, 3, 4)), [one], [like(one, (2, 3, 4))], label)
+    for label, item in typed((3, 1)):
+        yield Sample(BroadcastTo((2, 3, 4)), [item], [like(item, (2, 3, 4))], label)
     for source, target in [((), (2, 3)), ((1,), (5,)), ((2, 3), (2, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 2, 3))]:
         name = f"{'x'.join(map(str, source)) or 'scalar'}-to-{'x'.join(map(str, target))}"
         yield Sample(BroadcastTo(target), [given(source)], name=name)
@@ -65,8 +65,8 @@ def shape() -> Iterator[Sample]:
         for dims in ((), (3,), (2, 0), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = f"{'x'.join(map(str, dims)) or 'scalar'}-{dtype}"
             yield Sample(Shape(dtype), [given(dims)], name=label, expected=[np.array(dims, dtype.numpy)])
-    for label, one in typed((2, 3)):
-        yield Sample(Shape(), [one], name=f"type-{label}", expected=[i32([2, 3])])
+    for label, item in typed((2, 3)):
+        yield Sample(Shape(), [item], name=f"type-{label}", expected=[i32([2, 3])])
 
 
 @samples(Rank)
@@ -74,8 +74,8 @@ def rank() -> Iterator[Sample]:
     """From scalars to eight axes, of every type of tensor."""
     for count in range(9):
         yield Sample(Rank(), [given((1,) * count)], name=str(count), expected=[np.array(count, np.int32)])
-    for label, one in typed((2, 3)):
-        yield Sample(Rank(), [one], name=f"type-{label}", expected=[np.array(2, np.int32)])
+    for label, item in typed((2, 3)):
+        yield Sample(Rank(), [item], name=f"type-{label}", expected=[np.array(2, np.int32)])
 
 
 @samples(Fill)
@@ -87,8 +87,8 @@ def fill() -> Iterator[Sample]:
     for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
         dims, output = of([2, 3], INT64, constant=True), TensorInfo((2, 3), dtype, q)
         yield Sample(Fill(1.5, dtype), [dims], [output], f"quantized-{dtype}")
-    for extents in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
-        label = f"dims-{'x'.join(map(str, extents)) or 'scalar'}"
-        yield Sample(Fill(-1.0), [of(extents, INT32, constant=True)], name=label)
+    for sizes in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
+        label = f"dims-{'x'.join(map(str, sizes)) or 'scalar'}"
+        yield Sample(Fill(-1.0), [of(sizes, INT32, constant=True)], name=label)
     given_dims = [of([2, 3], INT32)]
     yield Sample(Fill(0.5), given_dims, name="worked-given", expected=[np.full((2, 3), 0.5, np.float32)])

@@ -39,17 +39,17 @@ def sizes() -> Iterator[Sample]:
                     yield Sample(op, [given(_shape(layout, 2, 4, 6, 2))], name=title)
                     if layout is NHWC:
                         for dtype in (DataType.INT8, DataType.UINT8):
-                            one = quantized((1, 4, 6, 2), dtype)
-                            yield Sample(op, [one], name=f"{title}-quantized-{dtype}")
+                            item = quantized((1, 4, 6, 2), dtype)
+                            yield Sample(op, [item], name=f"{title}-quantized-{dtype}")
 
 
 @samples(Resize)
 def types() -> Iterator[Sample]:
     """All types, those that are no numbers by the nearest neighbour only."""
-    for label, one in typed((1, 3, 4, 2)):
-        yield Sample(Resize(6, 5, NEAREST, NHWC), [one], name=f"type-nearest-{label}")
-    for label, one in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
-        yield Sample(Resize(6, 5, BILINEAR, NHWC), [one], name=f"type-bilinear-{label}")
+    for label, item in typed((1, 3, 4, 2)):
+        yield Sample(Resize(6, 5, NEAREST, NHWC), [item], name=f"type-nearest-{label}")
+    for label, item in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
+        yield Sample(Resize(6, 5, BILINEAR, NHWC), [item], name=f"type-bilinear-{label}")
     for method in ResizeMethod:
         for title, shape in {"no-images": (0, 2, 2, 1), "pixel": (1, 1, 1, 2)}.items():
             yield Sample(Resize(3, 3, method, NHWC), [given(shape)], name=f"{title}-{method.name.lower()}")
@@ -67,6 +67,6 @@ def worked() -> Iterator[Sample]:
         (BILINEAR, "aligned", [0, 1, 2, 3]),
         (BILINEAR, "centers", [0, 0.75, 2.25, 3]),
     ]:
-        found = f32(expected).reshape(1, 1, 4, 1)
+        array = f32(expected).reshape(1, 1, 4, 1)
         op, title = Resize(4, 1, method, NHWC, **PLACES[place]), f"worked-{method.name.lower()}-{place}"
-        yield Sample(op, [row], name=title, expected=[found])
+        yield Sample(op, [row], name=title, expected=[array])

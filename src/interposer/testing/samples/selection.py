@@ -39,8 +39,8 @@ def chosen() -> Iterator[Sample]:
                 name = f"axis{axis}-{''.join(str(int(bit)) for bit in bits)}-{'known' if constant else 'given'}"
                 condition = of(bits, DataType.BOOL, constant=constant)
                 yield Sample(Compress(axis), [given((3, 3, 3)), condition], name=name)
-    for label, one in typed((3, 2)):
-        yield Sample(Compress(0), [one, of([True, False, True], DataType.BOOL)], name=f"type-{label}")
+    for label, item in typed((3, 2)):
+        yield Sample(Compress(0), [item, of([True, False, True], DataType.BOOL)], name=f"type-{label}")
     worked = [of([[1, 2, 3], [4, 5, 6]]), of([True, False, True], DataType.BOOL)]
     yield Sample(Compress(1), worked, name="worked", expected=[f32([[1, 3], [4, 6]])])
 
@@ -58,8 +58,8 @@ def different() -> Iterator[Sample]:
         for dtype in (DataType.INT8, DataType.UINT8):
             yield Sample(Unique(sorted=order), [quantized((4, 4), dtype)], name=f"{title}-quantized-{dtype}")
         for axis in (0, 1, 2, -1):
-            one = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
-            yield Sample(Unique(axis, order), [one], name=f"{title}-axis{axis}")
+            item = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
+            yield Sample(Unique(axis, order), [item], name=f"{title}-axis{axis}")
         for shape in ((0,), (2, 0), (1, 1)):
             yield Sample(Unique(0, order), [given(shape)], name=f"{title}-shape-{'x'.join(map(str, shape))}")
     yield Sample(Unique(index_dtype=DataType.INT32), [plain((5,), DataType.INT32)], name="narrow-indices")

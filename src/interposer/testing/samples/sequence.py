@@ -26,15 +26,15 @@ def accumulations() -> Iterator[Sample]:
                 for axis in (-1, 0, 1):
                     yield Sample(kind(axis, exclusive, reverse), [given(SHAPE)], name=f"{title}-axis{axis}")
                 for dtype in (*FLOATS, *SMALL_FLOATS):
-                    one = plain(SHAPE, dtype, low=-2, high=2)
-                    yield Sample(kind(1, exclusive, reverse), [one], name=f"{title}-{dtype}")
+                    item = plain(SHAPE, dtype, low=-2, high=2)
+                    yield Sample(kind(1, exclusive, reverse), [item], name=f"{title}-{dtype}")
                 for dtype in INTEGERS:
-                    one = plain(SHAPE, dtype, low=-9, high=9)
-                    yield Sample(kind(1, exclusive, reverse), [one], name=f"{title}-{dtype}")
+                    item = plain(SHAPE, dtype, low=-9, high=9)
+                    yield Sample(kind(1, exclusive, reverse), [item], name=f"{title}-{dtype}")
                 for dtype, q in QUANTIZED.items():
                     result = TensorInfo(SHAPE, dtype, Quantization(q.scale * 3, q.zero_point))
-                    one = given(SHAPE, dtype, q, low=-1, high=1)
-                    yield Sample(kind(1, exclusive, reverse), [one], [result], f"{title}-quantized-{dtype}")
+                    item = given(SHAPE, dtype, q, low=-1, high=1)
+                    yield Sample(kind(1, exclusive, reverse), [item], [result], f"{title}-quantized-{dtype}")
         for shape in ((5,), (1, 1), (0, 3), (2, 0)):
             yield Sample(kind(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
 
@@ -58,8 +58,8 @@ def worked_accumulations() -> Iterator[Sample]:
 @samples(ReverseSequence)
 def reversed_sequences() -> Iterator[Sample]:
     """Every type, other axes, lengths of both types, and none at all."""
-    for label, one in typed((4, 3, 2)):
-        yield Sample(ReverseSequence(), [one, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
+    for label, item in typed((4, 3, 2)):
+        yield Sample(ReverseSequence(), [item, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
     for time, batch in ((1, 0), (0, 2), (-1, 1), (2, -3)):
         lengths = of([2, 1, 0, 2][: (4, 3, 2)[batch]], DataType.INT32)
         yield Sample(ReverseSequence(time, batch), [given((4, 3, 2)), lengths], name=f"axes{time}-{batch}")

@@ -118,8 +118,8 @@ def whole_numbers() -> Iterator[Sample]:
 
 def _named(operation: BinaryOperation) -> tuple[Op, str]:
     op = ElementwiseBinary(operation)
-    made = op.canonical()
-    return made, f"{operation.name.lower()}-" if type(made) is ElementwiseBinary else ""
+    created = op.canonical()
+    return created, f"{operation.name.lower()}-" if type(created) is ElementwiseBinary else ""
 
 
 def _integers(values: list[int], dtype: DataType) -> Given:

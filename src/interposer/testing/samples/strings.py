@@ -44,11 +44,11 @@ def string_concat() -> Iterator[Sample]:
 def string_split() -> Iterator[Sample]:
     """White space and separators of one letter and more, limits, and texts that are empty or are nothing else."""
     texts = {"scalar": "a b", "row": ["a  b c", " a ", "", "a-b--c"], "table": [["a"], ["b-c d"]], "none": []}
-    for label, given in texts.items():
+    for label, value in texts.items():
         for separator in ("", "-", "--", " "):
             for most in (None, 0, 1, 5):
                 name = f"{label}-{separator or 'space'}-{most}"
-                yield Sample(StringSplit(separator, most), [_texts(given)], name=name)
+                yield Sample(StringSplit(separator, most), [_texts(value)], name=name)
     pieces, counts = _expected([["a", "b"], ["", "c"], ["", ""]]), np.array([2, 2, 1])
     yield Sample(StringSplit(","), [_texts(["a,b", ",c", ""])], name="worked", expected=[pieces, counts])
 

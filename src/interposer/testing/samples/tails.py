@@ -132,9 +132,9 @@ def rows_that_move() -> Iterator[Sample]:
     for axis, size in enumerate(ROWS):
         last = tuple((0, size - 1 if at == axis else 0) for at in range(3))
         begin = tuple(int(at == axis) for at in range(3))
-        rest = tuple(extent - skipped for extent, skipped in zip(ROWS, begin, strict=True))
+        rest = tuple(size - skipped for size, skipped in zip(ROWS, begin, strict=True))
         steps = tuple(2 if at == axis else 1 for at in range(3))
-        alone = tuple(extent if at == axis else 1 for at, extent in enumerate(ROWS))
+        alone = tuple(size if at == axis else 1 for at, size in enumerate(ROWS))
         moving: tuple[Op, ...] = (
             ops.ArgMinMax(axis=axis), ops.Pad(last), ops.ReverseV2((axis,)), ops.Slice(begin, rest),
             ops.Splitter(axis, (1, size - 1)), ops.StridedSlice(begin, ROWS, steps), ops.Tile(steps),
@@ -159,9 +159,9 @@ def normalizations() -> Iterator[Sample]:
         statistics: list[Given | None] = [weights((7,)), weights((7,), low=0.5, high=2), weights((7,)), weights((7,))]
         yield Sample(ops.BatchNormalization(data_layout=layout, eps=0.01), [image, *statistics], name=f"tail-{label}")
         yield Sample(ops.InstanceNormalization(data_layout=layout, eps=0.01), [image, *both], name=f"tail-{label}")
-    one, other = weights((37,), low=0.5, high=2), weights((37,))
-    yield Sample(ops.LayerNormalization(eps=0.01), [given(ROWS), one, other], name="tail")
-    yield Sample(ops.RmsNormalization(eps=0.01), [given(ROWS), one], name="tail")
+    item, other = weights((37,), low=0.5, high=2), weights((37,))
+    yield Sample(ops.LayerNormalization(eps=0.01), [given(ROWS), item, other], name="tail")
+    yield Sample(ops.RmsNormalization(eps=0.01), [given(ROWS), item], name="tail")
 
 
 @samples(ops.Resize, ops.RoiAlign, ops.RoiPooling, ops.Pooling3d)

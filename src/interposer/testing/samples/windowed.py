@@ -70,22 +70,22 @@ def norms() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(op, [given((1, 2, 4, 4), dtype)], name=f"type-{dtype}")
     for dtype, q in QUANTIZED.items():
-        one = given((1, 2, 4, 4), dtype, q)
-        coarser = declared(op, one, q=Quantization(q.scale * 4, q.zero_point))
-        yield Sample(op, [one], [coarser], f"quantized-{dtype}")
+        item = given((1, 2, 4, 4), dtype, q)
+        coarser = declared(op, item, q=Quantization(q.scale * 4, q.zero_point))
+        yield Sample(op, [item], [coarser], f"quantized-{dtype}")
     yield Sample(LpPooling(window_shape=(2,)), [of([[[3, 4, 0]]])], name="worked", expected=[f32([[[5, 4]]])])
 
 
 @samples(MaxUnpooling)
 def unpooled() -> Iterator[Sample]:
     """One, two and three axes, and every type."""
-    for label, one in typed((1, 1, 2, 2), [DataType.STRING]):
+    for label, item in typed((1, 1, 2, 2), [DataType.STRING]):
         places = of([[[[0, 3], [10, 15]]]], DataType.INT64)
-        yield Sample(MaxUnpooling((4, 4)), [one, places], name=f"type-{label}")
-    for shape, extents in (((2, 3, 2), (5,)), ((1, 2, 1, 2), (3, 4)), ((1, 1, 2, 1, 1), (4, 2, 2)), ((1, 0, 2), (4,))):
+        yield Sample(MaxUnpooling((4, 4)), [item, places], name=f"type-{label}")
+    for shape, sizes in (((2, 3, 2), (5,)), ((1, 2, 1, 2), (3, 4)), ((1, 1, 2, 1, 1), (4, 2, 2)), ((1, 0, 2), (4,))):
         numbers = np.arange(math.prod(shape)).reshape(shape) * 2
         operands = [given(shape), of(numbers, DataType.INT64)]
-        yield Sample(MaxUnpooling(extents), operands, name="x".join(map(str, shape)))
+        yield Sample(MaxUnpooling(sizes), operands, name="x".join(map(str, shape)))
     worked = [of([[[3, 7]]]), of([[[1, 2]]], DataType.INT64)]
     yield Sample(MaxUnpooling((4,)), worked, name="worked", expected=[f32([[[0, 3, 7, 0]]])])
 
@@ -102,7 +102,7 @@ def overlaid() -> Iterator[Sample]:
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(op, [plain((2, 8, 4), dtype, low=-9, high=9)], name=f"type-{dtype}")
     for dtype, q in QUANTIZED.items():
-        one = given((2, 8, 4), dtype, q)
-        yield Sample(op, [one], [declared(op, one, q=Quantization(q.scale * 4, q.zero_point))], f"quantized-{dtype}")
+        item = given((2, 8, 4), dtype, q)
+        yield Sample(op, [item], [declared(op, item, q=Quantization(q.scale * 4, q.zero_point))], f"quantized-{dtype}")
     op = Col2Im(window_shape=(2,), image_shape=(3,))
     yield Sample(op, [of([[[1, 2], [10, 20]]])], name="worked", expected=[f32([[[1, 12, 20]]])])

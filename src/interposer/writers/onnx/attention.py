@@ -58,7 +58,7 @@ def _given(sizes: dict[str, int]) -> dict[str, Any]:
 def rotary_embedding(draft: Draft, op: RotaryEmbedding) -> Tensor:
     """The same operator, since opset 23."""
     x, *others = (draft.optional(index) for index in range(4))
-    cos, sin = (one and x and draft.cast(one, x.dtype) for one in others[:2])
+    cos, sin = (other and x and draft.cast(other, x.dtype) for other in others[:2])
     return draft.node(
         "RotaryEmbedding",
         x,

@@ -22,8 +22,8 @@ def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
     """Channels first."""
     last = op.data_layout.channels_last
     x = draft.to_channels_first(draft.operand(0), 4, last)
-    found = draft.node("DepthToSpace", x, blocksize=op.block_size, mode=op.mode.name)
-    return draft.from_channels_first(found, 4, last)
+    result = draft.node("DepthToSpace", x, blocksize=op.block_size, mode=op.mode.name)
+    return draft.from_channels_first(result, 4, last)
 
 
 @writer(SpaceToDepth, moves=True)
@@ -52,14 +52,14 @@ def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) ->
     """The shape with the axes divided, and the places of their inner and outer parts."""
     divided: list[int] = []
     inner, outer = [], []
-    for axis, extent in enumerate(shape):
+    for axis, dimension in enumerate(shape):
         if axis in axes:
             size = block[list(axes).index(axis)]
             outer.append(len(divided))
             inner.append(len(divided) + 1)
-            divided += [extent // size, size]
+            divided += [dimension // size, size]
         else:
-            divided.append(extent)
+            divided.append(dimension)
     return divided, inner, outer
 
 
@@ -87,10 +87,10 @@ def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
         order += [op.axes.index(axis)] if axis in op.axes else []
     whole = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
     whole[0] = shape[0] // math.prod(block)
-    joined = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split), order), whole)
+    merged = draft.reshape(draft.transpose(draft.reshape(draft.operand(0), split), order), whole)
     cuts = [(axis, pair) for axis, pair in zip(op.axes, op.crops, strict=True) if any(pair)]
     ends = [whole[axis] - after for axis, (_, after) in cuts]
-    return draft.slice(joined, [before for _, (before, _) in cuts], ends, [axis for axis, _ in cuts])
+    return draft.slice(merged, [before for _, (before, _) in cuts], ends, [axis for axis, _ in cuts])
 
 
 @writer(ChannelShuffle, moves=True)

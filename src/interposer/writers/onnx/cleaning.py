@@ -23,14 +23,14 @@ def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> Non
 
 def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
     needed = set(outputs)
-    kept = []
+    cached = []
     for step in reversed(sheet.steps):
         if needed.intersection(step.outputs):
             needed.update(step.inputs)
             needed.update(step.captured)
-            kept.append(step)
-    sheet.steps = kept[::-1]
-    for step in kept:  # optional results that nobody takes need no name
+            cached.append(step)
+    sheet.steps = cached[::-1]
+    for step in cached:  # optional results that nobody takes need no name
         known = form(step.kind, sheet.opset)
         optional = known.optional if known else frozenset()
         step.outputs = [

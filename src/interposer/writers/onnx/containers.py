@@ -37,7 +37,7 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
     known, result = form(kind, draft.opset), draft.results[0]
     if known is None:
         refuse(f"opset {draft.opset} has no {kind}")
-    pairs = [(known.operand(i), draft.info(i)) for i, one in enumerate(operands) if one is not None]
+    pairs = [(known.operand(i), draft.info(i)) for i, operand in enumerate(operands) if operand is not None]
     for name, info in (*pairs, (known.result(0), result)):
         own = full_type_name(info)
         if own not in known.allowed.get(name, {name}):

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 
 def _names(draft: Draft, tensors: Sequence[Tensor]) -> list[str]:
-    return [draft.name_of(one) for one in tensors]
+    return [draft.name_of(tensor) for tensor in tensors]
 
 
 def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
@@ -66,8 +66,8 @@ def _region(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -
 
 
 def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str], **attributes: Any) -> list[Tensor]:
-    given = {name: value for name, value in attributes.items() if value is not None}
-    step = Step(kind, list(inputs), [], given, captured=tuple(captured))
+    arguments = {name: value for name, value in attributes.items() if value is not None}
+    step = Step(kind, list(inputs), [], arguments, captured=tuple(captured))
     return draft.put(step, [info.dtype for info in draft.results])
 
 
@@ -84,8 +84,8 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
 @writer(Loop, moves=True)
 def loop(draft: Draft, op: Loop) -> list[Tensor]:
     """The body's own inputs are the number of the iteration, the condition and what is carried."""
-    head = [one and draft.name_of(one) for one in (draft.optional(0), draft.optional(1))]
-    names = _names(draft, [one for one in draft.operands[2:] if one is not None])
+    head = [item and draft.name_of(item) for item in (draft.optional(0), draft.optional(1))]
+    names = _names(draft, [operand for operand in draft.operands[2:] if operand is not None])
     carried, captured = names[: op.num_carried], names[op.num_carried :]
     body = _region(draft, draft.layer.regions[0], 2 + op.num_carried, captured)
     return _put(draft, "Loop", [*(name or "" for name in head), *carried], captured, body=body)
@@ -107,8 +107,8 @@ def scan(draft: Draft, op: Scan) -> list[Tensor]:
         num_scan_inputs=op.num_scan_inputs,
         scan_input_axes=list(op.input_axes) or None,
         scan_output_axes=list(op.output_axes) or None,
-        scan_input_directions=[int(one) for one in op.reverse_inputs] or None,
-        scan_output_directions=[int(one) for one in op.reverse_outputs] or None,
+        scan_input_directions=[int(reverse_input) for reverse_input in op.reverse_inputs] or None,
+        scan_output_directions=[int(reverse_output) for reverse_output in op.reverse_outputs] or None,
     )
 
 
@@ -138,9 +138,9 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
     """The body, and then the condition on what it gives."""
     sheet, border = _inner(draft, body, num_carried, captured)
     _written(draft, border, sheet)
-    given = [sheet.values[value] for _, value in border.outputs]
+    arguments = [sheet.values[value] for _, value in border.outputs]
     seen = [sheet.values[layer.output] for layer in body.inputs[num_carried:]]
-    _bound(sheet, condition, [*given, *seen])
+    _bound(sheet, condition, [*arguments, *seen])
     _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
     last = Draft(sheet, draft.layer, ())
     name = sheet.free_name("condition")
@@ -154,6 +154,6 @@ def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[s
 
 
 def _prepend(field: Any, messages: Sequence[Message]) -> None:
-    behind = list(field)
+    consumers = list(field)
     del field[:]
-    field.extend([*messages, *behind])
+    field.extend([*messages, *consumers])

@@ -30,11 +30,11 @@ def convolved(
 ) -> Tensor:
     """The result of Conv or one of its kin: in the layer's own layout, or with the channels first."""
     rank, last = draft.rank, op.data_layout.channels_last
-    x, weights, extents, groups = prepared(draft, op)
-    windows: Sequence[Window] = op.windows(*(draft.known(one, "window's size") for one in extents))
+    x, weights, sizes, groups = prepared(draft, op)
+    windows: Sequence[Window] = op.windows(*(draft.known(item, "window's size") for item in sizes))
     attributes = kernel_attributes(windows) | {"group": groups if groups != 1 else None}
-    found = draft.node(kind, x, weights, *others, **attributes)
-    return draft.from_channels_first(found, rank, last) if layout else found
+    result = draft.node(kind, x, weights, *others, **attributes)
+    return draft.from_channels_first(result, rank, last) if layout else result
 
 
 def prepared(
@@ -48,8 +48,8 @@ def prepared(
     if isinstance(op, DepthwiseConvolution2d):
         groups = draft.known(draft.info(0).shape[op.data_layout.axes().channels], "number of channels")
         return x, draft.transpose(weights, (3, 0, 1, 2)), shape[1:3], groups
-    extents = shape[1:3] if last else shape[2:]
-    return x, draft.to_channels_first(weights, 4, last), extents, op.groups
+    sizes = shape[1:3] if last else shape[2:]
+    return x, draft.to_channels_first(weights, 4, last), sizes, op.groups
 
 
 @writer(TransposeConvolution2d)

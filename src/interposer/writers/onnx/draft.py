@@ -44,9 +44,9 @@ class Draft:
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
         """The same layer on other operands, without the nodes so far."""
-        made = Draft(self.sheet, self.layer, operands)
-        made.infos, made.results = self.infos, self.results
-        return made
+        draft = Draft(self.sheet, self.layer, operands)
+        draft.infos, draft.results = self.infos, self.results
+        return draft
 
     def take_over(self, other: Draft) -> None:
         """Add the nodes of another draft."""
@@ -65,9 +65,9 @@ class Draft:
 
     def operand(self, index: int) -> Tensor:
         """An operand that must be there."""
-        found = self.optional(index)
-        assert found is not None, "violations() comes first"
-        return found
+        result = self.optional(index)
+        assert result is not None, "violations() comes first"
+        return result
 
     def tensors(self) -> list[Tensor]:
         """All operands, which must be there."""
@@ -75,9 +75,9 @@ class Draft:
 
     def info(self, index: int) -> TensorInfo:
         """The info of an operand that must be there."""
-        found = self.infos[index]
-        assert found is not None, "violations() comes first"
-        return found
+        result = self.infos[index]
+        assert result is not None, "violations() comes first"
+        return result
 
     @property
     def rank(self) -> int:
@@ -92,11 +92,11 @@ class Draft:
             refuse(f"{name} has the shape {shape}; its extents must be known")
         return tuple(shape)
 
-    def known(self, extent: int, title: str) -> int:
+    def known(self, size: int, title: str) -> int:
         """An extent that must be known."""
-        if isinstance(extent, Dim):
+        if isinstance(size, Dim):
             refuse(f"the {title} is not known")
-        return extent
+        return size
 
     # --- constants ----------------------------------------------------------------------------------------------------
 
@@ -130,20 +130,20 @@ class Draft:
             refuse(f"opset {self.opset} has no {kind}")
         narrow, wide = self._types(kind, known, inputs)
         operands = [
-            one and self.cast(one, wide.get(known.operand(index), one.dtype)) for index, one in enumerate(inputs)
+            item and self.cast(item, wide.get(known.operand(index), item.dtype)) for index, item in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
         types = [self._result_type(kind, known, index, narrow, giving) for index in range(count)]
-        given = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
+        arguments = [wide.get(known.result(i)) or widened(known, known.result(i), types[i]) for i in range(count)]
         names = [self.sheet.free_name(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: value for key, value in attributes.items() if value is not None}
         for unknown in sorted(attributes.keys() - known.attributes):
             refuse(f"{kind} of opset {self.opset} has no attribute {unknown}")
-        inputs_by_name = [self.name_of(one) if one else "" for one in operands]
+        inputs_by_name = [self.name_of(operand) if operand else "" for operand in operands]
         self._steps.append(Step(kind, inputs_by_name, names, attributes))
-        made = [Tensor(name, one or types[i]) for i, (name, one) in enumerate(zip(names, given, strict=True))]
-        return [self.cast(one, wanted) for one, wanted in zip(made, types, strict=True)]
+        created = [Tensor(name, item or types[i]) for i, (name, item) in enumerate(zip(names, arguments, strict=True))]
+        return [self.cast(item, requested) for item, requested in zip(created, types, strict=True)]
 
     def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
         """The results of a node that is made already, of these types."""
@@ -157,18 +157,18 @@ class Draft:
         """The types that go by each name in the form, and those that the operator takes in their place."""
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
-        for index, one in enumerate(inputs):
-            if one is None:
+        for index, item in enumerate(inputs):
+            if item is None:
                 continue
             if not known.has_operand(index):
                 refuse(f"{kind} of opset {self.opset} has no operand number {index + 1}")
             name = known.operand(index)
             if name in narrow:
                 continue
-            taken = widened(known, name, one.dtype)
+            taken = widened(known, name, item.dtype)
             if taken is None:
-                refuse(f"{kind} of ONNX (since opset {known.since}) takes no {one.dtype}")
-            narrow[name], wide[name] = one.dtype, taken
+                refuse(f"{kind} of ONNX (since opset {known.since}) takes no {item.dtype}")
+            narrow[name], wide[name] = item.dtype, taken
         return narrow, wide
 
     def _result_type(
@@ -221,8 +221,8 @@ class Draft:
         """The real numbers that integers stand for."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
-        made = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
-        return replace(made, codes=x, codes_as=q)
+        created = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
+        return replace(created, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
         """Real numbers as integers, rounded half to even."""
@@ -255,10 +255,10 @@ class Draft:
         """A tensor with another shape: extents, one -1, or one that is not known."""
         if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
             refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several extents are not known")
-        extents = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
-        made = x.reshaped(extents) if x.array is not None and not (0 in extents and -1 in extents) else None
-        allow_zero = 1 if 0 in extents else None
-        return made or self.node("Reshape", x, self.ints(extents, "shape"), allowzero=allow_zero)
+        sizes = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
+        created = x.reshaped(sizes) if x.array is not None and not (0 in sizes and -1 in sizes) else None
+        allow_zero = 1 if 0 in sizes else None
+        return created or self.node("Reshape", x, self.ints(sizes, "shape"), allowzero=allow_zero)
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """A tensor with new axes of extent 1, counted in the result."""
@@ -286,7 +286,7 @@ class Draft:
         """A part of a tensor along some axes."""
         if not axes:
             return x
-        numbers = [self.ints(one, "slice") for one in (starts, ends, axes)]
+        numbers = [self.ints(item, "slice") for item in (starts, ends, axes)]
         return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
@@ -320,21 +320,21 @@ class Draft:
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
         """Put the nodes onto the sheet, the results under these names where a node of this layer gives them."""
-        made = {name: step for step in self._steps for name in step.outputs}
+        created = {name: step for step in self._steps for name in step.outputs}
         new: dict[str, str] = {}
-        for one, name in zip(results, names, strict=True):
-            if one.array is None and one.name in made and one.name not in new:
-                new[one.name] = name
-        self._name_steps({made[name].outputs[0] for name in new})
+        for result, name in zip(results, names, strict=True):
+            if result.array is None and result.name in created and result.name not in new:
+                new[result.name] = name
+        self._name_steps({created[name].outputs[0] for name in new})
         for step in self._steps:
             step.rename(lambda name: new.get(name, name))
         self.sheet.steps += self._steps
-        return [replace(one, name=new.get(one.name, one.name)) if one.array is None else one for one in results]
+        return [replace(item, name=new.get(item.name, item.name)) if item.array is None else item for item in results]
 
     def _name_steps(self, last: set[str]) -> None:
         for step in self._steps:
-            wanted = self.layer.name if step.outputs[0] in last else f"{self.layer.name}/{step.kind}"
-            step.name, step.source = self.sheet.free_step_name(wanted), self.layer.source
+            requested = self.layer.name if step.outputs[0] in last else f"{self.layer.name}/{step.kind}"
+            step.name, step.source = self.sheet.free_step_name(requested), self.layer.source
 
 
 def fits(x: Tensor, *numbers: float) -> bool:
@@ -345,5 +345,5 @@ def fits(x: Tensor, *numbers: float) -> bool:
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
         known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        made: Array = known.astype(dtype.numpy)
-    return made
+        created: Array = known.astype(dtype.numpy)
+    return created

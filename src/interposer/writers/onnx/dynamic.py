@@ -77,8 +77,8 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
     """The count is a list of one number."""
     k = draft.reshape(_wide(draft, 1), [1])
-    found = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
-    return [found[0], draft.cast(found[1], op.index_dtype)]
+    result = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
+    return [result[0], draft.cast(result[1], op.index_dtype)]
 
 
 @writer(RandomFill)

@@ -51,8 +51,8 @@ def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
     return draft.node("Where", zero, draft.like(1, b), b), zero
 
 
-def _guarded(draft: Draft, zero: Tensor | None, found: Tensor) -> Tensor:
-    return found if zero is None else draft.node("Where", zero, draft.like(0, found), found)
+def _guarded(draft: Draft, zero: Tensor | None, tensor: Tensor) -> Tensor:
+    return tensor if zero is None else draft.node("Where", zero, draft.like(0, tensor), tensor)
 
 
 def _div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def _div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 def _mod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_float:
         rest = draft.node("Mod", a, b, fmod=1)
-        signs = [draft.node("Less", one, draft.like(0, one)) for one in (rest, b)]
+        signs = [draft.node("Less", item, draft.like(0, item)) for item in (rest, b)]
         other = draft.node(
             "And", draft.node("Xor", *signs), _not(draft, draft.node("Equal", rest, draft.like(0, rest)))
         )
@@ -114,7 +114,7 @@ def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     """The arc tangent of the quotient, with half a turn more or less on the left; 0 for the origin."""
     zero, origin = (
         draft.like(0, a),
-        draft.node("And", *(draft.node("Equal", one, draft.like(0, one)) for one in (a, b))),
+        draft.node("And", *(draft.node("Equal", item, draft.like(0, item)) for item in (a, b))),
     )
     quotient = draft.node("Div", a, draft.node("Where", origin, draft.like(1, a), draft.node("Add", b, zero)))
     below = draft.node("Less", draft.node("Where", draft.node("Equal", a, zero), draft.node("Reciprocal", a), a), zero)
@@ -183,10 +183,10 @@ def fused(draft: Draft, op: Fused) -> list[Tensor]:
     """With 32 bits between the steps, where the elements have fewer."""
     own = draft.operand(0).dtype
     wide = DataType.FLOAT32 if own.is_float and own.bits < 32 else own
-    a, b, multiplier, addend = (draft.cast(one, wide) for one in draft.tensors())
+    a, b, multiplier, addend = (draft.cast(tensor, wide) for tensor in draft.tensors())
     total = draft.node("Add", a, b)
     result = draft.node("Add", draft.node("Mul", total, multiplier), addend)
-    return [draft.cast(one, own) for one in (total, result)][-op.num_outputs :]
+    return [draft.cast(item, own) for item in (total, result)][-op.num_outputs :]
 
 
 # --- one operand ------------------------------------------------------------------------------------------------------

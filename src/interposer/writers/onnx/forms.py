@@ -62,20 +62,23 @@ class Form(NamedTuple):
 @cache
 def form(kind: str, opset: int) -> Form | None:
     """The form of an operator at an opset; None where it is not there."""
-    found = schema(kind, opset)
-    if found is None:
+    result = schema(kind, opset)
+    if result is None:
         return None
-    allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in found.type_constraints}
-    variadic = bool(found.inputs) and found.inputs[-1].option.name == "Variadic"
-    optional = frozenset(index for index, one in enumerate(found.outputs) if one.option.name == "Optional")
-    attributes = frozenset(found.attributes)
+    allowed = {
+        type_constraint.type_param_str: frozenset(type_constraint.allowed_type_strs)
+        for type_constraint in result.type_constraints
+    }
+    variadic = bool(result.inputs) and result.inputs[-1].option.name == "Variadic"
+    optional = frozenset(index for index, output in enumerate(result.outputs) if output.option.name == "Optional")
+    attributes = frozenset(result.attributes)
     return Form(
-        found.since_version, _types(found.inputs), variadic, _types(found.outputs), allowed, attributes, optional
+        result.since_version, _types(result.inputs), variadic, _types(result.outputs), allowed, attributes, optional
     )
 
 
 def _types(formals: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(one.type_str) for one in formals)  # type: ignore[attr-defined]
+    return tuple(str(formal.type_str) for formal in formals)  # type: ignore[attr-defined]
 
 
 def has_type(dtype: DataType, opset: int) -> bool:
@@ -86,4 +89,4 @@ def has_type(dtype: DataType, opset: int) -> bool:
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
     """The type itself where it may go by that name, else the narrowest that may and holds all its values."""
-    return next((one for one in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, one)), None)
+    return next((item for item in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, item)), None)

@@ -26,10 +26,10 @@ def gather(draft: Draft, op: Gather) -> Tensor:
     own = draft.info(1).rank - batch
     turned = draft.transpose(params, (*range(batch), axis, *(i for i in range(batch, rank) if i != axis)))
     tuples = draft.unsqueeze(indices, [draft.info(1).rank])
-    found = draft.node("GatherND", turned, tuples, batch_dims=batch)
+    result = draft.node("GatherND", turned, tuples, batch_dims=batch)
     before = range(batch + own, own + axis)
-    behind = range(own + axis, own + rank - 1)
-    return draft.transpose(found, (*range(batch), *before, *range(batch, batch + own), *behind))
+    consumers = range(own + axis, own + rank - 1)
+    return draft.transpose(result, (*range(batch), *before, *range(batch, batch + own), *consumers))
 
 
 @writer(GatherNd, moves=True)
@@ -61,12 +61,12 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
         refuse("its table is empty")
     same = draft.node("Equal", draft.unsqueeze(lookups, [1]), keys)
     hits = draft.cast(same, DataType.UINT8)
-    found = draft.reduce("ReduceMax", hits, [1], keep=False)
+    result = draft.reduce("ReduceMax", hits, [1], keep=False)
     rows = draft.node("Gather", values, draft.node("ArgMax", hits, axis=1, keepdims=0))
-    there = draft.cast(found, DataType.BOOL)
+    there = draft.cast(result, DataType.BOOL)
     spread = draft.unsqueeze(there, range(1, draft.info(2).rank))
     nothing = "" if values.dtype is DataType.STRING else 0
-    return [draft.node("Where", spread, rows, draft.constant(nothing, values.dtype)), found]
+    return [draft.node("Where", spread, rows, draft.constant(nothing, values.dtype)), result]
 
 
 @writer(LshProjection, quantized=True)

@@ -45,8 +45,8 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
         if isinstance(layer.op, Constant):
             sheet.values[layer.output] = tensor_of(layer.output, layer.name)
         elif not isinstance(layer.op, Input | Output):
-            wanted = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = write_layer(layer, sheet, wanted)
+            requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = write_layer(layer, sheet, requested)
             if reason is not None:
                 yield layer.name, (layer.kind, reason)
 
@@ -62,12 +62,12 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
-            found = draft.finish(written(draft), names)
+            result = draft.finish(written(draft), names)
     except RefusedError as error:
-        found = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, found, strict=True))
+        result = [Tensor(name, info.dtype) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, result, strict=True))
         return str(error)
-    sheet.values.update(zip(layer.outputs, found, strict=True))
+    sheet.values.update(zip(layer.outputs, result, strict=True))
     return None
 
 

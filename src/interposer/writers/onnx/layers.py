@@ -35,31 +35,31 @@ def written(draft: Draft) -> list[Tensor]:
 
 
 def _called(function: Writer, draft: Draft) -> list[Tensor]:
-    found = function(draft, draft.layer.op)
-    return [found] if isinstance(found, Tensor) else list(found)
+    result = function(draft, draft.layer.op)
+    return [result] if isinstance(result, Tensor) else list(result)
 
 
 def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
     """Narrow floats are rounded once, at the end: where there are several steps, these are of 32 bits."""
     trial = draft.again(draft.operands)
-    found = _called(function, trial)
+    result = _called(function, trial)
     if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
         draft.take_over(trial)
-        return found
-    wide = draft.again([one and _widened(draft, one) for one in draft.operands])
+        return result
+    wide = draft.again([operand and _widened(draft, operand) for operand in draft.operands])
     wide.infos = tuple(info and _wide(info) for info in draft.infos)
     wide.results = tuple(_wide(info) for info in draft.results)
-    found = _called(function, wide)
+    result = _called(function, wide)
     draft.take_over(wide)
-    return [draft.cast(one, info.dtype) for one, info in zip(found, draft.results, strict=True)]
+    return [draft.cast(item, info.dtype) for item, info in zip(result, draft.results, strict=True)]
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:
     return info is not None and info.dtype.is_float and info.dtype.bits < 32
 
 
-def _widened(draft: Draft, one: Tensor) -> Tensor:
-    return draft.cast(one, DataType.FLOAT32) if one.dtype.is_float and one.dtype.bits < 32 else one
+def _widened(draft: Draft, tensor: Tensor) -> Tensor:
+    return draft.cast(tensor, DataType.FLOAT32) if tensor.dtype.is_float and tensor.dtype.bits < 32 else tensor
 
 
 def _wide(info: TensorInfo) -> TensorInfo:
@@ -74,8 +74,8 @@ def _keeps_scales(draft: Draft) -> bool:
     """True where elements can be moved as they are: all that are quantized have one scale, and keep it."""
     data = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
-    kept = all(one is None or one.quantization == own.quantization for one, own in zip(inferred, draft.results))  # noqa: B905
-    return kept and len({info.quantization for info in data}) <= 1
+    cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
+    return cached and len({info.quantization for info in data}) <= 1
 
 
 def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
@@ -93,18 +93,18 @@ def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
 
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
     """The operator on real numbers, which quantized operands are converted to and results from."""
-    operands = [one and _real(draft, index, one) for index, one in enumerate(draft.operands)]
+    operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
     pairs = zip(operands, draft.infos, strict=True)
-    reals.infos = tuple(info and TensorInfo(info.shape, one.dtype) if one else info for one, info in pairs)
+    reals.infos = tuple(info and TensorInfo(info.shape, item.dtype) if item else info for item, info in pairs)
     reals.results = tuple(
         TensorInfo(info.shape, DataType.FLOAT32) if info.is_quantized else info for info in draft.results
     )
-    found = _called(function, reals)
+    result = _called(function, reals)
     draft.take_over(reals)
     return [
-        one if info.quantization is None else draft.quantized(one, info.quantization, info.dtype)
-        for one, info in zip(found, draft.results, strict=True)
+        item if info.quantization is None else draft.quantized(item, info.quantization, info.dtype)
+        for item, info in zip(result, draft.results, strict=True)
     ]
 
 

@@ -28,8 +28,8 @@ _LINEAR: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 def without_needless_transposes(sheet: Sheet, outputs: Iterable[str], shapes: Mapping[str, TensorShape]) -> list[Step]:
     """The nodes with fewer transposes; as they are where there would not be fewer."""
-    found = _Layouts(sheet, set(outputs), shapes).rewritten()
-    return found if _transposes(found, outputs) < _transposes(sheet.steps, outputs) else sheet.steps
+    result = _Layouts(sheet, set(outputs), shapes).rewritten()
+    return result if _transposes(result, outputs) < _transposes(sheet.steps, outputs) else sheet.steps
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
@@ -179,7 +179,7 @@ class _Layouts:
         if source not in self._transposed or shape is None or 0 in self._sheet.constants.get(step.inputs[1], [0]):
             return False
         order = self._transposed[source][1]
-        long = [axis for axis, extent in zip(order, shape, strict=True) if extent != 1]
+        long = [axis for axis, size in zip(order, shape, strict=True) if size != 1]
         if long != sorted(long):
             return False
         self._steps.append(replace(step, inputs=[self._transposed[source][0], *step.inputs[1:]]))

@@ -24,9 +24,9 @@ def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
     """What is not kept is the integer that stands for zero."""
     rows, columns = draft.shape(0)[-2:]
     row, column = np.ogrid[:rows, :columns]
-    kept = column - row >= op.k if op.upper else column - row <= op.k
+    cached = column - row >= op.k if op.upper else column - row <= op.k
     zero = _zero(draft, draft.operand(0))
-    return draft.node("Where", draft.constant(kept, DataType.BOOL, "kept"), draft.operand(0), zero)
+    return draft.node("Where", draft.constant(cached, DataType.BOOL, "kept"), draft.operand(0), zero)
 
 
 def _zero(draft: Draft, x: Tensor) -> Tensor:
@@ -56,8 +56,8 @@ def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
 @writer(MatrixDiag, moves=True)
 def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
     """Rows, repeated, where they meet the diagonal."""
-    x, extent = draft.operand(0), draft.shape(0)[-1]
-    own = draft.constant(np.eye(extent, dtype=bool), DataType.BOOL, "diagonal")
+    x, size = draft.operand(0), draft.shape(0)[-1]
+    own = draft.constant(np.eye(size, dtype=bool), DataType.BOOL, "diagonal")
     return draft.node("Where", own, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))
 
 

@@ -38,11 +38,11 @@ def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
 
 def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
     """One number for each channel."""
-    given, x = draft.optional(index), draft.operand(0)
+    value, x = draft.optional(index), draft.operand(0)
     count = draft.info(0).shape[channels]
-    if given is None:
+    if value is None:
         return draft.constant(np.full(draft.known(count, "number of channels"), default), x.dtype)
-    flat = draft.cast(draft.reshape(given, [-1]), x.dtype)
+    flat = draft.cast(draft.reshape(value, [-1]), x.dtype)
     if draft.info(index).num_elements == count:
         return flat
     return draft.node("Expand", flat, draft.ints([draft.known(count, "number of channels")]))
@@ -73,8 +73,8 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
     x = _channels_first(draft, draft.operand(0), channels)
     gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
     if draft.opset >= 21 and draft.rank > 2:
-        made = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, **_numbers(x, op.eps))
-        return _layout_of(draft, made, channels)
+        created = draft.node("GroupNormalization", x, gamma, beta, num_groups=op.num_groups, **_numbers(x, op.eps))
+        return _layout_of(draft, created, channels)
     shape = list(draft.shape(0))
     first = [shape[0], shape[channels], *(n for i, n in enumerate(shape) if i not in (0, channels))]
     if 0 in shape:
@@ -115,9 +115,9 @@ def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
 def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
     """True where factors have the shape of what is normalized, or stand for such as are known."""
     normalized = draft.info(0).shape[axis:]
-    given = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
+    value = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
     known = draft.optional(1) is not None or draft.info(0).is_concrete
-    return known and all(tuple(shape) == normalized for shape in given)
+    return known and all(tuple(shape) == normalized for shape in value)
 
 
 def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None = None) -> Tensor:
@@ -164,8 +164,8 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
     x, axes = draft.operand(0), op.window_axes(draft.rank)
     if axes in ((1,), (3,)) and draft.rank == 4 and op.norm_size % 2 and x.dtype is not DataType.FLOAT64:
         first = _channels_first(draft, x, axes[0]) if axes != (1,) else x
-        made = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
-        return _layout_of(draft, made, axes[0]) if axes != (1,) else made
+        created = draft.node("LRN", first, size=op.norm_size, alpha=op.alpha * op.norm_size, beta=op.beta, bias=op.k)
+        return _layout_of(draft, created, axes[0]) if axes != (1,) else created
     base = draft.like(op.k, x)
     if op.norm_size and 0 not in draft.shape(0):
         total = _window_sum(draft, draft.node("Mul", x, x), axes, op.norm_size)

@@ -37,12 +37,12 @@ class _Places(NamedTuple):
     def is_plain(self) -> bool:
         """True where no place sees nothing but padding, and no pad is as large as its window."""
         small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
-        return small and all(int(one.min(initial=1)) > 0 for one in self.seen)
+        return small and all(int(item.min(initial=1)) > 0 for item in self.seen)
 
     def product(self, parts: Sequence[Array]) -> Array:
         """What the axes give, for every place, as a tensor that broadcasts with the result."""
-        found: Array = reduce(np.multiply.outer, parts)
-        return found[np.newaxis, np.newaxis]
+        array: Array = reduce(np.multiply.outer, parts)
+        return array[np.newaxis, np.newaxis]
 
 
 @writer(Pooling2d, Pooling3d)
@@ -55,12 +55,12 @@ def pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 
 def _pooled(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor) -> Tensor:
     shape = draft.info(0).shape
-    extents = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
     if _is_global(op):
         return _of_all(draft, op, x)
-    if any(isinstance(extent, Dim) for extent in extents):
-        return _of_unknown_size(draft, op, x, extents)
-    places = _places(draft, op, extents)
+    if any(isinstance(size, Dim) for size in sizes):
+        return _of_unknown_size(draft, op, x, sizes)
+    places = _places(draft, op, sizes)
     if op.pool_type is MAX:
         return _largest(draft, x, places)
     return _mean(draft, op, x, places)
@@ -85,8 +85,8 @@ def _L2(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> Tenso
     return draft.cast(draft.node("Sqrt", mean), x.dtype)
 
 
-def _of_unknown_size(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, extents: Sequence[int]) -> Tensor:
-    windows = op.windows(*extents)
+def _of_unknown_size(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    windows = op.windows(*sizes)
     if op.stride_x == 0 or any(isinstance(w.size, Dim) for w in windows):
         refuse("it has windows as large as the image, whose size is not known")
     ceiling = op.output_shape_rounding is OutputShapeRounding.CEILING
@@ -104,29 +104,29 @@ def _average(draft: Draft, x: Tensor, kind: str, attributes: dict[str, Any]) -> 
     return draft.node(kind, x, **attributes)
 
 
-def _places(draft: Draft, op: Pooling2d | Pooling3d, extents: Sequence[int]) -> _Places:
+def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _Places:
     result = draft.results[0].shape
     counts = result[1:-1] if op.data_layout.channels_last else result[2:]
     windows = []
-    for window, extent, count in zip(op.windows(*extents), extents, counts, strict=True):
-        moving = window if op.stride_x else window._replace(stride=max(1, extent + window.pad_before))
+    for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
+        moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
         reaches = (count - 1) * moving.stride + moving.reach
-        windows.append(moving._replace(pad_after=max(0, reaches - extent - moving.pad_before)))
-    given = op.windows(*extents)
+        windows.append(moving._replace(pad_after=max(0, reaches - size - moving.pad_before)))
+    value = op.windows(*sizes)
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
-    seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, extents, counts, strict=True)]
-    behind = [w.pad_after for w in given]
-    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, extents, counts, behind, strict=True)]
+    seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, sizes, counts, strict=True)]
+    consumers = [w.pad_after for w in value]
+    padded = [_cells(w, n, c, 1, b) for w, n, c, b in zip(windows, sizes, counts, consumers, strict=True)]
     return _Places(windows, seen, padded if included else seen)
 
 
-def _cells(window: Window, extent: int, count: int, padding: int, after: int = 0) -> Array:
+def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) -> Array:
     """How many cells of the image, or of the padding too, lie under the window at each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
-    low, high = -padding * window.pad_before, extent + padding * after
+    low, high = -padding * window.pad_before, size + padding * after
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
-    found: Array = until - before
-    return found
+    array: Array = until - before
+    return array
 
 
 def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
@@ -136,9 +136,9 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
         return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
     padded = _padded(draft, wide, places, _least(wide.dtype))
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
-    found = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
+    result = draft.cast(draft.node("MaxPool", padded, **kernel_attributes(unpadded)), x.dtype)
     mask = draft.constant(places.product(places.seen) > 0, DataType.BOOL, "seen")
-    return draft.node("Where", mask, found, draft.like(0, x))
+    return draft.node("Where", mask, result, draft.like(0, x))
 
 
 def comparable(draft: Draft, x: Tensor) -> Tensor:
@@ -175,8 +175,8 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     mean = draft.node("AveragePool", _padded(draft, squares, places, 0), **kernel_attributes(unpadded))
     factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide.dtype, "counted")
-    found = draft.node("Mul", mean, factor)
-    return draft.cast(draft.node("Sqrt", found) if op.pool_type is L2 else found, x.dtype)
+    result = draft.node("Mul", mean, factor)
+    return draft.cast(draft.node("Sqrt", result) if op.pool_type is L2 else result, x.dtype)
 
 
 @writer(Pooling2d, Pooling3d, quantized=True, computes=True)
@@ -184,21 +184,21 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     """The largest stored integer stands for the largest number; a mean of integers is rounded away from zero."""
     source, target = draft.info(0).quantization, draft.results[0].quantization
     shape = draft.info(0).shape
-    extents = shape[1:-1] if op.data_layout.channels_last else shape[2:]
-    known = not any(isinstance(n, Dim) for n in extents)
-    plain = _is_global(op) or (known and _places(draft, op, extents).is_plain)
+    sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
+    known = not any(isinstance(n, Dim) for n in sizes)
+    plain = _is_global(op) or (known and _places(draft, op, sizes).is_plain)
     if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
         return pooling(draft, op)
     if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or not (plain and known):
         refuse("ONNX rounds a quantized pool otherwise")
-    return _mean_of_codes(draft, op, extents)
+    return _mean_of_codes(draft, op, sizes)
 
 
-def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, extents: Sequence[int]) -> Tensor:
+def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
     """The mean of stored integers as a real number, which lies at least half a part of the count from a wrong one."""
     single(draft.info(0))
     single(draft.results[0])
-    places = _places(draft, op, extents)
+    places = _places(draft, op, sizes)
     count = max(1, int(places.product(places.counted).max(initial=1)))
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
     if included or count > _MOST_CELLS:
@@ -210,7 +210,7 @@ def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, extents: Sequence[in
     whole = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", above))
     codes, source, target = draft.cast(whole, DataType.INT64), draft.info(0), draft.results[0]
     if source.quantization == target.quantization:
-        found = draft.cast(codes, target.dtype)
+        result = draft.cast(codes, target.dtype)
     else:
-        found = rescaled(draft, offset(draft, codes, source), float(scale32(source)) / float(scale32(target)), target)
-    return draft.from_channels_first(found, draft.rank, last)
+        result = rescaled(draft, offset(draft, codes, source), float(scale32(source)) / float(scale32(target)), target)
+    return draft.from_channels_first(result, draft.rank, last)

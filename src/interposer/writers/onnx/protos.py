@@ -99,10 +99,10 @@ def schema(kind: str, opset: int) -> Message | None:
     """The declaration of an operator as that opset has it; None where it has not."""
     package = onnx()
     try:
-        found = package.defs.get_schema(kind, opset, "")
+        result = package.defs.get_schema(kind, opset, "")
     except package.defs.SchemaError:
         return None
-    return None if found.deprecated else found
+    return None if result.deprecated else result
 
 
 def tensor_proto(name: str, array: Array) -> Message:

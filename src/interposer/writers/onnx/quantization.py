@@ -78,7 +78,7 @@ def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
     if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
         refuse("its integers of 64 bits cannot be computed with")
     if source != q:
-        (old, point), (new, target) = (_numbers(one, draft.rank) for one in (source, q))
+        (old, point), (new, target) = (_numbers(item, draft.rank) for item in (source, q))
         steps = draft.node("Sub", x, draft.constant(point, DataType.INT64, "zero_point"))
         scaled = times(draft, steps, factor_of(old.astype(np.float64) / new.astype(np.float64)))
         x = draft.node("Add", scaled, draft.constant(target, DataType.INT64, "zero_point"))
@@ -123,8 +123,8 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     x = draft.cast(draft.operand(0), DataType.FLOAT32)
     above = draft.node("Sub", draft.clip(x, low, high), draft.like(low, x))
     steps = rounded_away(draft, draft.node("Mul", above, draft.like(float(np.float32(1) / scale), x)))
-    found = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
-    return draft.cast(found, draft.operand(0).dtype)
+    result = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
+    return draft.cast(result, draft.operand(0).dtype)
 
 
 @writer(Cast, quantized=True)

@@ -127,12 +127,12 @@ def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 
     scales = [float(scale32(draft.info(index))) for index in (0, 1)]
     common = 2 * max(scales)
     moved = [
-        draft.node("Mul", offset(draft, one, draft.info(index)), draft.ints(1 << left))
-        for index, one in enumerate((a, b))
+        draft.node("Mul", offset(draft, item, draft.info(index)), draft.ints(1 << left))
+        for index, item in enumerate((a, b))
     ]
     factors = [factor_of(scale / common) for scale in scales]
     factors[1] = Factor(factors[1].multiplier * sign, factors[1].shift)
-    first, second = (times(draft, one, factor) for one, factor in zip(moved, factors, strict=True))
+    first, second = (times(draft, item, factor) for item, factor in zip(moved, factors, strict=True))
     return first, second, common
 
 
@@ -278,11 +278,11 @@ def _divided(factor: Factor, count: int) -> Factor:
 def joined_codes(draft: Draft, op: Concat | Stack) -> Tensor:
     """What has another scale than the result is brought to it in real numbers of 32 bits."""
     result = draft.results[0]
-    parts = [_brought(draft, one, draft.info(index), result) for index, one in enumerate(draft.tensors())]
+    parts = [_brought(draft, tensor, draft.info(index), result) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):
         return draft.node("Concat", *parts, axis=op.axis)
     axis = op.axis % (draft.rank + 1)
-    return draft.concat([draft.unsqueeze(one, [axis]) for one in parts], axis)
+    return draft.concat([draft.unsqueeze(part, [axis]) for part in parts], axis)
 
 
 def _brought(draft: Draft, x: Tensor, source: TensorInfo, target: TensorInfo) -> Tensor:
@@ -300,7 +300,7 @@ def _brought(draft: Draft, x: Tensor, source: TensorInfo, target: TensorInfo) ->
 
 
 def _one_scale(infos: Sequence[TensorInfo]) -> list[Quantization]:
-    found: list[Any] = [info.quantization for info in infos]
-    if any(q is None or q.per_axis for q in found):
+    values: list[Any] = [info.quantization for info in infos]
+    if any(q is None or q.per_axis for q in values):
         refuse("ONNX rounds quantized results otherwise")
-    return found
+    return values

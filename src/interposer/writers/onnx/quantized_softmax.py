@@ -37,8 +37,8 @@ def _code(real: float, integer_bits: int = 0) -> int:
 
 def _product(a: Ints, b: Ints | int) -> Ints:
     """Of two numbers in Q0, ties upwards."""
-    found: Ints = np.minimum((a * b + (1 << 30)) >> 31, _ONE)
-    return found
+    ints: Ints = np.minimum((a * b + (1 << 30)) >> 31, _ONE)
+    return ints
 
 
 def _divided(x: Ints, exponent: int) -> Ints:
@@ -126,11 +126,11 @@ class _Rows:
     def one_over_one_plus(self, x: Tensor) -> Tensor:
         """1 / (1 + x) for 0 <= x < 1, all in Q0, by three steps of Newton's iteration in Q2."""
         half = self.divided(self.add(x, _UNIT), 2)
-        found = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
+        result = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
         for _ in range(3):
-            error = self.minus(_code(1, 2), self.product(half, found))
-            found = self.add(found, self.moved_up(self.product(found, error), 2))
-        return self.moved_up(found, 1)
+            error = self.minus(_code(1, 2), self.product(half, result))
+            result = self.add(result, self.moved_up(self.product(result, error), 2))
+        return self.moved_up(result, 1)
 
     def _one(self, x: Tensor | int) -> Tensor:
         return self._draft.ints(x) if isinstance(x, int) else x

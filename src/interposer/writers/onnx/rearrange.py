@@ -53,7 +53,7 @@ def concat(draft: Draft, op: Concat) -> Tensor:
 def stack(draft: Draft, op: Stack) -> Tensor:
     """Each tensor gets the new axis, along which they are joined."""
     axis = normal_axis(op.axis, draft.rank + 1)
-    return draft.concat([draft.unsqueeze(one, [axis]) for one in draft.tensors()], axis)
+    return draft.concat([draft.unsqueeze(tensor, [axis]) for tensor in draft.tensors()], axis)
 
 
 @writer(Splitter, moves=True)
@@ -85,8 +85,8 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     axes = [axis for axis, _ in cuts]
     x = draft.slice(draft.operand(0), starts, ends, axes, steps if any(step != 1 for step in steps) else None)
     x = draft.squeeze(x, [axis for axis, item in enumerate(taken) if isinstance(item, int)])
-    kept = [item for item in index if not isinstance(item, int)]
-    return draft.unsqueeze(x, [axis for axis, item in enumerate(kept) if item is None])
+    cached = [item for item in index if not isinstance(item, int)]
+    return draft.unsqueeze(x, [axis for axis, item in enumerate(cached) if item is None])
 
 
 def _cut(item: slice | int) -> tuple[int, int, int]:
@@ -130,7 +130,7 @@ def pad(draft: Draft, op: Pad) -> Tensor:
 def _picked(draft: Draft, op: Pad, x: Tensor) -> Tensor:
     for axis, pair in enumerate(op.pad_list):
         if any(pair):
-            extent = draft.known(draft.info(0).shape[axis], f"extent of axis {axis}")
-            places: Sequence[int] = np.pad(np.arange(extent), pair, mode=_NUMPY_MODES[op.padding_mode])  # type: ignore[call-overload]
+            size = draft.known(draft.info(0).shape[axis], f"extent of axis {axis}")
+            places: Sequence[int] = np.pad(np.arange(size), pair, mode=_NUMPY_MODES[op.padding_mode])  # type: ignore[call-overload]
             x = draft.node("Gather", x, draft.ints(places, "places"), axis=axis)
     return x

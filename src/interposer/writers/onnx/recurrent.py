@@ -46,9 +46,9 @@ def _values(draft: Draft) -> dict[str, Tensor | None]:
 
 
 def _needed(values: Values, name: str) -> Tensor:
-    found = values[name]
-    assert found is not None, name
-    return found
+    result = values[name]
+    assert result is not None, name
+    return result
 
 
 def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
@@ -90,10 +90,10 @@ def _both_sides(
     """The steps of each direction, in the order in which it takes them."""
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
-        return [_Step(one) for one in x], [_Step(one) for one in x[::-1]]
+        return [_Step(item) for item in x], [_Step(item) for item in x[::-1]]
     aux = _parts(draft, op, _needed(values, "aux_input"))
     if values[weights] is None:
-        return [_Step(one) for one in x], [_Step(one) for one in aux[::-1]]
+        return [_Step(item) for item in x], [_Step(item) for item in aux[::-1]]
     steps = [_Step(*pair) for pair in zip(x, aux, strict=True)]
     return steps, steps[::-1]
 
@@ -114,7 +114,7 @@ def _joined(
 def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequence[_Step]) -> list[Tensor]:
     """The states behind all steps."""
     weights = _needed(values, "recurrent_weights")
-    state, found = values["hidden_state_in"], list[Tensor]()
+    state, result = values["hidden_state_in"], list[Tensor]()
     for step in steps:
         total = draft.node("Gemm", step.x, _needed(values, "weights"), _needed(values, "bias"), transB=1)
         if step.aux is not None:
@@ -122,8 +122,8 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
         if state is not None:
             total = draft.node("Add", total, _product(draft, state, weights))
         state = _FUNCTIONS[function](draft, total)
-        found.append(state)
-    return found
+        result.append(state)
+    return result
 
 
 @writer(Rnn)
@@ -138,8 +138,8 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
     """Step by step."""
     values = _values(draft)
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
-    found = _rnn(draft, op.activation_func, values, steps)
-    return [_stacked(draft, op, found), found[-1]]
+    result = _rnn(draft, op.activation_func, values, steps)
+    return [_stacked(draft, op, result), result[-1]]
 
 
 @writer(BidirectionalSequenceRnn)
@@ -234,8 +234,8 @@ def _lstm_step(
     forget, coupled = opened("forget", cell), values["input_to_input_weights"] is None
     entry = draft.node("Sub", draft.like(1, forget), forget) if coupled else opened("input", cell)
     new = function(draft, _gate(draft, values, "cell", step, output, cell))
-    kept, added = draft.node("Mul", forget, cell), draft.node("Mul", entry, new)
-    after = _bounded(draft, draft.node("Add", kept, added), op.clipping_thres_cell)
+    cached, added = draft.node("Mul", forget, cell), draft.node("Mul", entry, new)
+    after = _bounded(draft, draft.node("Add", cached, added), op.clipping_thres_cell)
     opening = opened("output", after)
     hidden = draft.node("Mul", opening, function(draft, after))
     gates = [new, forget, opening] if coupled else [entry, new, forget, opening]
@@ -246,8 +246,8 @@ def _projected(draft: Draft, op: LstmOp, values: Values, hidden: Tensor) -> Tens
     if values["projection_weights"] is None:
         return hidden
     bias = values["projection_bias"]
-    found = draft.node("Gemm", hidden, values["projection_weights"], bias, transB=1)
-    return _bounded(draft, found, op.clipping_thres_proj)
+    result = draft.node("Gemm", hidden, values["projection_weights"], bias, transB=1)
+    return _bounded(draft, result, op.clipping_thres_proj)
 
 
 def _bounded(draft: Draft, x: Tensor, bound: float) -> Tensor:
@@ -262,9 +262,9 @@ def _batch(draft: Draft, op: SequenceOp) -> int:
 def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
     """One step, with its gates."""
     values, (batch, units) = _values(draft), draft.results[2].shape
-    found = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
-    [output] = found.outputs
-    return [draft.node("Concat", *found.gates, axis=1), output, found.cell, output]
+    result = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
+    [output] = result.outputs
+    return [draft.node("Concat", *result.gates, axis=1), output, result.cell, output]
 
 
 @writer(UnidirectionalSequenceLstm)
@@ -272,8 +272,8 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
     """Step by step."""
     values, units = _values(draft), draft.known(draft.results[2].shape[1], "units")
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
-    found = _lstm(draft, op, values, steps, _batch(draft, op), units)
-    return [_stacked(draft, op, found.outputs), found.outputs[-1], found.cell]
+    result = _lstm(draft, op, values, steps, _batch(draft, op), units)
+    return [_stacked(draft, op, result.outputs), result.outputs[-1], result.cell]
 
 
 @writer(BidirectionalSequenceLstm)
@@ -281,10 +281,10 @@ def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tens
     """Each direction by itself."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
-    found = []
+    result = []
     for number, (name, steps) in enumerate(zip(("forward", "backward"), sides, strict=True)):
         units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
-        found.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
-    forward, backward = found
+        result.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
+    forward, backward = result
     first, *second = _joined(draft, op, forward.outputs, backward.outputs)
     return [first, forward.outputs[-1], forward.cell, backward.outputs[-1], backward.cell, *second]

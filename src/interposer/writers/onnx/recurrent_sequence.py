@@ -42,33 +42,33 @@ def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> l
     if op.time_major:
         return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
     for index in (0, *_STATES):
-        one = draft.optional(index)
-        if one is not None:
-            operands[index] = draft.transpose(one, (1, 0, 2))
-    found = draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
-    return [draft.transpose(found[0], (2, 0, 1, 3)), *(draft.transpose(one, (1, 0, 2)) for one in found[1:])]
+        item = draft.optional(index)
+        if item is not None:
+            operands[index] = draft.transpose(item, (1, 0, 2))
+    result = draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
+    return [draft.transpose(result[0], (2, 0, 1, 3)), *(draft.transpose(element, (1, 0, 2)) for element in result[1:])]
 
 
 def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:
     """Functions go by names, with the parameters of all in two lists."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "hidden_size": draft.known(draft.info(2).shape[2], "number of units"),
         "direction": op.direction.value,
         "clip": op.clip or None,
     }
     if isinstance(op, GruSequence):
-        found["linear_before_reset"] = 1 if op.linear_before_reset else None
+        result["linear_before_reset"] = 1 if op.linear_before_reset else None
     if isinstance(op, LstmSequence):
-        found["input_forget"] = 1 if op.input_forget else None
-    return found | (_functions(list(op.functions())) if op.activations else {})
+        result["input_forget"] = 1 if op.input_forget else None
+    return result | (_functions(list(op.functions())) if op.activations else {})
 
 
 def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
-    found = list(_named(functions))
-    alphas = [parameters[0] for _, parameters in found if parameters]
-    betas = [parameters[1] for _, parameters in found if len(parameters) > 1]
+    result = list(_named(functions))
+    alphas = [parameters[0] for _, parameters in result if parameters]
+    betas = [parameters[1] for _, parameters in result if len(parameters) > 1]
     return {
-        "activations": [name for name, _ in found],
+        "activations": [name for name, _ in result],
         "activation_alpha": alphas or None,
         "activation_beta": betas or None,
     }

@@ -36,7 +36,7 @@ def resize(draft: Draft, op: Resize) -> Tensor:
     first = draft.to_channels_first(x, 4, last)
     sizes, axes = _sizes(draft, op)
     rounding = "floor" if not (op.align_corners or op.half_pixel_centers) else "round_prefer_ceil"
-    found = draft.node(
+    result = draft.node(
         "Resize",
         first,
         None,
@@ -47,7 +47,7 @@ def resize(draft: Draft, op: Resize) -> Tensor:
         coordinate_transformation_mode=_coordinates(op),
         nearest_mode=rounding if nearest else None,
     )
-    return draft.from_channels_first(found, 4, last)
+    return draft.from_channels_first(result, 4, last)
 
 
 def _coordinates(op: Resize) -> str:

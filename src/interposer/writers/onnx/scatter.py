@@ -56,7 +56,7 @@ def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
     """Integers of one scale are moved and compared as they are."""
     on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
     tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
-    if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({one.quantization for one in tensors}) > 1:
+    if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({tensor.quantization for tensor in tensors}) > 1:
         refuse("it computes with the real numbers that integers stand for")
     return scatter_nd(draft, op) if isinstance(op, ScatterNd) else scatter_elements(draft, op)
 

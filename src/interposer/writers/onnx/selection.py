@@ -41,16 +41,16 @@ def compress(draft: Draft, op: Compress) -> Tensor:
 @writer(Unique, moves=True)
 def unique(draft: Draft, op: Unique) -> list[Tensor]:
     """Indices of 64 bits, narrowed where the layer's have 32."""
-    found = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
-    return [found[0], *(draft.cast(one, op.index_dtype) for one in found[1:])]
+    result = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
+    return [result[0], *(draft.cast(item, op.index_dtype) for item in result[1:])]
 
 
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
     """Best first."""
     largest = None if op.largest else 0
-    found = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
-    return [found[0], draft.cast(found[1], op.index_dtype)]
+    result = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
+    return [result[0], draft.cast(result[1], op.index_dtype)]
 
 
 @writer(RandomMultinomial)
@@ -64,7 +64,7 @@ def random_multinomial(draft: Draft, op: RandomMultinomial) -> Tensor:
 @writer(NonMaxSuppression)
 def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
     """Numbers are operands, of 32 bits."""
-    boxes, scores = (draft.cast(one, DataType.FLOAT32) for one in draft.tensors())
+    boxes, scores = (draft.cast(tensor, DataType.FLOAT32) for tensor in draft.tensors())
     score = None if op.score_threshold is None else draft.constant([op.score_threshold], DataType.FLOAT32)
     return draft.node(
         "NonMaxSuppression",
@@ -89,7 +89,7 @@ def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
         if op.half_pixel:
             refuse(f"RoiAlign of opset {draft.opset} has no half_pixel")
         coordinates = ""
-    found = draft.node(
+    result = draft.node(
         "RoiAlign",
         draft.to_channels_first(x, 4, last),
         draft.cast(regions, x.dtype),
@@ -101,4 +101,4 @@ def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
         spatial_scale=1 / op.height_stride,
         coordinate_transformation_mode=coordinates or None,
     )
-    return draft.from_channels_first(found, 4, last)
+    return draft.from_channels_first(result, 4, last)

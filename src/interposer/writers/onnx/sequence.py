@@ -32,14 +32,14 @@ def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
     front = (time, batch) if {time, batch} == {0, 1} else (0, 1)
     order = (time, batch, *(i for i in range(rank) if i not in (time, batch)))
     turned = x if {time, batch} == {0, 1} else draft.transpose(x, order)
-    found = draft.node("ReverseSequence", turned, lengths, time_axis=front[0], batch_axis=front[1])
-    return found if turned is x else draft.transpose(found, np.argsort(order).tolist())
+    result = draft.node("ReverseSequence", turned, lengths, time_axis=front[0], batch_axis=front[1])
+    return result if turned is x else draft.transpose(result, np.argsort(order).tolist())
 
 
 @writer(Range)
 def number_range(draft: Draft, op: Range) -> Tensor:
     """Operands are scalars."""
-    scalars = [draft.reshape(one, []) for one in draft.tensors()]
+    scalars = [draft.reshape(tensor, []) for tensor in draft.tensors()]
     return draft.node("Range", *scalars)
 
 
@@ -52,12 +52,12 @@ def einsum(draft: Draft, op: Einsum) -> Tensor:
         > 1
     ):
         refuse(f"its equation {op.equation!r} broadcasts the axes of an ellipsis")
-    extents: dict[str, set[int]] = {}
+    sizes: dict[str, set[int]] = {}
     for word, info in zip(words, draft.infos, strict=True):
-        before, _, behind = word.partition("...")
-        dims = [*info.shape[: len(before)], *info.shape[len(info.shape) - len(behind) :]] if info else []
-        for letter, dim in zip(before + behind, dims, strict=True):
-            extents.setdefault(letter, set()).add(dim)
-    if any(len(found) > 1 for found in extents.values()):
+        before, _, consumers = word.partition("...")
+        dims = [*info.shape[: len(before)], *info.shape[len(info.shape) - len(consumers) :]] if info else []
+        for letter, dim in zip(before + consumers, dims, strict=True):
+            sizes.setdefault(letter, set()).add(dim)
+    if any(len(result) > 1 for result in sizes.values()):
         refuse(f"its equation {op.equation!r} repeats an axis of extent 1")
     return draft.node("Einsum", *draft.tensors(), equation=op.equation.replace(" ", ""))

@@ -54,40 +54,40 @@ class Sheet:
 
     def inner(self) -> Sheet:
         """A sheet for a graph inside of this one: its names are others, and it sees everything here."""
-        made = Sheet(self.opset, exact=self.exact)
-        made._names, made._numbers, made._step_names = self._names, self._numbers, self._step_names
-        return made
+        sheet = Sheet(self.opset, exact=self.exact)
+        sheet._names, sheet._numbers, sheet._step_names = self._names, self._numbers, self._step_names
+        return sheet
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names of tensors for their owners."""
         self._names.update(names)
 
-    def free_name(self, wanted: str) -> str:
+    def free_name(self, requested: str) -> str:
         """A name for a tensor: the wanted one, or with a number behind it."""
-        return self._free(wanted, self._names)
+        return self._free(requested, self._names)
 
-    def free_step_name(self, wanted: str) -> str:
+    def free_step_name(self, requested: str) -> str:
         """A name for a node: the wanted one, or with a number behind it."""
-        return self._free(wanted, self._step_names)
+        return self._free(requested, self._step_names)
 
-    def _free(self, wanted: str, taken: set[str]) -> str:
-        name = wanted
+    def _free(self, requested: str, taken: set[str]) -> str:
+        name = requested
         while name in taken or not name:
-            self._numbers[wanted] += 1
-            name = f"{wanted}_{self._numbers[wanted]}"
+            self._numbers[requested] += 1
+            name = f"{requested}_{self._numbers[requested]}"
         taken.add(name)
         return name
 
-    def constant(self, array: Array, wanted: str) -> str:
+    def constant(self, array: Array, requested: str) -> str:
         """The name of a constant tensor; small ones of equal content are one."""
         if array.size > _SHARED or array.dtype == object:
-            return self._kept(array, wanted)
+            return self._kept(array, requested)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = self._kept(array, wanted)
+            self._shared[key] = self._kept(array, requested)
         return self._shared[key]
 
-    def _kept(self, array: Array, wanted: str) -> str:
-        name = self.free_name(wanted)
+    def _kept(self, array: Array, requested: str) -> str:
+        name = self.free_name(requested)
         self.constants[name] = np.asarray(array)
         return name

@@ -53,5 +53,5 @@ def signal_window(draft: Draft, op: SignalWindow) -> Tensor:
 @writer(MelWeightMatrix)
 def mel_weight_matrix(draft: Draft, op: MelWeightMatrix) -> Tensor:
     """All operands are scalars."""
-    scalars = [draft.reshape(one, []) for one in draft.tensors()]
+    scalars = [draft.reshape(tensor, []) for tensor in draft.tensors()]
     return draft.node("MelWeightMatrix", *scalars, giving=op.dtype, output_datatype=op.dtype)

@@ -19,12 +19,12 @@ __all__: list[str] = []
 
 def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
     """The windows, and the mode of rounding; where the size is known, pads that need none."""
-    extents, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
-    if any(isinstance(extent, Dim) for extent in extents):
+    sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
+    if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
     windows = []
-    for window, extent, count in zip(op.windows(), extents, counts, strict=True):
-        reaches = (count - 1) * window.stride + window.reach - extent - window.pad_before
+    for window, size, count in zip(op.windows(), sizes, counts, strict=True):
+        reaches = (count - 1) * window.stride + window.reach - size - window.pad_before
         windows.append(window._replace(pad_after=max(0, reaches)))
     return windows, None
 
@@ -37,8 +37,8 @@ def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Te
     order = 1 if op.column_major else None
     attributes = kernel_attributes(windows) | {"ceil_mode": ceil_mode, "storage_order": order}
     x = draft.operand(0)
-    found, places = draft.nodes("MaxPool", comparable(draft, x), count=2, **attributes)
-    return [draft.cast(found, x.dtype), places]
+    result, places = draft.nodes("MaxPool", comparable(draft, x), count=2, **attributes)
+    return [draft.cast(result, x.dtype), places]
 
 
 @writer(MaxPoolingWithIndices, quantized=True)
@@ -68,7 +68,7 @@ def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
     """With windows of such a size that one step between them leads to the result's extents."""
     if draft.results[0].zero_point:
         refuse("its zero point is not 0")
-    window = [extent - n + 1 for extent, n in zip(op.extents, draft.shape(0)[2:], strict=True)]
+    window = [size - n + 1 for size, n in zip(op.extents, draft.shape(0)[2:], strict=True)]
     if min(window) < 1:
         refuse("its result is smaller than its input")
     x = comparable(draft, draft.operand(0))

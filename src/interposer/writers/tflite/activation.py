@@ -68,9 +68,9 @@ def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
     if not draft.is_quantized:
         return
     offset = 128 if info.dtype is DataType.INT8 else 0
-    wanted = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
-    if info.quantization != wanted:
-        refuse(f"its result is {info}; TFLite only gives {wanted}")
+    requested = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
+    if info.quantization != requested:
+        refuse(f"its result is {info}; TFLite only gives {requested}")
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
@@ -190,11 +190,11 @@ def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
     """One where the first of the largest is, and zeros elsewhere."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
-    extent = draft.known(x.shape[axis], "extent of the axis")
+    size = draft.known(x.shape[axis], "extent of the axis")
     shape = [dim for number, dim in enumerate(x.shape) if number != axis]
     info = TensorInfo(shape, DataType.INT32)
     place = draft.node("ARG_MAX", x, draft.ints(axis, "axis"), giving=info, output_type=DataType.INT32)
-    depth, on, off = draft.ints(extent, "depth"), draft.like(1, x), draft.like(0, x)
+    depth, on, off = draft.ints(size, "depth"), draft.like(1, x), draft.like(0, x)
     return draft.node("ONE_HOT", place, depth, on, off, giving=x.info, axis=axis)
 
 

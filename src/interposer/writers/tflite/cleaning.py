@@ -30,29 +30,29 @@ def clean(sheet: Sheet) -> None:
 def drop_dead(sheet: Sheet) -> None:
     """Drop operators that the outputs do not depend on."""
     needed: set[Tensor | None] = set(sheet.outputs)
-    kept = []
+    cached = []
     for step in reversed(sheet.steps):
         if needed.intersection(step.outputs):
             needed.update(step.inputs)
-            kept.append(step)
-    sheet.steps = kept[::-1]
+            cached.append(step)
+    sheet.steps = cached[::-1]
 
 
 def _fuse_activations(sheet: Sheet) -> None:
     """An activation becomes part of the operator before it where nothing else needs what that gives."""
     uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
-    for one in (one for step in sheet.steps for one in step.inputs):
-        uses[one] = uses.get(one, 0) + 1
+    for item in (element for step in sheet.steps for element in step.inputs):
+        uses[item] = uses.get(item, 0) + 1
     makers = {step.outputs[0]: step for step in sheet.steps if step.kind in _FUSING}
-    kept = []
+    cached = []
     for step in sheet.steps:
         maker = makers.get(step.inputs[0]) if step.kind in _FUSED and step.inputs[0] else None
         if maker is None or uses[maker.outputs[0]] > 1 or not _is_fusible(maker, step):
-            kept.append(step)
+            cached.append(step)
             continue
         maker.options["fused_activation_function"] = _FUSED[step.kind]
         maker.outputs = step.outputs
-    sheet.steps = kept
+    sheet.steps = cached
 
 
 def _is_fusible(maker: Step, activation: Step) -> bool:

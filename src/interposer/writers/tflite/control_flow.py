@@ -40,12 +40,12 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
     tensors = draft.tensors()
     captured = tensors[op.num_carried :]
     condition, body = draft.layer.regions
-    infos = [*draft.results, *(one.info for one in captured)]
-    found = draft.nodes(
+    infos = [*draft.results, *(item.info for item in captured)]
+    result = draft.nodes(
         "WHILE",
         *tensors,
         giving=infos,
         cond_subgraph_index=_region(condition),
         body_subgraph_index=_region(body, len(captured)),
     )
-    return found[: op.num_carried]
+    return result[: op.num_carried]

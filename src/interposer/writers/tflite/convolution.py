@@ -21,15 +21,15 @@ __all__ = ["bias_of", "bias_options", "check_weights"]
 
 def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
     """The bias with the scale that sums of products have, or zeros where there is none but weights are known."""
-    given = draft.optional(2)
-    if given is None and weights.array is None:
+    value = draft.optional(2)
+    if value is None and weights.array is None:
         return None
     q = _sums(x.info, weights.info)
-    if given is None:
+    if value is None:
         return draft.constant(np.zeros(draft.known(channels, "number of channels")), _bias_type(x.info), "bias", q)
     if q is None:
-        return given
-    return Tensor(given.name, given.info.with_quantization(q), given.array) if not given.info.is_quantized else given
+        return value
+    return Tensor(value.name, value.info.with_quantization(q), value.array) if not value.info.is_quantized else value
 
 
 def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
@@ -96,18 +96,18 @@ def _convolved(
     check_weights(x, weights)
     last, depthwise = op.data_layout.channels_last, kind == "DEPTHWISE_CONV_2D"
     info = draft.channels_last_info(draft.result, last)
-    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[1:3]))
-    found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
-    own = options(windows, found) | bias_options(draft, x, bias)
+    windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
+    result, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[3 if depthwise else 0])
+    own = options(windows, result) | bias_options(draft, x, bias)
     if depthwise and "quantized_bias_type" in own:
         refuse("its bias has 32 bits, and DEPTHWISE_CONV_2D takes one of 64 with data of 16")
     if depthwise:
         own["depth_multiplier"] = _multiplier(draft, x, weights)
-    return draft.channels_back(draft.node(kind, padded(draft, x, found), weights, bias, giving=info, **own), last)
+    return draft.channels_back(draft.node(kind, padded(draft, x, result), weights, bias, giving=info, **own), last)
 
 
 def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
-    channels, outputs = (draft.known(one.shape[3], "number of channels") for one in (x, weights))
+    channels, outputs = (draft.known(item.shape[3], "number of channels") for item in (x, weights))
     return outputs // max(1, channels)
 
 
@@ -119,10 +119,10 @@ def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
         refuse("it has groups, which TFLite only knows of images")
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     weights = draft.operand(1)
-    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[:3]))
-    found, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[4])
-    made = draft.node("CONV_3D", padded(draft, x, found), weights, bias, giving=info, **options(windows, found))
-    return draft.channels_back(made, last)
+    windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[:3]))
+    result, bias = _slides(x, info, windows), bias_of(draft, x, weights, weights.shape[4])
+    created = draft.node("CONV_3D", padded(draft, x, result), weights, bias, giving=info, **options(windows, result))
+    return draft.channels_back(created, last)
 
 
 @writer(TransposeConvolution2d, quantized=True)
@@ -134,16 +134,16 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
         refuse("it has groups or dilations, which TRANSPOSE_CONV has not")
     check_weights(x, weights)
     info = draft.channels_last_info(draft.result, last)
-    extents = draft.concrete(x)[1:3]
+    sizes = draft.concrete(x)[1:3]
     if not info.is_concrete:
         refuse(f"its result has the shape {draft.result.shape}; its extents must be known")
     if 0 in info.shape:
         refuse("its result has no elements")
-    windows = op.windows(*(draft.known(extent, "size of the window") for extent in weights.shape[1:3]))
-    axes = list(zip(windows, extents, info.shape[1:3], strict=True))
+    windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
+    axes = list(zip(windows, sizes, info.shape[1:3], strict=True))
     if all(_is_same(*axis) for axis in axes):
         return draft.channels_back(_spread(draft, x, weights, info, windows, SAME), last)
-    whole = [max(_natural(window, extent), window.pad_before + wanted) for window, extent, wanted in axes]
+    whole = [max(_natural(window, size), window.pad_before + requested) for window, size, requested in axes]
     if any(size >= _natural(*axis[:2]) + axis[0].stride for size, axis in zip(whole, axes, strict=True)):
         refuse("its result is larger than TRANSPOSE_CONV makes it")
     spread = _spread(draft, x, weights, info.with_shape((info.shape[0], *whole, info.shape[3])), windows, VALID)
@@ -156,15 +156,15 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     return draft.channels_back(draft.node("SLICE", spread, begin, size, giving=info), last)
 
 
-def _natural(window: Window, extent: int) -> int:
+def _natural(window: Window, size: int) -> int:
     """Over how many cells an image of this extent is spread."""
-    return (extent - 1) * window.stride + window.size
+    return (size - 1) * window.stride + window.size
 
 
-def _is_same(window: Window, extent: int, wanted: int) -> bool:
+def _is_same(window: Window, size: int, requested: int) -> bool:
     """True where SAME, on the result, leads back to the input with this padding."""
-    pads = same_pads(window, wanted)
-    return pads is not None and pads[0] == window.pad_before and -(-wanted // window.stride) == extent
+    pads = same_pads(window, requested)
+    return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
 
 
 def _spread(

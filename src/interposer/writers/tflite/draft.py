@@ -34,11 +34,11 @@ class Draft:
 
     def widened(self) -> Draft:
         """The same layer on operands of which narrow floats are of 32 bits, with nothing written yet."""
-        operands = [one and self.cast(one, _wide(one.dtype)) for one in self._operands]
-        made = Draft(self.sheet, self.layer, operands)
-        made.infos = tuple(info and _wide_info(info) for info in self.infos)
-        made.results = tuple(_wide_info(info) for info in self.results)
-        return made
+        operands = [operand and self.cast(operand, _wide(operand.dtype)) for operand in self._operands]
+        draft = Draft(self.sheet, self.layer, operands)
+        draft.infos = tuple(info and _wide_info(info) for info in self.infos)
+        draft.results = tuple(_wide_info(info) for info in self.results)
+        return draft
 
     def take_over(self, other: Draft) -> None:
         """Add the operators of another draft."""
@@ -57,14 +57,14 @@ class Draft:
 
     def operand(self, index: int) -> Tensor:
         """An operand that must be there."""
-        found = self.optional(index)
-        assert found is not None, "violations() comes first"
-        return found
+        result = self.optional(index)
+        assert result is not None, "violations() comes first"
+        return result
 
     def elsewhere(self, value: Value | None) -> Tensor | None:
         """The tensor of another value of the graph, if it was written before and is as it is there."""
-        found = None if value is None else self.sheet.values.get(value)
-        return found if found is not None and found.info.dtype is self.result.dtype else None
+        result = None if value is None else self.sheet.values.get(value)
+        return result if result is not None and result.info.dtype is self.result.dtype else None
 
     def tensors(self) -> list[Tensor]:
         """All operands, which must be there."""
@@ -72,9 +72,9 @@ class Draft:
 
     def info(self, index: int) -> TensorInfo:
         """The info of an operand that must be there."""
-        found = self.infos[index]
-        assert found is not None, "violations() comes first"
-        return found
+        result = self.infos[index]
+        assert result is not None, "violations() comes first"
+        return result
 
     @property
     def result(self) -> TensorInfo:
@@ -97,11 +97,11 @@ class Draft:
             refuse(f"{title} has the shape {x.shape}; its extents must be known")
         return tuple(x.shape)
 
-    def known(self, extent: int, title: str) -> int:
+    def known(self, size: int, title: str) -> int:
         """An extent that must be known."""
-        if isinstance(extent, Dim):
+        if isinstance(size, Dim):
             refuse(f"the {title} is not known")
-        return extent
+        return size
 
     # --- constants ----------------------------------------------------------------------------------------------------
 
@@ -139,36 +139,36 @@ class Draft:
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
-        if any(one is not None and one.array is not None and one.dtype is DataType.STRING for one in inputs):
+        if any(item is not None and item.array is not None and item.dtype is DataType.STRING for item in inputs):
             refuse("it takes constant texts, which are not written")
-        if kind != "RESHAPE" and any(one is not None and _is_empty_constant(one) for one in inputs):
+        if kind != "RESHAPE" and any(item is not None and _is_empty_constant(item) for item in inputs):
             refuse(f"{kind} would take a constant without elements, of which TFLite has none")
         data = set(data_operands(kind, len(inputs)))
-        wide = self._widths(kind, [one.info for index, one in enumerate(inputs) if one and index in data], giving)
+        wide = self._widths(kind, [item.info for index, item in enumerate(inputs) if item and index in data], giving)
         operands = [
-            self.cast(one, wide.get(one.dtype, one.dtype)) if one and index in data else one
-            for index, one in enumerate(inputs)
+            self.cast(item, wide.get(item.dtype, item.dtype)) if item and index in data else item
+            for index, item in enumerate(inputs)
         ]
         while operands and operands[-1] is None:
             operands.pop()
         infos = [TensorInfo(info.shape, info.dtype, info.quantization) for info in giving]
         widths = {} if gives_others(kind) else wide
-        given = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
-        made = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in given]
-        self._steps.append(Step(kind, operands, made, options, self.layer.name))
-        return [self.cast(one, info.dtype) for one, info in zip(made, infos, strict=True)]
+        value = [info.with_dtype(widths[info.dtype]) if info.dtype in widths else info for info in infos]
+        created = [Tensor(self.sheet.free_name(f"{self.layer.name}/{kind}"), info) for info in value]
+        self._steps.append(Step(kind, operands, created, options, self.layer.name))
+        return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
         """The types that the operator takes in the place of those that it does not."""
-        found: dict[DataType, DataType] = {}
+        result: dict[DataType, DataType] = {}
         for info in [*data, *([] if data else giving)]:
-            if taken(kind, info) or info.dtype in found:
+            if taken(kind, info) or info.dtype in result:
                 continue
             width = None if info.is_quantized else wider(kind, info.dtype)
             if width is None:
                 refuse(f"{kind} takes no {_described(info)}")
-            found[info.dtype] = width
-        return found
+            result[info.dtype] = width
+        return result
 
     # --- what every family needs --------------------------------------------------------------------------------------
 
@@ -218,29 +218,29 @@ class Draft:
 
     def reshape_to(self, x: Tensor, info: TensorInfo) -> Tensor:
         """A tensor in the shape that an info says, of which one extent may be unknown."""
-        if sum(isinstance(extent, Dim) for extent in info.shape) > 1:
+        if sum(isinstance(size, Dim) for size in info.shape) > 1:
             refuse(f"its result has the shape {info.shape}; more than one extent is not known")
-        shape = [-1 if isinstance(extent, Dim) else extent for extent in info.shape]
+        shape = [-1 if isinstance(size, Dim) else size for size in info.shape]
         if 0 in shape and -1 in shape:
             refuse(f"its result has the shape {info.shape}, whose open extent does not follow from 0 elements")
-        wanted = self.constant(np.array(shape, np.int64), _INT32, "shape")
-        return self.node("RESHAPE", x, wanted, giving=info, new_shape=shape)
+        requested = self.constant(np.array(shape, np.int64), _INT32, "shape")
+        return self.node("RESHAPE", x, requested, giving=info, new_shape=shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """A tensor whose axes of extent 1 are repeated until it has a shape."""
         if tuple(x.shape) == tuple(shape):
             return x
         info = TensorInfo(shape, x.dtype, x.info.quantization)
-        wanted = self.concrete(Tensor("", info), "its result")
+        requested = self.concrete(Tensor("", info), "its result")
         if x.array is not None:
-            return self.sheet.constant(np.broadcast_to(x.array, wanted), info.quantization, f"{x.name}/broadcast")
-        return self.node("BROADCAST_TO", x, self.ints(wanted, "shape"), giving=info)
+            return self.sheet.constant(np.broadcast_to(x.array, requested), info.quantization, f"{x.name}/broadcast")
+        return self.node("BROADCAST_TO", x, self.ints(requested, "shape"), giving=info)
 
     def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
         """A tensor with a border of zeros, or of this number as it is stored."""
         if not any(map(any, pairs)):
             return x
-        shape = [extent + sum(pair) for extent, pair in zip(x.shape, pairs, strict=True)]
+        shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]
         info, pads = TensorInfo(shape, x.dtype, x.info.quantization), self.ints(pairs, "pads")
         if value is None:
             return self.node("PAD", x, pads, giving=info)
@@ -250,13 +250,13 @@ class Draft:
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
         """Put the operators onto the sheet, the results under these names where one of this layer gives them."""
-        made = {one for step in self._steps for one in step.outputs}
+        created = {output for step in self._steps for output in step.outputs}
         new: dict[Tensor, Tensor] = {}
-        for one, name in zip(results, names, strict=True):
-            if one in made and one not in new:
-                new[one] = Tensor(name, one.info)
+        for result, name in zip(results, names, strict=True):
+            if result in created and result not in new:
+                new[result] = Tensor(name, result.info)
         self.sheet.steps += [step.with_tensors(new) for step in self._steps]
-        return [new.get(one, one) for one in results]
+        return [new.get(item, item) for item in results]
 
 
 def _is_empty_constant(x: Tensor) -> bool:
@@ -280,5 +280,5 @@ def _described(info: TensorInfo) -> str:
 def _converted(array: Array, dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
         known = array.astype(np.int64) if DataType.of(array.dtype).is_integer else array
-        made: Array = known.astype(dtype.numpy)
-    return made
+        created: Array = known.astype(dtype.numpy)
+    return created

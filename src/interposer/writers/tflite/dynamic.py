@@ -47,5 +47,5 @@ def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
     values, places = draft.results
     narrow = TensorInfo(places.shape, DataType.INT32)
     count = draft.reshape(_narrow(draft, 1), [])
-    found = draft.nodes("TOPK_V2", draft.operand(0), count, giving=[values, narrow])
-    return [found[0], draft.cast(found[1], op.index_dtype)]
+    result = draft.nodes("TOPK_V2", draft.operand(0), count, giving=[values, narrow])
+    return [result[0], draft.cast(result[1], op.index_dtype)]

@@ -23,7 +23,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
     return draft.final("GATHER", draft.operand(0), indices, axis=axis, batch_dims=op.batch_dims)
 
 
-def _counted(draft: Draft, indices: Tensor, extents: tuple[int, ...]) -> Tensor:
+def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Indices counted from the front, as TFLite counts none from the end."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices

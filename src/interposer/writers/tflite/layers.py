@@ -48,8 +48,8 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
         if isinstance(layer.op, Constant):
             sheet.values[layer.output] = tensor_of(layer.output, sheet.free_name(layer.name))
         elif not isinstance(layer.op, Input | Output):
-            wanted = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
-            reason = write_layer(layer, sheet, wanted)
+            requested = [names.get(value) or sheet.free_name(value.name) for value in layer.outputs]
+            reason = write_layer(layer, sheet, requested)
             if reason is not None:
                 yield layer.name, (layer.kind, reason)
 
@@ -65,12 +65,12 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
-            found = draft.finish(_written(draft), names)
+            result = draft.finish(_written(draft), names)
     except (RefusedError, UnknownRankError) as error:
-        found = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
-        sheet.values.update(zip(layer.outputs, found, strict=True))
+        result = [Tensor(name, info) for name, info in zip(names, layer.output_infos, strict=True)]
+        sheet.values.update(zip(layer.outputs, result, strict=True))
         return str(error)
-    sheet.values.update(zip(layer.outputs, found, strict=True))
+    sheet.values.update(zip(layer.outputs, result, strict=True))
     return None
 
 
@@ -90,14 +90,14 @@ def _written(draft: Draft) -> list[Tensor]:
     if entry.typed or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
         return _called(entry, draft)
     wide = draft.widened()
-    found = _called(entry, wide)
+    result = _called(entry, wide)
     draft.take_over(wide)
-    return [draft.cast(one, info.dtype) for one, info in zip(found, draft.results, strict=True)]
+    return [draft.cast(item, info.dtype) for item, info in zip(result, draft.results, strict=True)]
 
 
 def _called(entry: Entry, draft: Draft) -> list[Tensor]:
-    found = entry.write(draft, draft.layer.op)
-    return [found] if isinstance(found, Tensor) else list(found)
+    result = entry.write(draft, draft.layer.op)
+    return [result] if isinstance(result, Tensor) else list(result)
 
 
 def _is_narrow(info: TensorInfo | None) -> bool:
@@ -113,8 +113,8 @@ def _check_scales(draft: Draft) -> None:
     """Refuse what moves elements from one scale to another."""
     data = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
     inferred = draft.layer.op.infer_infos(*draft.infos)
-    kept = all(one is None or one.quantization == own.quantization for one, own in zip(inferred, draft.results))  # noqa: B905
-    if len(data) > 1 or not kept:
+    cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
+    if len(data) > 1 or not cached:
         refuse("it moves elements from one scale to another, which TFLite does not")
 
 

@@ -32,9 +32,9 @@ _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", 
 
 def without_needless_transposes(sheet: Sheet) -> None:
     """Replace the operators by such with fewer transposes; leave them where there would not be fewer."""
-    found = _Layouts(sheet).rewritten()
-    if _transposes(found, sheet.outputs) < _transposes(sheet.steps, sheet.outputs):
-        sheet.steps = found
+    result = _Layouts(sheet).rewritten()
+    if _transposes(result, sheet.outputs) < _transposes(sheet.steps, sheet.outputs):
+        sheet.steps = result
     _turn_weights(sheet)
 
 
@@ -73,7 +73,7 @@ class _Layouts:
     def rewritten(self) -> list[Step]:
         """All operators; rules give False for one that stays as it is."""
         for step in self._sheet.steps:
-            own = replace(step, inputs=[self._same.get(one, one) for one in step.inputs])
+            own = replace(step, inputs=[self._same.get(item, item) for item in step.inputs])
             rule = self._rules.get(step.kind)
             if rule is None or not rule(own):
                 self._steps.append(own)
@@ -81,7 +81,7 @@ class _Layouts:
 
     def _order(self, tensors: Iterable[Tensor | None]) -> Order | None:
         """The order in which all of these that are transposed are; None where none is, or they differ."""
-        orders = {self._transposed[one][1] for one in tensors if one in self._transposed}
+        orders = {self._transposed[tensor][1] for tensor in tensors if tensor in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
     def _source(self, step: Step, index: int = 0) -> Tensor:
@@ -90,7 +90,9 @@ class _Layouts:
     def _moved(self, step: Step, inputs: Sequence[Tensor | None], order: Order, **options: Any) -> bool:
         """Put an operator on the untransposed tensors, and transposes behind it."""
         back: Order = tuple(int(axis) for axis in np.argsort(order))
-        inner = [Tensor(self._sheet.free_name(f"{one.name}/before"), turned(one.info, back)) for one in step.outputs]
+        inner = [
+            Tensor(self._sheet.free_name(f"{output.name}/before"), turned(output.info, back)) for output in step.outputs
+        ]
         self._steps.append(replace(step, inputs=list(inputs), outputs=inner, options=step.options | options))
         for before, result in zip(inner, step.outputs, strict=True):
             self._put_transpose(before, order, result, step.layer)
@@ -101,8 +103,8 @@ class _Layouts:
         self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
         self._transposed[result] = source, order
 
-    def _constant(self, array: Array, wanted: str) -> Tensor:
-        return self._sheet.constant(array, None, wanted)
+    def _constant(self, array: Array, requested: str) -> Tensor:
+        return self._sheet.constant(array, None, requested)
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
@@ -128,8 +130,8 @@ class _Layouts:
         """An output is what comes in, under another name."""
         if source.shape.is_concrete:
             shape = list(source.shape)
-            wanted = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
-            self._steps.append(Step("RESHAPE", [source, wanted], [result], {"new_shape": shape}, layer))
+            requested = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
+            self._steps.append(Step("RESHAPE", [source, requested], [result], {"new_shape": shape}, layer))
             return
         axes = self._constant(np.arange(len(source.shape), dtype=np.int32), f"{result.name}/order")
         self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
@@ -147,7 +149,7 @@ class _Layouts:
         order = self._order(step.inputs)
         if order is None or len(step.outputs[0].shape) != len(order):
             return False
-        inputs = [self._original(one, order) for one in step.inputs]
+        inputs = [self._original(item, order) for item in step.inputs]
         return None not in inputs and self._moved(step, inputs, order)
 
     def _original(self, tensor: Tensor | None, order: Order) -> Tensor | None:
@@ -166,9 +168,9 @@ class _Layouts:
 
     def _concat(self, step: Step) -> bool:
         order = self._order(step.inputs)
-        if order is None or not all(one in self._transposed for one in step.inputs):
+        if order is None or not all(item in self._transposed for item in step.inputs):
             return False
-        inputs = [self._transposed[one][0] for one in step.inputs]
+        inputs = [self._transposed[item][0] for item in step.inputs]
         return self._moved(step, inputs, order, axis=order[step.options["axis"]])
 
     def _pad(self, step: Step) -> bool:
@@ -239,8 +241,8 @@ class _Layouts:
             self._steps.append(replace(step, inputs=[source, *step.inputs[1:]]))
             return True
         shape = [int(result.shape[axis]) for axis in places]
-        wanted = self._constant(np.array(shape, np.int32), f"{result.name}/before")
-        return self._moved(step, [source, wanted], back, new_shape=shape)
+        requested = self._constant(np.array(shape, np.int32), f"{result.name}/before")
+        return self._moved(step, [source, requested], back, new_shape=shape)
 
 
 def _in_order(tensor: Tensor, axes: Order) -> bool:
@@ -251,19 +253,19 @@ def _in_order(tensor: Tensor, axes: Order) -> bool:
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
     """Axes of two shapes that hold the same elements in the same order, as few as can be together."""
-    if any(isinstance(extent, Dim) or not extent for extent in (*before, *after)):
+    if any(isinstance(size, Dim) or not size for size in (*before, *after)):
         return None
-    found: list[tuple[list[int], list[int]]] = []
+    result: list[tuple[list[int], list[int]]] = []
     left, right = list(range(len(before))), list(range(len(after)))
     while left and right:
         mine, its = [left.pop(0)], [right.pop(0)]
         while (a := math.prod(before[i] for i in mine)) != (b := math.prod(after[i] for i in its)):
             mine, its = (mine + [left.pop(0)], its) if a < b else (mine, its + [right.pop(0)])
-        found.append((mine, its))
+        result.append((mine, its))
     if left or right:
-        rest = ([*found[-1][0], *left], [*found[-1][1], *right]) if found else (left, right)
-        found[-1:] = [rest]
-    return found
+        rest = ([*result[-1][0], *left], [*result[-1][1], *right]) if result else (left, right)
+        result[-1:] = [rest]
+    return result
 
 
 def _several_scales(info: TensorInfo) -> bool:
@@ -271,8 +273,8 @@ def _several_scales(info: TensorInfo) -> bool:
 
 
 def _values(step: Step, index: int) -> Array | None:
-    found = step.inputs[index] if index < len(step.inputs) else None
-    return None if found is None else found.array
+    result = step.inputs[index] if index < len(step.inputs) else None
+    return None if result is None else result.array
 
 
 def _order_of(step: Step) -> Order | None:
@@ -285,7 +287,7 @@ def _order_of(step: Step) -> Order | None:
 
 def _turn_weights(sheet: Sheet) -> None:
     """Rows of a transposed image need no transpose where they are multiplied: the weights are turned instead."""
-    makers = {one: step for step in sheet.steps for one in step.outputs}
+    makers = {output: step for step in sheet.steps for output in step.outputs}
     for step in sheet.steps:
         flat = makers.get(step.inputs[0]) if step.kind == "FULLY_CONNECTED" and step.inputs[0] else None
         turn = makers.get(flat.inputs[0]) if flat is not None and flat.kind == "RESHAPE" and flat.inputs[0] else None

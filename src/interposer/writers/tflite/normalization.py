@@ -61,7 +61,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
     """A factor and an offset for each channel."""
     x, *others = draft.tensors()
-    arrays = [one.array for one in others]
+    arrays = [other.array for other in others]
     if any(array is None for array in arrays) or not x.dtype.is_float:
         refuse("its mean, variance, beta or gamma is not constant")
     mean, variance, beta, gamma = (np.asarray(array, np.float64).reshape(-1) for array in arrays)
@@ -83,7 +83,7 @@ def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> T
 
 
 def _mean(draft: Draft, x: Tensor, axes: Sequence[int]) -> Tensor:
-    info = TensorInfo([1 if axis in axes else extent for axis, extent in enumerate(x.shape)], x.dtype)
+    info = TensorInfo([1 if axis in axes else size for axis, size in enumerate(x.shape)], x.dtype)
     return draft.node("MEAN", x, draft.ints(list(axes), "axes"), giving=info, keep_dims=True)
 
 
@@ -109,8 +109,8 @@ def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
     """Likewise."""
     x, axes = draft.operand(0), range(normal_axis(op.axis, draft.rank), draft.rank)
     mean = _mean(draft, draft.node("MUL", x, x, giving=x.info), axes)
-    made = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
-    return _scaled(draft, made, draft.optional(1), None)
+    created = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
+    return _scaled(draft, created, draft.optional(1), None)
 
 
 @writer(InstanceNormalization)
@@ -124,12 +124,12 @@ def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
 
 def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
     """Factors or offsets, shaped so that they meet their channels."""
-    given = draft.optional(index)
-    if given is None:
+    value = draft.optional(index)
+    if value is None:
         return None
     shape = [1] * draft.rank
     shape[channels] = draft.known(draft.info(index).num_elements, "number of factors")
-    return draft.reshape(given, shape)
+    return draft.reshape(value, shape)
 
 
 @writer(GroupNormalization)

@@ -40,14 +40,14 @@ def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
 
 def _raised_error(value: Value) -> Value | None:
     """The x of ``1 + erf(x / sqrt(2))``."""
-    erf = next((one for one in _addends(value) if _is_erf(one)), None)
-    if erf is None or not any(_is_number(one, 1) for one in _addends(value)):
+    erf = next((addend for addend in _addends(value) if _is_erf(addend)), None)
+    if erf is None or not any(_is_number(addend, 1) for addend in _addends(value)):
         return None
     scaled = erf.producer.values[0]
     if _is(scaled, B.DIV) and _is_number(scaled.producer.values[1], math.sqrt(2)):
         return scaled.producer.values[0]
-    numbers = [one for one in scaled.producer.values if _is(scaled, B.MUL) and _is_number(one, math.sqrt(0.5))]
-    return next((one for one in scaled.producer.values if one not in numbers), None) if numbers else None
+    numbers = [value for value in scaled.producer.values if _is(scaled, B.MUL) and _is_number(value, math.sqrt(0.5))]
+    return next((value for value in scaled.producer.values if value not in numbers), None) if numbers else None
 
 
 def _addends(value: Value) -> tuple[Value, ...]:

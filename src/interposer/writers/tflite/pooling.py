@@ -44,51 +44,51 @@ def pooling(draft: Draft, op: Pooling2d) -> Tensor:
         refuse("the scales of input and result differ")
     last = op.data_layout.channels_last
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
-    extents, counts = x.shape[1:3], info.shape[1:3]
-    if any(isinstance(extent, Dim) for extent in (*extents, *counts)):
+    sizes, counts = x.shape[1:3], info.shape[1:3]
+    if any(isinstance(size, Dim) for size in (*sizes, *counts)):
         return draft.channels_back(_of_unknown_size(draft, op, x, info), last)
-    places = _places(op, extents, counts)
-    made = _largest(draft, x, info, places) if op.pool_type is MAX else _mean(draft, op, x, info, places)
-    return draft.channels_back(made, last)
+    places = _places(op, sizes, counts)
+    created = _largest(draft, x, info, places) if op.pool_type is MAX else _mean(draft, op, x, info, places)
+    return draft.channels_back(created, last)
 
 
 def _of_unknown_size(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo) -> Tensor:
     windows = op.windows(*x.shape[1:3])
-    found = sliding(windows, x.shape[1:3], info.shape[1:3])
+    result = sliding(windows, x.shape[1:3], info.shape[1:3])
     pads = any(window.pad_before or window.pad_after for window in windows)
     if op.stride_x == 0 or any(isinstance(window.size, Dim) for window in windows):
         refuse("it has windows as large as the image, whose size is not known")
-    if pads and op.pool_type is not MAX and (found.adds or op.padding_method is PaddingMethod.IGNORE_VALUE):
+    if pads and op.pool_type is not MAX and (result.adds or op.padding_method is PaddingMethod.IGNORE_VALUE):
         refuse("it has padding that SAME does not mean, on an image whose size is not known")
-    return _node(draft, op.pool_type, padded(draft, x, found, _lowest(x.info)), info, windows, found)
+    return _node(draft, op.pool_type, padded(draft, x, result, _lowest(x.info)), info, windows, result)
 
 
-def _places(op: Pooling2d, extents: Sequence[int], counts: Sequence[int]) -> _Places:
+def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Places:
     windows = tuple(
-        window if op.stride_x else window._replace(stride=max(1, extent + window.pad_before + window.pad_after))
-        for window, extent in zip(op.windows(*extents), extents, strict=True)
+        window if op.stride_x else window._replace(stride=max(1, size + window.pad_before + window.pad_after))
+        for window, size in zip(op.windows(*sizes), sizes, strict=True)
     )
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
     seen, whole = (
-        np.multiply.outer(*(_cells(*one, padding) for one in zip(windows, extents, counts, strict=True)))[..., None]
+        np.multiply.outer(*(_cells(*item, padding) for item in zip(windows, sizes, counts, strict=True)))[..., None]
         for padding in (0, 1)
     )
     return _Places(windows, seen, whole if included else seen)
 
 
-def _cells(window: Window, extent: int, count: int, padding: int) -> Array:
+def _cells(window: Window, size: int, count: int, padding: int) -> Array:
     """How many cells of the image, or of the padding too, lie under the window at each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
-    low, high = -padding * window.pad_before, extent + padding * window.pad_after
-    found: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
-    return found
+    low, high = -padding * window.pad_before, size + padding * window.pad_after
+    array: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
+    return array
 
 
 def _largest(draft: Draft, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
     if not places.seen.all():
         refuse("some of its windows see nothing but padding")
-    found = sliding(places.windows, x.shape[1:3], info.shape[1:3])
-    return _node(draft, MAX, padded(draft, x, found, _lowest(x.info)), info, places.windows, found)
+    result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
+    return _node(draft, MAX, padded(draft, x, result, _lowest(x.info)), info, places.windows, result)
 
 
 def _lowest(info: TensorInfo) -> float:
@@ -97,12 +97,12 @@ def _lowest(info: TensorInfo) -> float:
 
 def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
     """A mean over other cells than those that are counted is multiplied by what it counts too many."""
-    found = sliding(places.windows, x.shape[1:3], info.shape[1:3])
-    if not found.adds and np.array_equal(places.counted, places.seen):
-        return _node(draft, op.pool_type, x, info, places.windows, found)
-    if found.padding == SAME:
-        found = _explicit(places.windows, x.shape[1:3], info.shape[1:3])
-    mean = _node(draft, op.pool_type, padded(draft, x, found), info, places.windows, found)
+    result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
+    if not result.adds and np.array_equal(places.counted, places.seen):
+        return _node(draft, op.pool_type, x, info, places.windows, result)
+    if result.padding == SAME:
+        result = _explicit(places.windows, x.shape[1:3], info.shape[1:3])
+    mean = _node(draft, op.pool_type, padded(draft, x, result), info, places.windows, result)
     if (places.counted == places.size).all():
         return mean
     if info.is_quantized:
@@ -112,17 +112,17 @@ def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Pla
     return draft.node("MUL", mean, factors, giving=info)
 
 
-def _explicit(windows: Sequence[Window], extents: Sequence[int], counts: Sequence[int]) -> Sliding:
+def _explicit(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> Sliding:
     pairs = [
-        (window.pad_before, max(0, (count - 1) * window.stride + window.reach - extent - window.pad_before))
-        for window, extent, count in zip(windows, extents, counts, strict=True)
+        (window.pad_before, max(0, (count - 1) * window.stride + window.reach - size - window.pad_before))
+        for window, size, count in zip(windows, sizes, counts, strict=True)
     ]
     return Sliding(VALID, tuple(pairs))
 
 
 def _node(
-    draft: Draft, pool: PoolingAlgorithm, x: Tensor, info: TensorInfo, windows: Sequence[Window], found: Sliding
+    draft: Draft, pool: PoolingAlgorithm, x: Tensor, info: TensorInfo, windows: Sequence[Window], result: Sliding
 ) -> Tensor:
-    own: dict[str, Any] = options(windows, found, dilations=False)
+    own: dict[str, Any] = options(windows, result, dilations=False)
     height, width = (window.size for window in windows)
     return draft.node(_KINDS[pool], x, giving=info, filter_height=height, filter_width=width, **own)

@@ -73,8 +73,8 @@ def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
     """With the greatest taken out first, so that nothing overflows."""
     gone = reduced_axes(op.axis, draft.rank)
     axes = draft.ints(gone, "axes")
-    kept = TensorInfo([1 if axis in gone else extent for axis, extent in enumerate(x.shape)], x.dtype)
-    greatest = draft.node("REDUCE_MAX", x, axes, giving=kept, keep_dims=True)
+    cached = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)
+    greatest = draft.node("REDUCE_MAX", x, axes, giving=cached, keep_dims=True)
     below = draft.node("EXP", draft.node("SUB", x, greatest, giving=x.info), giving=x.info)
     logs = draft.node("LOG", reduced(draft, "SUM", below, op), giving=draft.result)
     return draft.final("ADD", logs, greatest if op.keep_dims else draft.reshape_to(greatest, draft.result))
@@ -87,8 +87,8 @@ def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
         refuse("of equal elements it takes the last, and TFLite the first")
     kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"
     axis = normal_axis(op.axis, draft.rank)
-    kept = draft.result.rank == draft.rank
-    shape = [extent for number, extent in enumerate(draft.info(0).shape) if number != axis]
-    info = TensorInfo(shape, op.dtype) if kept else draft.result
-    made = draft.node(kind, draft.operand(0), draft.ints(axis, "axis"), giving=info, output_type=op.dtype)
-    return draft.reshape_to(made, draft.result) if kept else made
+    cached = draft.result.rank == draft.rank
+    shape = [size for number, size in enumerate(draft.info(0).shape) if number != axis]
+    info = TensorInfo(shape, op.dtype) if cached else draft.result
+    created = draft.node(kind, draft.operand(0), draft.ints(axis, "axis"), giving=info, output_type=op.dtype)
+    return draft.reshape_to(created, draft.result) if cached else created

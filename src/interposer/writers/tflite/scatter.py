@@ -22,7 +22,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
     depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
     if not depth:
         refuse("its tuples of indices are empty")
-    shape, indices = (draft.cast(one, DataType.INT32) for one in (shape, indices))
+    shape, indices = (draft.cast(item, DataType.INT32) for item in (shape, indices))
     return draft.final("SCATTER_ND", _counted(draft, indices, shape, depth), updates, shape)
 
 
@@ -31,11 +31,11 @@ def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     if shape.array is not None:
-        extents = draft.ints(np.maximum(shape.array[:depth], 1), "extents")
+        sizes = draft.ints(np.maximum(shape.array[:depth], 1), "extents")
     else:
         info = TensorInfo((depth,), DataType.INT32)
-        extents = draft.node("SLICE", shape, draft.ints([0]), draft.ints([depth]), giving=info)
-    return draft.node("FLOOR_MOD", indices, extents, giving=indices.info)
+        sizes = draft.node("SLICE", shape, draft.ints([0]), draft.ints([depth]), giving=info)
+    return draft.node("FLOOR_MOD", indices, sizes, giving=indices.info)
 
 
 @writer(DynamicUpdateSlice, moves=True)

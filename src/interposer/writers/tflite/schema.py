@@ -53,8 +53,8 @@ def _module(name: str) -> ModuleType:
 
 def code_of(enumeration: str, name: str) -> int | None:
     """The number of a name in one of the format's enumerations; None where the package does not know it."""
-    found = getattr(getattr(_module(enumeration), enumeration), name, None)
-    return None if found is None else int(found)
+    result = getattr(getattr(_module(enumeration), enumeration), name, None)
+    return None if result is None else int(result)
 
 
 def operator_code(kind: str) -> int | None:
@@ -118,10 +118,10 @@ class Tables:
     def finished(self, root: int) -> bytes:
         """The whole file."""
         self._builder.Finish(root, file_identifier=b"TFL3")
-        found = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
-        if len(found) >= 2**31:
-            raise InvalidArgumentError(f"the file would have {len(found):,} bytes; TFLite has room for {2**31 - 1:,}")
-        return found
+        result = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
+        if len(result) >= 2**31:
+            raise InvalidArgumentError(f"the file would have {len(result):,} bytes; TFLite has room for {2**31 - 1:,}")
+        return result
 
 
 def _capitalized(field: str) -> str:

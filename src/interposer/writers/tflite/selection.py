@@ -43,6 +43,6 @@ def top_k(draft: Draft, op: TopK) -> list[Tensor]:
     order = [*(i for i in range(rank) if i != axis), axis]
     values, places = (turned(info, tuple(order)) for info in draft.results)
     narrow = TensorInfo(places.shape, DataType.INT32)
-    found = draft.nodes("TOPK_V2", draft.transpose(x, order), draft.ints(op.k, "k"), giving=[values, narrow])
-    best, where = (draft.transpose(one, [order.index(i) for i in range(rank)]) for one in found)
+    result = draft.nodes("TOPK_V2", draft.transpose(x, order), draft.ints(op.k, "k"), giving=[values, narrow])
+    best, where = (draft.transpose(item, [order.index(i) for i in range(rank)]) for item in result)
     return [best, draft.cast(where, op.index_dtype)]

@@ -33,7 +33,7 @@ def serialized(sheet: Sheet) -> bytes:
 class _Serializer:
     def __init__(self, sheet: Sheet) -> None:
         self._sheets = _with_subgraphs(sheet)
-        arrays = [one.array for each in self._sheets for one in _tensors(each) if one.array is not None]
+        arrays = [tensor.array for each in self._sheets for tensor in _tensors(each) if tensor.array is not None]
         size = sum(_stored_bytes(array) + 64 for array in arrays)
         if size > LARGEST:
             raise InvalidArgumentError(
@@ -68,22 +68,22 @@ class _Serializer:
 
     def _subgraph(self, sheet: Sheet) -> int:
         tables, tensors = self._tables, _tensors(sheet)
-        numbers: dict[Tensor | None, int] = {one: number for number, one in enumerate(tensors)} | {None: -1}
+        numbers: dict[Tensor | None, int] = {tensor: number for number, tensor in enumerate(tensors)} | {None: -1}
         return tables.table(
             "SubGraph",
-            tensors=tables.tables([self._tensor(one) for one in tensors]),
-            inputs=tables.numbers([numbers[one] for one in sheet.inputs]),
-            outputs=tables.numbers([numbers[one] for one in sheet.outputs]),
+            tensors=tables.tables([self._tensor(tensor) for tensor in tensors]),
+            inputs=tables.numbers([numbers[item] for item in sheet.inputs]),
+            outputs=tables.numbers([numbers[output] for output in sheet.outputs]),
             operators=tables.tables([self._operator(step, numbers) for step in sheet.steps]),
             name=tables.text(sheet.name),
         )
 
     def _tensor(self, tensor: Tensor) -> int:
         tables, info = self._tables, tensor.info
-        opened = [-1 if isinstance(extent, Dim) else extent for extent in info.shape]
+        opened = [-1 if isinstance(size, Dim) else size for size in info.shape]
         fields = {
             "name": tables.text(tensor.name),
-            "shape": tables.numbers([1 if extent < 0 else extent for extent in opened]),
+            "shape": tables.numbers([1 if size < 0 else size for size in opened]),
             "shape_signature": None if info.is_concrete else tables.numbers(opened),
             "quantization": self._quantization(info),
             "buffer": self._buffer(tensor.array),
@@ -123,8 +123,8 @@ class _Serializer:
         return tables.table(
             "Operator",
             opcode_index=index,
-            inputs=tables.numbers([numbers[one] for one in step.inputs]),
-            outputs=tables.numbers([numbers[one] for one in step.outputs]),
+            inputs=tables.numbers([numbers[item] for item in step.inputs]),
+            outputs=tables.numbers([numbers[output] for output in step.outputs]),
             builtin_options_type=None if kind is None else code_of("BuiltinOptions", kind),
             builtin_options=options,
         )
@@ -140,10 +140,10 @@ class _Serializer:
         return self._tables.numbers(value) if isinstance(value, list | tuple) else value
 
     def _signature(self, sheet: Sheet) -> int:
-        numbers = {one: number for number, one in enumerate(_tensors(sheet))}
+        numbers = {tensor: number for number, tensor in enumerate(_tensors(sheet))}
         maps = []
         for tensors in (sheet.inputs, sheet.outputs):
-            names = [(self._tables.text(one.name), numbers[one]) for one in tensors]
+            names = [(self._tables.text(tensor.name), numbers[tensor]) for tensor in tensors]
             entries = [self._tables.table("TensorMap", name=name, tensor_index=index) for name, index in names]
             maps.append(self._tables.tables(entries))
         key = self._tables.text(_SIGNATURE)
@@ -152,15 +152,15 @@ class _Serializer:
 
 def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
     """A sheet and those that its operators run, each once."""
-    found = [sheet]
-    for each in found:
-        found += (one for step in each.steps for one in step.options.values() if isinstance(one, Sheet))
-    return found
+    result = [sheet]
+    for each in result:
+        result += (option for step in each.steps for option in step.options.values() if isinstance(option, Sheet))
+    return result
 
 
 def _tensors(sheet: Sheet) -> list[Tensor]:
     """All tensors in the order of their numbers: inputs first."""
-    used = (one for step in sheet.steps for one in (*step.inputs, *step.outputs) if one is not None)
+    used = (item for step in sheet.steps for item in (*step.inputs, *step.outputs) if item is not None)
     return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
 
 

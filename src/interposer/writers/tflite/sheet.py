@@ -62,8 +62,8 @@ class Step:
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
         """The same on other tensors."""
-        inputs = [one and tensors.get(one, one) for one in self.inputs]
-        return replace(self, inputs=inputs, outputs=[tensors.get(one, one) for one in self.outputs])
+        inputs = [item and tensors.get(item, item) for item in self.inputs]
+        return replace(self, inputs=inputs, outputs=[tensors.get(output, output) for output in self.outputs])
 
 
 class Sheet:
@@ -83,21 +83,21 @@ class Sheet:
         """Keep names of tensors for their owners."""
         self._names.update(names)
 
-    def free_name(self, wanted: str) -> str:
+    def free_name(self, requested: str) -> str:
         """A name for a tensor: the wanted one, or with a number behind it."""
-        name = wanted
+        name = requested
         while name in self._names or not name:
-            self._numbers[wanted] += 1
-            name = f"{wanted}_{self._numbers[wanted]}"
+            self._numbers[requested] += 1
+            name = f"{requested}_{self._numbers[requested]}"
         self._names.add(name)
         return name
 
-    def constant(self, array: Array, quantization: Quantization | None, wanted: str) -> Tensor:
+    def constant(self, array: Array, quantization: Quantization | None, requested: str) -> Tensor:
         """A constant tensor; small ones of equal content are one."""
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
-            return Tensor(self.free_name(wanted), info, np.asarray(array))
+            return Tensor(self.free_name(requested), info, np.asarray(array))
         key = (info.dtype, array.shape, quantization, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = Tensor(self.free_name(wanted), info, np.asarray(array))
+            self._shared[key] = Tensor(self.free_name(requested), info, np.asarray(array))
         return self._shared[key]

@@ -205,7 +205,7 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
     """The narrowest type that holds every value of a type and that an operator takes."""
-    return next((one for one in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), one))), None)
+    return next((item for item in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), item))), None)
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:

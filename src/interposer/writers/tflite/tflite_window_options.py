@@ -28,46 +28,46 @@ class Sliding(NamedTuple):
         return any(map(any, self.pairs))
 
 
-def same_pads(window: Window, extent: int) -> tuple[int, int] | None:
+def same_pads(window: Window, size: int) -> tuple[int, int] | None:
     """How many cells SAME adds on both sides; None where that depends on an extent that is not known."""
     if window.stride == 1:
         total = window.reach - 1
-    elif isinstance(extent, Dim):
+    elif isinstance(size, Dim):
         return None
     else:
-        total = max(0, (-(-extent // window.stride) - 1) * window.stride + window.reach - extent)
+        total = max(0, (-(-size // window.stride) - 1) * window.stride + window.reach - size)
     return total // 2, total - total // 2
 
 
-def sliding(windows: Sequence[Window], extents: Sequence[int], places: Sequence[int]) -> Sliding:
+def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[int]) -> Sliding:
     """How windows slide over an image of these extents to so many places along each axis."""
-    pairs = [_needed(*one) for one in zip(windows, extents, places, strict=True)]
+    pairs = [_needed(*item) for item in zip(windows, sizes, places, strict=True)]
     none = ((0, 0),) * len(windows)
     if not any(map(any, pairs)):
         return Sliding(VALID, none)
-    if all(pair == same_pads(window, extent) for pair, window, extent in zip(pairs, windows, extents, strict=True)):
+    if all(pair == same_pads(window, size) for pair, window, size in zip(pairs, windows, sizes, strict=True)):
         return Sliding(SAME, none)
     return Sliding(VALID, tuple(pairs))
 
 
-def _needed(window: Window, extent: int, places: int) -> tuple[int, int]:
+def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
     """The pads, without cells at the end that no place of the window reaches."""
-    if isinstance(extent, Dim) or isinstance(places, Dim):
+    if isinstance(size, Dim) or isinstance(places, Dim):
         return window.pad_before, window.pad_after
-    reached = (places - 1) * window.stride + window.reach - extent - window.pad_before
+    reached = (places - 1) * window.stride + window.reach - size - window.pad_before
     return window.pad_before, max(0, reached)
 
 
-def padded(draft: Draft, x: Tensor, found: Sliding, value: float | None = None) -> Tensor:
+def padded(draft: Draft, x: Tensor, result: Sliding, value: float | None = None) -> Tensor:
     """An image or a volume, channels last, with the cells that must be added: zeros, or this number as it is stored."""
-    return draft.pad(x, [(0, 0), *found.pairs, (0, 0)], value)
+    return draft.pad(x, [(0, 0), *result.pairs, (0, 0)], value)
 
 
-def options(windows: Sequence[Window], found: Sliding, *, dilations: bool = True) -> dict[str, Any]:
+def options(windows: Sequence[Window], result: Sliding, *, dilations: bool = True) -> dict[str, Any]:
     """The options of the operator."""
-    made: dict[str, Any] = {"padding": found.padding}
+    created: dict[str, Any] = {"padding": result.padding}
     for name, window in zip(_NAMES[-len(windows) :], windows, strict=True):
-        made[f"stride_{name}"] = window.stride
+        created[f"stride_{name}"] = window.stride
         if dilations:
-            made[f"dilation_{name}_factor"] = window.dilation
-    return made
+            created[f"dilation_{name}_factor"] = window.dilation
+    return created

@@ -68,8 +68,8 @@ def runtime_with():
 
     def runtime_with(*backends, **options):
         runtimes.append(Runtime(CreationOptions(**options)))
-        for one in backends:
-            runtimes[-1].registry.register(one.id, lambda one=one: one)
+        for item in backends:
+            runtimes[-1].registry.register(item.id, lambda element=item: element)
         return runtimes[-1]
 
     yield runtime_with

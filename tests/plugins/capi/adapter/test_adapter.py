@@ -71,13 +71,13 @@ def run(runtime, network, backends, options=None):
 
 
 def test_a_plug_in_describes_itself(backend):
-    found = backend("arithmetic.cpp")
-    info = found.library.info
-    assert (found.id, found.version, found.api_version) == ("Arithmetic", "2.1", (1, 0))
+    result = backend("arithmetic.cpp")
+    info = result.library.info
+    assert (result.id, result.version, result.api_version) == ("Arithmetic", "2.1", (1, 0))
     assert (info.vendor, info.name, info.description) == ("Tests", "Arithmetic", "Sums and products")
-    assert found.capabilities.to_dict() == {"HasFp16": False, "Lanes": 8}
-    assert found.capabilities.describe("Lanes").doc == "how wide it is"
-    assert [(one.name, one.default) for one in info.options[:2]] == [("gain", 1.0), ("groups", False)]
+    assert result.capabilities.to_dict() == {"HasFp16": False, "Lanes": 8}
+    assert result.capabilities.describe("Lanes").doc == "how wide it is"
+    assert [(option.name, option.default) for option in info.options[:2]] == [("gain", 1.0), ("groups", False)]
 
 
 def test_capability_bits_become_named_capabilities(backend):
@@ -88,7 +88,7 @@ def test_capability_bits_become_named_capabilities(backend):
 
 def test_options_for_init_reach_the_plug_in_and_its_log_lines_come_out(opened, caplog):
     library = opened("arithmetic.cpp", options={"greeting": "grüße"}, settings=HostSettings(threads=3))
-    assert [(one.name, one.getMessage()) for one in caplog.records] == [
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
         ("interposer.backend.Arithmetic", f"grüße from {library.path}")
     ]
 
@@ -129,13 +129,13 @@ def test_groups_hold_together_and_are_given_back_where_they_are_torn_apart(backe
     runtime = runtime_with(backend("arithmetic.cpp"))
     options = OptimizerOptions(model_options={"Arithmetic": {"groups": True}})
     together = optimize(branching(), ["Arithmetic", "CpuRef"], runtime.device_spec, options)
-    assert {one.backend for one in together.placements} == {"Arithmetic"}
+    assert {placement.backend for placement in together.placements} == {"Arithmetic"}
     hinted = OptimizerOptions(model_options={"Arithmetic": {"groups": True}}, hints={"a": "CpuRef"})
     apart = optimize(branching(), ["Arithmetic", "CpuRef"], runtime.device_spec, hinted)
-    assert {one.layer: one.backend for one in apart.placements} == {
+    assert {placement.layer: placement.backend for placement in apart.placements} == {
         "a": "CpuRef", "r": "CpuRef", "s": "Arithmetic", "e": "Arithmetic",
     }  # fmt: skip
-    [refusal] = [one for one in apart.refusals if one.layer == "r"]
+    [refusal] = [refusal for refusal in apart.refusals if refusal.layer == "r"]
     assert refusal.reasons == ("only behind a sum",)
 
 
@@ -151,37 +151,38 @@ def test_options_for_a_network_are_checked_when_support_is_asked(backend, runtim
 
 @pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp"])
 def test_a_connected_part_becomes_one_unit_and_computes_the_same(source, backend, runtime_with):
-    one = backend(source)
-    optimized, found = run(runtime_with(one), branching(), [one.id])
-    assert [layer.kind for layer in optimized.graph if layer.backend == one.id] == ["Input", "PreCompiled"]
-    np.testing.assert_allclose(found, expected(X), rtol=1e-6)
+    item = backend(source)
+    optimized, result = run(runtime_with(item), branching(), [item.id])
+    assert [layer.kind for layer in optimized.graph if layer.backend == item.id] == ["Input", "PreCompiled"]
+    np.testing.assert_allclose(result, expected(X), rtol=1e-6)
 
 
 def test_options_for_a_network_reach_compile(backend, runtime_with):
-    one = backend("arithmetic.cpp")
-    _, found = run(runtime_with(one), branching(), ["Arithmetic"], {"Arithmetic": {"gain": 2}})
-    np.testing.assert_allclose(found, expected(X, 2.0), rtol=1e-6)
+    item = backend("arithmetic.cpp")
+    _, result = run(runtime_with(item), branching(), ["Arithmetic"], {"Arithmetic": {"gain": 2}})
+    np.testing.assert_allclose(result, expected(X, 2.0), rtol=1e-6)
 
 
 def test_a_layer_that_cannot_be_compiled_is_given_back_and_the_rest_compiled_without_it(backend, runtime_with):
     network = branching()
     network.graph.rename(network.graph.layer("s"), "poison")
-    one = backend("arithmetic.cpp")
-    optimized, found = run(runtime_with(one), network, ["Arithmetic", "CpuRef"])
-    assert {one.layer: one.backend for one in optimized.placements if one.layer in ("a", "r", "poison", "e")} == {
+    item = backend("arithmetic.cpp")
+    optimized, result = run(runtime_with(item), network, ["Arithmetic", "CpuRef"])
+    backends = {placement.layer: placement.backend for placement in optimized.placements}
+    assert {name: backends[name] for name in ("a", "r", "poison", "e")} == {
         "a": "Arithmetic", "r": "Arithmetic", "poison": "CpuRef", "e": "Arithmetic",
     }  # fmt: skip
-    [refusal] = [one for one in optimized.refusals if one.layer == "poison"]
+    [refusal] = [refusal for refusal in optimized.refusals if refusal.layer == "poison"]
     assert refusal.reasons == ("it is poisonous (at layer 'poison' (Multiplication))",)
-    np.testing.assert_allclose(found, expected(X), rtol=1e-6)
+    np.testing.assert_allclose(result, expected(X), rtol=1e-6)
 
 
 def test_layers_alone_are_compiled_when_workloads_are_made(backend, runtime_with, monkeypatch):
     monkeypatch.setattr(DynamicBackend, "optimize_subgraph", lambda self, view, options: OptimizationViews(view))
-    one = backend("arithmetic.cpp")
-    optimized, found = run(runtime_with(one), branching(), ["Arithmetic"])
+    item = backend("arithmetic.cpp")
+    optimized, result = run(runtime_with(item), branching(), ["Arithmetic"])
     assert PreCompiled not in {type(layer.op) for layer in optimized.graph}
-    np.testing.assert_allclose(found, expected(X), rtol=1e-6)
+    np.testing.assert_allclose(result, expected(X), rtol=1e-6)
 
 
 def test_a_unit_of_another_backend_is_refused(backend, runtime_with):
@@ -200,22 +201,22 @@ def test_a_unit_of_another_backend_is_refused(backend, runtime_with):
 
 def test_tensors_are_used_in_place(backend):
     """No copy: the plug-in is given the very memory of the handles."""
-    one = backend("kernels.cpp")
-    factory = one.create_workload_factory(None, {})
+    item = backend("kernels.cpp")
+    factory = item.create_workload_factory(None, {})
     layer, info = sum_layer(4)
     workload = factory.create_workload(layer, WorkloadInfo.of(layer))
     array, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     workload.execute([ArrayHandle(info, array)] * 2, [ArrayHandle(info, out)])
-    [made] = workload._free
-    assert made._inputs._items[0].data == array.ctypes.data
-    assert made._outputs._items[0].data == out.ctypes.data
+    [created] = workload._free
+    assert created._inputs._items[0].data == array.ctypes.data
+    assert created._outputs._items[0].data == out.ctypes.data
     assert out.tolist() == [0, 2, 4, 6]
 
 
 def test_tensors_that_lie_oddly_are_copied(backend):
-    one = backend("arithmetic.cpp")  # wants 64 bytes
+    item = backend("arithmetic.cpp")  # wants 64 bytes
     layer, info = sum_layer(4)
-    workload = one.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
+    workload = item.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
     raw, target = np.arange(40, dtype=np.float32), np.zeros((4, 40), np.float32)
     for start in (1, 2):
         workload.execute([ArrayHandle(info, raw[start : start + 4])] * 2, [ArrayHandle(info, target[:, start])])
@@ -225,10 +226,10 @@ def test_tensors_that_lie_oddly_are_copied(backend):
 
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_many_threads_may_run_one_executable(concurrent, backend):
-    one = backend("arithmetic.cpp")
+    item = backend("arithmetic.cpp")
     options = {"concurrent": concurrent}
     layer, info = sum_layer(64)
-    workload = one.create_workload_factory(None, options).create_workload(layer, WorkloadInfo.of(layer))
+    workload = item.create_workload_factory(None, options).create_workload(layer, WorkloadInfo.of(layer))
     assert workload.executable.concurrent is concurrent
     wrong = []
 
@@ -248,15 +249,15 @@ def test_many_threads_may_run_one_executable(concurrent, backend):
 
 
 def test_shapes_that_depend_on_data_are_asked_for_by_resize(backend, runtime_with):
-    one = backend("kernels.cpp")
-    runtime = runtime_with(one)
+    item = backend("kernels.cpp")
+    runtime = runtime_with(item)
     network = Network()
     x = network.add_input_layer(0, TensorInfo((6,)))
     network.add_output_layer(0, network.add_non_zero_layer(x, name="found"))
     network_id = runtime.load_network(optimize(network, ["Kernels"], runtime.device_spec))
     for values in ([0, 1, 0, 2, 3, 0], [0] * 6, [1] * 6):
-        found = runtime.enqueue_workload(network_id, {0: np.float32(values)})[0]
-        assert found.tolist() == np.argwhere(values).T.tolist()
+        result = runtime.enqueue_workload(network_id, {0: np.float32(values)})[0]
+        assert result.tolist() == np.argwhere(values).T.tolist()
     options = OptimizerOptions(model_options={"Kernels": {"forget": True}})
     forgetful = runtime.load_network(optimize(network, ["Kernels"], runtime.device_spec, options))
     with pytest.raises(ExecutionError, match="gave output 0, int64.*, no shape by `resize`"):
@@ -267,23 +268,23 @@ def test_shapes_that_depend_on_data_are_asked_for_by_resize(backend, runtime_wit
 
 
 def test_what_was_compiled_is_released_with_the_last_user(backend, runtime_with):
-    one = backend("arithmetic.cpp")
-    runtime = runtime_with(one)
+    item = backend("arithmetic.cpp")
+    runtime = runtime_with(item)
     optimized, _ = run(runtime, branching(), ["Arithmetic"])
-    assert len(one.library._held) == 2  # the unit, and the context
+    assert len(item.library._held) == 2  # the unit, and the context
     runtime.close()
     del optimized
     gc.collect()
-    assert one.library._held == {}
+    assert item.library._held == {}
 
 
 def test_closing_releases_what_is_left_and_later_uses_say_so(backend, runtime_with, caplog):
-    one = backend("arithmetic.cpp")
-    runtime = runtime_with(one)
+    item = backend("arithmetic.cpp")
+    runtime = runtime_with(item)
     optimized, _ = run(runtime, branching(), ["Arithmetic"])
-    one.library.close()
-    one.library.close()
-    assert one.library._held == {} and one.library.closed
+    item.library.close()
+    item.library.close()
+    assert item.library._held == {} and item.library.closed
     assert [record.getMessage() for record in caplog.records][-2:] == ["destroyed -1", "shut down"]
     with pytest.raises(ExecutionError, match="backend 'Arithmetic' is not available: it was shut down"):
         runtime.enqueue_workload(runtime.loaded_networks[0], {0: X})
@@ -299,13 +300,13 @@ def test_a_library_can_be_opened_again(built, caplog):
 
 
 def test_a_backend_in_a_forked_child_is_refused_unless_it_says_that_it_is_fork_safe(backend):
-    one = backend("kernels.cpp")
+    item = backend("kernels.cpp")
     layer, _ = sum_layer(2)
-    one.library._pid = -1  # as a child would find it
+    item.library._pid = -1  # as a child would find it
     with pytest.raises(BackendUnavailableError, match="it was opened before this process was forked"):
-        one.layer_support({}).is_layer_supported(layer)
-    one.library._pid = os.getpid()
-    assert one.layer_support({}).is_layer_supported(layer)
+        item.layer_support({}).is_layer_supported(layer)
+    item.library._pid = os.getpid()
+    assert item.layer_support({}).is_layer_supported(layer)
 
 
 def test_a_library_without_the_functions_is_refused(opened):
@@ -339,9 +340,9 @@ def test_what_a_backend_made_keeps_it_alive(opened):
     layer, _ = sum_layer(2)
     backend = DynamicBackend(library)
     alive = weakref.ref(backend)
-    made = backend.layer_support({}), backend.create_workload_factory(None, {})
-    workload = made[1].create_workload(layer, WorkloadInfo.of(layer))
-    del backend, made
+    created = backend.layer_support({}), backend.create_workload_factory(None, {})
+    workload = created[1].create_workload(layer, WorkloadInfo.of(layer))
+    del backend, created
     gc.collect()
     assert alive() is not None
     del workload

@@ -27,26 +27,26 @@ def sums(name="sum"):
     """``(x + y) + x``, and ``x + y`` beside it."""
     network = Network("sums")
     x, y = (network.add_input_layer(number, TensorInfo((3,))) for number in range(2))
-    one = network.add_addition_layer(x, y, name=name)
-    network.add_output_layer(0, network.add_addition_layer(one, x, name="more"))
-    network.add_output_layer(1, one)
+    item = network.add_addition_layer(x, y, name=name)
+    network.add_output_layer(0, network.add_addition_layer(item, x, name="more"))
+    network.add_output_layer(1, item)
     return network
 
 
 def run(runtime, backend, network):
     optimized = optimize(network, [backend.id], runtime.device_spec, OptimizerOptions(rewrite=False))
     network_id = runtime.load_network(optimized)
-    found = runtime.enqueue_workload(network_id, {0: X, 1: 10 * X})
+    result = runtime.enqueue_workload(network_id, {0: X, 1: 10 * X})
     runtime.unload_network(network_id)
-    return {key: array.tolist() for key, array in found.items()}, optimized
+    return {key: array.tolist() for key, array in result.items()}, optimized
 
 
 @LANGUAGES
 def test_a_device_has_memory_of_its_own_through_each_binding(source, backend, runtime_with):
     device = backend(source)
-    found, optimized = run(runtime_with(device), device, sums())
-    assert found == {0: [12, 24, 36], 1: [11, 22, 33]}
-    assert {one.how for one in optimized.copies} == {"device copy"}
+    result, optimized = run(runtime_with(device), device, sums())
+    assert result == {0: [12, 24, 36], 1: [11, 22, 33]}
+    assert {copy.how for copy in optimized.copies} == {"device copy"}
 
 
 @LANGUAGES
@@ -70,8 +70,8 @@ def test_a_part_is_saved_and_restored_through_each_binding(source, backend, runt
     assert (device.blobs.fingerprint(), device.blobs.fault(blob)) == ("vault 1", None)
     only_part(optimized).op = PreCompiled(object=device.blobs.restore(blob))
     network_id = runtime.load_network(optimized)
-    found = runtime.enqueue_workload(network_id, {0: X, 1: 10 * X})
-    assert [found[0].tolist(), found[1].tolist()] == [[12, 24, 36], [11, 22, 33]]
+    result = runtime.enqueue_workload(network_id, {0: X, 1: 10 * X})
+    assert [result[0].tolist(), result[1].tolist()] == [[12, 24, 36], [11, 22, 33]]
 
 
 @LANGUAGES
@@ -85,7 +85,7 @@ def test_a_damaged_blob_is_named_corrupt_through_each_binding(source, backend):
 
 @pytest.mark.parametrize("source", ["kernels.cpp", "kernels.rs"])
 def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source, backend, runtime_with):
-    one = backend(source)
+    item = backend(source)
     network = Network("chain")
     value = x = network.add_input_layer(0, TensorInfo((3,))).output
     constant = network.add_constant_layer(np.float32([2, 3, 4])).output
@@ -94,13 +94,13 @@ def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source
         add = network.add_addition_layer if number % 2 else network.add_multiplication_layer
         value = add(value, other, name=f"layer {number}").output
     network.add_output_layer(0, value)
-    runtime = runtime_with(one)
-    optimized = optimize(network, [one.id], runtime.device_spec, OptimizerOptions(rewrite=False))
-    found = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
+    runtime = runtime_with(item)
+    optimized = optimize(network, [item.id], runtime.device_spec, OptimizerOptions(rewrite=False))
+    result = runtime.enqueue_workload(runtime.load_network(optimized), {0: X})
     a = X * X + np.float32([2, 3, 4])
     b = a * a + X
-    wanted = b * np.float32([2, 3, 4])
-    np.testing.assert_array_equal(found[0], wanted + wanted)
+    expected = b * np.float32([2, 3, 4])
+    np.testing.assert_array_equal(result[0], expected + expected)
 
 
 @pytest.mark.parametrize(
@@ -117,24 +117,24 @@ def test_a_list_of_kernels_shares_its_scratch_memory_through_each_binding(source
     ],
 )
 def test_safe_rust_cannot_misuse_the_memory_of_a_run(wish, said, backend, runtime_with):
-    one = backend("kernels.rs")
+    item = backend("kernels.rs")
     network = Network("careless")
     x, y = (network.add_input_layer(number, TensorInfo((3,))) for number in range(2))
     network.add_output_layer(0, network.add_addition_layer(x, y, name=wish))
     with pytest.raises(ExecutionError) as caught:
-        run(runtime_with(one), one, network)
+        run(runtime_with(item), item, network)
     assert said in str(caught.value)
 
 
 def test_a_list_of_kernels_in_rust_refuses_the_run_of_another_graph(backend, runtime_with):
-    one = backend("kernels.rs")
-    runtime = runtime_with(one)
+    item = backend("kernels.rs")
+    runtime = runtime_with(item)
 
     def part(size):
         network = Network("part")
         x = network.add_input_layer(0, TensorInfo((size,)))
         network.add_output_layer(0, network.add_addition_layer(x, x, name="the list of the first part"))
-        optimized = optimize(network, [one.id], runtime.device_spec)
+        optimized = optimize(network, [item.id], runtime.device_spec)
         return runtime.enqueue_workload(runtime.load_network(optimized), {0: np.ones(size, np.float32)})
 
     np.testing.assert_array_equal(part(1000)[0], np.full(1000, 2, np.float32))
@@ -193,9 +193,9 @@ struct Wrong : ipr::Backend {
 };
 IPR_BACKEND("Wrong", Wrong)
 """
-    one = DynamicBackend(opened(text, language="c++"))
+    dynamic_backend = DynamicBackend(opened(text, language="c++"))
     with pytest.raises(ExecutionError, match="the elements are float32, and are used as another type"):
-        run(runtime_with(one), one, sums())
+        run(runtime_with(dynamic_backend), dynamic_backend, sums())
 
 
 def test_no_safe_function_of_the_rust_binding_takes_a_raw_pointer():

@@ -45,8 +45,8 @@ def lines(caplog):
 
 
 def test_a_context_is_told_of_every_network(backend, runtime_with, caplog):
-    one = backend("arithmetic.cpp")
-    runtime = runtime_with(one)
+    item = backend("arithmetic.cpp")
+    runtime = runtime_with(item)
     network_id = runtime.load_network(optimize(sums(), ["Arithmetic"], runtime.device_spec))
     runtime.unload_network(network_id)
     assert lines(caplog) == ["created -1", *(f"{what} 0" for what in (
@@ -77,22 +77,22 @@ def compiled(backend, runtime_with):
     """A backend, its compiled part, and the view that the part was made of."""
 
     def compiled(**how):
-        one = backend("arithmetic.cpp")
-        runtime = runtime_with(one)
+        item = backend("arithmetic.cpp")
+        runtime = runtime_with(item)
         network = sums(**how)
         network.validate()
         view = SubgraphView(network.graph, [layer for layer in network.graph if layer.kind == "Addition"])
-        [substitution] = one.optimize_subgraph(view, {}).substitutions
-        return one, runtime, substitution.replacement.object, view
+        [substitution] = item.optimize_subgraph(view, {}).substitutions
+        return item, runtime, substitution.replacement.object, view
 
     return compiled
 
 
 def test_a_saved_part_can_be_restored_and_computes_the_same(compiled):
-    one, runtime, executable, _ = compiled()
-    blob = one.blobs.save(executable)
+    item, runtime, executable, _ = compiled()
+    blob = item.blobs.save(executable)
     assert not blob.needs_graph
-    restored = one.blobs.restore(blob)
+    restored = item.blobs.restore(blob)
     optimized = optimize(sums(), ["Arithmetic"], runtime.device_spec)
     [layer] = [layer for layer in optimized.graph if isinstance(layer.op, PreCompiled)]
     layer.op = PreCompiled(object=restored)
@@ -100,14 +100,14 @@ def test_a_saved_part_can_be_restored_and_computes_the_same(compiled):
 
 
 def test_a_blob_without_constants_is_restored_with_its_part(compiled):
-    one, runtime, executable, view = compiled(constant=True)
-    blob = one.blobs.save(executable)
+    item, runtime, executable, view = compiled(constant=True)
+    blob = item.blobs.save(executable)
     assert blob.needs_graph
     with pytest.raises(InvalidArgumentError, match="restore it with the part that was compiled"):
-        one.blobs.restore(blob)
+        item.blobs.restore(blob)
     optimized = optimize(sums(constant=True), ["Arithmetic"], runtime.device_spec)
     [layer] = [layer for layer in optimized.graph if isinstance(layer.op, PreCompiled)]
-    layer.op = PreCompiled(object=one.blobs.restore(blob, view))
+    layer.op = PreCompiled(object=item.blobs.restore(blob, view))
     assert run(runtime, optimized) == [3, 6, 9]
 
 
@@ -122,20 +122,20 @@ def test_a_blob_without_constants_is_restored_with_its_part(compiled):
     ],
 )
 def test_blobs_are_checked_before_they_are_restored(damage, options, fault, compiled):
-    one, _, executable, _ = compiled()
-    blob = Blob(damage(one.blobs.save(executable).data))
-    assert one.blobs.fault(blob, options) == fault
+    item, _, executable, _ = compiled()
+    blob = Blob(damage(item.blobs.save(executable).data))
+    assert item.blobs.fault(blob, options) == fault
     if fault is not None:
         with pytest.raises(CallError) as caught:
-            one.blobs.restore(blob, None, options)
+            item.blobs.restore(blob, None, options)
         assert caught.value.status in (abi.STALE, abi.CORRUPT)
         assert caught.value.reason == fault
 
 
 def test_a_fingerprint_depends_on_options(compiled):
-    one, *_ = compiled()
-    assert one.blobs.fingerprint() == "tape 1, gain 1.000000"
-    assert one.blobs.fingerprint({"gain": 3}) == "tape 1, gain 3.000000"
+    item, *_ = compiled()
+    assert item.blobs.fingerprint() == "tape 1, gain 1.000000"
+    assert item.blobs.fingerprint({"gain": 3}) == "tape 1, gain 3.000000"
 
 
 def test_a_part_of_another_backend_cannot_be_saved(compiled):
@@ -166,10 +166,10 @@ def test_the_class_in_the_documentation_is_a_backend(backend, runtime_with):
 
 
 def test_a_backend_in_rust_computes(backend, runtime_with, caplog):
-    one = backend("arithmetic.rs")
+    item = backend("arithmetic.rs")
     assert lines(caplog) == ["1 threads or more"]
-    assert (one.version, one.capabilities.get("Safe")) == ("0.3", True)
-    runtime = runtime_with(one)
+    assert (item.version, item.capabilities.get("Safe")) == ("0.3", True)
+    runtime = runtime_with(item)
     assert run(runtime, optimize(sums(), ["Sums"], runtime.device_spec)) == [3, 6, 9]
 
 
@@ -188,8 +188,8 @@ def test_a_plug_in_built_with_the_header_of_1_0_keeps_working(runtime_with, back
     """With members, versions and layers that came later, of which it knows nothing."""
     text = (SOURCES / "adder.c").read_text(encoding="utf-8")
     header = (SOURCES / "frozen/1.0/interposer/backend.h").read_text(encoding="utf-8")
-    one = backend(text.replace('#include "interposer/backend.h"', header))
-    runtime = runtime_with(one)
+    item = backend(text.replace('#include "interposer/backend.h"', header))
+    runtime = runtime_with(item)
     assert run(runtime, optimize(sums(), ["Adder"], runtime.device_spec)) == [3, 6, 9]
 
 
@@ -242,8 +242,8 @@ def test_a_plug_in_of_1_0_keeps_working_when_structs_and_elements_grow(backend, 
         monkeypatch.setattr(abi, name, longer(getattr(abi, name)))
     monkeypatch.setattr(abi, "Tensor", longer(abi.Tensor))
     monkeypatch.setattr(attributes, "_shown", {})
-    one = backend("arithmetic.cpp")
-    runtime = runtime_with(one)
+    item = backend("arithmetic.cpp")
+    runtime = runtime_with(item)
     options = OptimizerOptions(model_options={"Arithmetic": {"gain": 1.0}})
     assert run(runtime, optimize(sums(constant=True), ["Arithmetic"], runtime.device_spec, options)) == [3, 6, 9]
 

@@ -36,7 +36,7 @@ def test_the_layers_of_revision_0_have_the_operands_and_attributes_that_they_had
     for layer, (since, operands, attributes) in FROZEN["LAYERS"].items():
         now = vocabulary.LAYERS[layer]
         assert (now[0], list(now[1].items())[: len(operands)]) == (since, list(operands.items())), layer
-        assert now[2].items() >= {name: tuple(one) for name, one in attributes.items()}.items(), layer
+        assert now[2].items() >= {name: tuple(item) for name, item in attributes.items()}.items(), layer
 
 
 def test_no_name_is_newer_than_the_next_revision():

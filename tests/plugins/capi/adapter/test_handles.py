@@ -68,7 +68,7 @@ def test_tensors_stay_on_the_device_between_its_layers(device, runtime_with):
     network = loaded(runtime_with(backend), chain(RELU, Addition(), Addition(), RELU), "DiscreteC")
     for array in (X, -X):
         np.testing.assert_array_equal(run(network, array)[0], 4 * np.maximum(array, 0))
-    assert [(one.value, one.how) for one in network.optimized.copies] == [
+    assert [(copy.value, copy.how) for copy in network.optimized.copies] == [
         ("input_0", "device copy"),
         ("layer 3", "device copy"),
     ]
@@ -94,10 +94,10 @@ def test_what_is_joined_lies_in_pieces_where_the_device_has_them(flags, device, 
     x = network.add_input_layer(0, INFO)
     parts = [network.add_layer(RELU, x), network.add_layer(Addition(), x, x)]
     network.add_output_layer(0, network.add_layer(RELU, network.add_layer(Concat(1), *parts)))
-    made = loaded(runtime_with(backend), network, "DiscreteC")
-    wanted = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
-    np.testing.assert_array_equal(run(made, X)[0], wanted)
-    kinds = [made.optimized.graph.layer(name).kind for name, _ in made.steps]
+    created = loaded(runtime_with(backend), network, "DiscreteC")
+    expected = np.maximum(np.concatenate([np.maximum(X, 0), 2 * X], 1), 0)
+    np.testing.assert_array_equal(run(created, X)[0], expected)
+    kinds = [created.optimized.graph.layer(name).kind for name, _ in created.steps]
     assert ("Concat" in kinds) == bool(flags)
 
 
@@ -169,7 +169,7 @@ class Counting(CustomAllocator):
         return self.out[-1]
 
     def free(self, memory):
-        self.out = [one for one in self.out if one is not memory]
+        self.out = [item for item in self.out if item is not memory]
 
 
 class Gralloc(Counting):

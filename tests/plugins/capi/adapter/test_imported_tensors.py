@@ -94,9 +94,9 @@ def aligned(value: float, offset: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("source", ["arithmetic.cpp", "kernels.cpp", WITH_WORKSPACE], ids=["one", "other", "roomy"])
 def test_a_plug_in_reads_and_writes_imports_in_place(source, backend, runtime_with):
-    one = backend(source)
-    runtime = runtime_with(one)
-    number = runtime.load_network(optimize(adding(), [one.id], runtime.device_spec))
+    item = backend(source)
+    runtime = runtime_with(item)
+    number = runtime.load_network(optimize(adding(), [item.id], runtime.device_spec))
     wrong = []
 
     def work(seed: int) -> None:
@@ -117,9 +117,9 @@ def test_a_plug_in_reads_and_writes_imports_in_place(source, backend, runtime_wi
 
 
 def test_memory_that_does_not_lie_as_the_plug_in_wants_it_is_refused_and_copied_in_a_plain_run(backend, runtime_with):
-    one = backend("arithmetic.cpp")  # wants 64 bytes
-    runtime = runtime_with(one)
-    number = runtime.load_network(optimize(adding(), [one.id], runtime.device_spec))
+    item = backend("arithmetic.cpp")  # wants 64 bytes
+    runtime = runtime_with(item)
+    number = runtime.load_network(optimize(adding(), [item.id], runtime.device_spec))
     odd = aligned(3, 16)
     with pytest.raises(MemoryImportError) as caught:
         runtime.import_inputs(number, {0: odd})
@@ -135,9 +135,9 @@ def test_memory_that_does_not_lie_as_the_plug_in_wants_it_is_refused_and_copied_
 def test_checking_mode_looks_at_imports_in_every_run(opened, runtime_with):
     from interposer.plugins.capi.running.backend import DynamicBackend
 
-    one = DynamicBackend(opened("kernels.cpp", checking=True))
-    runtime = runtime_with(one)
-    number = runtime.load_network(optimize(adding(), [one.id], runtime.device_spec))
+    dynamic_backend = DynamicBackend(opened("kernels.cpp", checking=True))
+    runtime = runtime_with(dynamic_backend)
+    number = runtime.load_network(optimize(adding(), [dynamic_backend.id], runtime.device_spec))
     y = aligned(0)
     inputs, outputs = (
         runtime.import_inputs(number, {0: aligned(1), 1: aligned(2)}),

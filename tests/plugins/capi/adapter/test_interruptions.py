@@ -32,21 +32,21 @@ class Interrupted(ArrayHandle):
 
 
 def test_an_interrupt_while_an_output_gets_its_shape_arrives_after_the_run(backend):
-    one = backend("kernels.cpp")
+    item = backend("kernels.cpp")
     graph = Graph()
-    info, found = TensorInfo((3,)), TensorInfo((1, None), "int64")
+    info, result = TensorInfo((3,)), TensorInfo((1, None), "int64")
     layer = graph.add(NonZero(), [graph.add(Input(), outputs=[info]).output])
-    layer.output.info = found
-    workload = one.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo((info,), (found,)))
+    layer.output.info = result
+    workload = item.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo((info,), (result,)))
     with pytest.raises(KeyboardInterrupt):
-        workload.execute([ArrayHandle(info, np.float32([0, 1, 2]))], [Interrupted(found)])
+        workload.execute([ArrayHandle(info, np.float32([0, 1, 2]))], [Interrupted(result)])
 
 
 def test_the_message_of_a_call_that_went_well_is_not_that_of_the_next_failure(backend, runtime_with):
     first = 'ipr_fail(error, IPR_FAILED, IPR_ITEM_LAYER, 7, "old");'
     statement = f"static int runs; if (runs++ == 0) {first} else return IPR_FAILED;"
-    one = backend("adder.c", "-Wno-error", f"-DAT_EXECUTE={statement}")
-    runtime = runtime_with(one)
+    item = backend("adder.c", "-Wno-error", f"-DAT_EXECUTE={statement}")
+    runtime = runtime_with(item)
     network = Network()
     x = network.add_input_layer(0, TensorInfo((3,)))
     network.add_output_layer(0, network.add_addition_layer(x, x))

@@ -45,8 +45,8 @@ def test_every_member_lies_where_the_compiler_puts_it(tmp_path):
 
 def header_structs():
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
-    found = re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, re.DOTALL)
-    return {name: [_member(one.strip()) for one in body.split(";")[:-1]] for body, name in found}
+    result = re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, re.DOTALL)
+    return {name: [_member(word.strip()) for word in body.split(";")[:-1]] for body, name in result}
 
 
 def _member(declaration):
@@ -60,10 +60,10 @@ def test_the_mirror_has_every_struct_and_member_of_the_header():
 
 def test_the_rust_binding_has_every_struct_and_member_of_the_header():
     text = (include.path() / "interposer" / "backend.rs").read_text(encoding="utf-8")
-    found = {}
+    result = {}
     for name, body in re.findall(r"pub struct (ipr_\w+) \{(.*?)\n    \}", text, re.DOTALL):
-        found[name] = [one.rstrip("_") for one in re.findall(r"^        pub (\w+):", body, re.MULTILINE)]
-    assert found == header_structs()
+        result[name] = [item.rstrip("_") for item in re.findall(r"^        pub (\w+):", body, re.MULTILINE)]
+    assert result == header_structs()
 
 
 def header_constants(tmp_path):
@@ -76,8 +76,8 @@ def header_constants(tmp_path):
 def test_the_mirror_has_the_constants_of_the_header(tmp_path):
     constants = header_constants(tmp_path)
     mirrored = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
-    mirrored |= {f"CAP_{one.name}": int(one) for one in abi.Cap}
-    mirrored |= {f"EXECUTABLE_{one.name}": int(one) for one in abi.ExecutableFlag}
+    mirrored |= {f"CAP_{item.name}": int(item) for item in abi.Cap}
+    mirrored |= {f"EXECUTABLE_{item.name}": int(item) for item in abi.ExecutableFlag}
     mirrored |= {f"DTYPE_{dtype.name}": number for dtype, number in abi.DTYPES.items()}
     mirrored |= {"API_MAJOR": abi.API_VERSION[0], "API_MINOR": abi.API_VERSION[1]}
     mirrored |= {"VOCABULARY_REVISION": VOCABULARY_REVISION}
@@ -89,8 +89,8 @@ def test_the_mirror_has_the_constants_of_the_header(tmp_path):
 
 def test_the_rust_binding_has_the_constants_of_the_header(tmp_path):
     text = (include.path() / "interposer" / "backend.rs").read_text(encoding="utf-8")
-    found = {name: int(value, 0) for name, value in re.findall(r"pub const (\w+): [iu]\d+ = (\w+);", text)}
-    assert found == header_constants(tmp_path)
+    result = {name: int(value, 0) for name, value in re.findall(r"pub const (\w+): [iu]\d+ = (\w+);", text)}
+    assert result == header_constants(tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c11", "c17", "c++11", "c++17", "c++20"])
@@ -132,8 +132,8 @@ def test_the_structs_of_the_rust_binding_have_the_sizes_of_the_header(tmp_path):
     lines = "\n".join(f'println!("{{}}", std::mem::size_of::<interposer::raw::{name}>());' for name in abi.STRUCTS)
     source.write_text(f'#[path = "{binding}"]\nmod interposer;\nfn main() {{\n{lines}\n}}\n', encoding="utf-8")
     subprocess.run([compiler_for("rust"), "--edition=2021", "-Awarnings", str(source), "-o", str(program)], check=True)
-    found = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
-    assert dict(zip(abi.STRUCTS, map(int, found), strict=True)) == {
+    result = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
+    assert dict(zip(abi.STRUCTS, map(int, result), strict=True)) == {
         name: ctypes.sizeof(kind) for name, kind in abi.STRUCTS.items()
     }
 

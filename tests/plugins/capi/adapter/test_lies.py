@@ -82,10 +82,10 @@ COMPILING = {
 
 @pytest.mark.parametrize("lie", [*SUPPORT, *REASONS, *ANSWERS, *COMPILING])
 def test_what_cannot_be_meant_is_a_refusal_that_says_so(lie, lying):
-    wanted = (SUPPORT | REASONS | ANSWERS | COMPILING)[lie]
+    expected = (SUPPORT | REASONS | ANSWERS | COMPILING)[lie]
     with pytest.raises(UnsupportedLayerError) as caught:
         lying(lie)
-    assert wanted in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_the_network_goes_to_the_next_backend_then(lying):
@@ -103,8 +103,8 @@ def test_a_replacement_is_put_in_place(lying):
     _, optimized = lying("a replacement")
     kinds = [type(layer.op) for layer in optimized.graph if layer.backend == "Liar"]
     assert Multiplication in kinds
-    [made] = [layer for layer in optimized.graph if isinstance(layer.op, Multiplication)]
-    assert made.inputs[1].constant.tolist() == [3, 3, 3, 3]
+    [created] = [layer for layer in optimized.graph if isinstance(layer.op, Multiplication)]
+    assert created.inputs[1].constant.tolist() == [3, 3, 3, 3]
 
 
 def test_layers_that_optimize_leaves_alone_stay(lying):
@@ -114,7 +114,11 @@ def test_layers_that_optimize_leaves_alone_stay(lying):
 
 def test_layers_that_optimize_gives_back_go_to_the_next_backend(lying):
     _, optimized = lying("the last layer failed", "CpuRef")
-    assert [one.backend for one in optimized.placements if one.layer in "abc"] == ["Liar", "Liar", "CpuRef"]
+    assert [placement.backend for placement in optimized.placements if placement.layer in "abc"] == [
+        "Liar",
+        "Liar",
+        "CpuRef",
+    ]
     assert [type(layer.op) for layer in optimized.graph].count(PreCompiled) == 1
     [refusal] = optimized.refusals
     assert (refusal.reasons, refusal.stage) == (("no room",), "optimize")

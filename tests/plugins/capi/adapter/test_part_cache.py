@@ -29,16 +29,16 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def restored(monkeypatch):
     """How many parts were restored until now."""
-    found = []
+    result = []
     plain = Blobs.restore_tables
 
     def counted(self, *arguments):
-        made = plain(self, *arguments)
-        found.append(made)
-        return made
+        created = plain(self, *arguments)
+        result.append(created)
+        return created
 
     monkeypatch.setattr(Blobs, "restore_tables", counted)
-    return lambda: len(found)
+    return lambda: len(result)
 
 
 @pytest.fixture
@@ -144,15 +144,15 @@ def test_a_process_may_end_once_while_a_part_is_saved(plugin, restored, folder):
 @pytest.fixture
 def tables(monkeypatch):
     """The tables of all parts that are compiled, with their constants."""
-    found = []
+    result = []
     plain = compiling._compiled
 
     def noting(library, tables, *arguments):
-        found.append(tables)
+        result.append(tables)
         return plain(library, tables, *arguments)
 
     monkeypatch.setattr(compiling, "_compiled", noting)
-    return found
+    return result
 
 
 def change_constant(tables, value):
@@ -163,7 +163,7 @@ def change_constant(tables, value):
 def test_a_part_whose_constants_change_while_it_is_compiled_is_not_kept(plugin, restored, tables, monkeypatch):
     run, plain = plugin(), compiling._compiled
     with monkeypatch.context() as patch:
-        patch.setattr(compiling, "_compiled", lambda *given: (plain(*given), change_constant(tables[0], 3.0))[0])
+        patch.setattr(compiling, "_compiled", lambda *value: (plain(*value), change_constant(tables[0], 3.0))[0])
         run()
     assert kept() == []
     assert (run(), run(), restored()) == ([4, 6, 8], [4, 6, 8], 1)
@@ -229,12 +229,12 @@ def test_a_folder_that_cannot_be_written_to_disturbs_nobody(plugin, restored, fo
 
 def test_several_threads_keep_and_restore_the_same_part(plugin):
     run = plugin()
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(run())) for _ in range(6)]
+    result = []
+    threads = [threading.Thread(target=lambda: result.append(run())) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [[4, 6, 8]] * 6
+    assert result == [[4, 6, 8]] * 6
     [name] = kept()
     assert read_mark(name) is Mark.NONE

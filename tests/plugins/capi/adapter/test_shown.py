@@ -70,8 +70,8 @@ def test_a_layer_is_shown_with_its_tensors_and_all_its_attributes(echo):
     w = graph.add(weights, name="w").output
     op = Convolution2d(stride_x=2, stride_y=2, data_layout=DataLayout.NHWC)
     graph.add(op, [x, w], name="conv", outputs=[TensorInfo((1, 2, 2, 4), "uint8", Quantization(2.0, 128))])
-    [found] = said(echo, graph, Convolution2d)
-    assert found == (
+    [match] = said(echo, graph, Convolution2d)
+    assert match == (
         "Convolution2d conv( x:6[1,5,5,2] q0.5/3 axis -1"
         " w:2[4,3,3,2] q0.25/0 q0.5/0 q0.125/0 q1/0 axis 0 const 72 bytes -> conv:6[1,2,2,4] q2/128 axis -1 )"
         " pad_left~0 pad_right~0 pad_top~0 pad_bottom~0 stride_x=2 stride_y=2"
@@ -92,8 +92,8 @@ def test_attributes_of_every_kind_are_shown(op, inputs, text, echo):
     graph = Graph()
     values = [graph.add(Input(n), outputs=[TensorInfo(shape)]).output for n, shape in enumerate(inputs)]
     graph.add(op, values, name="it")
-    [found] = said(echo, graph, type(op))
-    assert sorted(found.partition(" ) ")[2].split()) == sorted(text.split())
+    [match] = said(echo, graph, type(op))
+    assert sorted(match.partition(" ) ")[2].split()) == sorted(text.split())
 
 
 def test_zeros_of_both_signs_are_told_apart(echo):
@@ -105,10 +105,10 @@ def test_zeros_of_both_signs_are_told_apart(echo):
 
 
 def test_lists_of_choices_are_shown(echo):
-    made = attributes.shown(LstmSequence, 0).table(
+    created = attributes.shown(LstmSequence, 0).table(
         LstmSequence(activations=(ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.RELU))
     )
-    assert made.length == len(LstmSequence.attributes)
+    assert created.length == len(LstmSequence.attributes)
 
 
 def test_names_beyond_ascii_absent_operands_and_constants_are_shown(echo):
@@ -117,17 +117,17 @@ def test_names_beyond_ascii_absent_operands_and_constants_are_shown(echo):
     w = graph.constant(np.float32([[[[7.5]]]]), name="w")
     op = TransposeConvolution2d(data_layout=DataLayout.NHWC)
     graph.add(op, [x, w], name="auf")
-    [found] = said(echo, graph, TransposeConvolution2d)
-    assert found.startswith("TransposeConvolution2d auf( größe:11[1,2,2,1] w:11[1,1,1,1] const 4 bytes 7.5 -> auf:11[")
-    assert "output_shape~none" in found
+    [match] = said(echo, graph, TransposeConvolution2d)
+    assert match.startswith("TransposeConvolution2d auf( größe:11[1,2,2,1] w:11[1,1,1,1] const 4 bytes 7.5 -> auf:11[")
+    assert "output_shape~none" in match
 
 
 def test_unknown_extents_are_shown_as_minus_one(echo):
     graph = Graph()
     x = graph.add(Input(), outputs=[TensorInfo(("n", 2))], name="x").output
     graph.add(Addition(), [x, x], name="sum")
-    [found] = said(echo, graph, Addition)
-    assert found.startswith("Addition sum( x:11[-1,2] x:11[-1,2] -> sum:11[-1,2] )")
+    [match] = said(echo, graph, Addition)
+    assert match.startswith("Addition sum( x:11[-1,2] x:11[-1,2] -> sum:11[-1,2] )")
 
 
 def test_operators_of_other_packages_are_shown_in_every_version(echo):
@@ -193,7 +193,7 @@ def test_an_attribute_that_is_newer_is_left_out_at_its_default_and_withholds_the
 def test_a_choice_that_is_newer_withholds_the_layer(versions):
     versions("CHOICES", "ActivationFunction", vocabulary.CHOICES["ActivationFunction"] | {"MISH": 1})
     both = ActivationFunction.MISH, ActivationFunction.RELU
-    mish, relu = (layer_of(Activation(one), TensorInfo((2,))) for one in both)
+    mish, relu = (layer_of(Activation(item), TensorInfo((2,))) for item in both)
     assert withheld(mish) == "function MISH newer than revision 0 of the vocabulary"
     assert withheld(relu) is None
 
@@ -225,8 +225,8 @@ def test_the_plug_in_never_sees_what_is_withheld_and_the_layer_is_refused_in_its
     x = network.add_input_layer(0, TensorInfo((2,)), name="x")
     network.add_activation_layer(network.add_addition_layer(x, x, name="sum"), name="new")
     graph = network.graph
-    found = said(echo, graph, Addition, Activation)
-    assert found == [
+    match = said(echo, graph, Addition, Activation)
+    assert match == [
         "Addition sum( x:11[2] x:11[2] -> sum:11[2] ) operation~ADD",
         "layer type newer than revision 0 of the vocabulary",
     ]
@@ -259,7 +259,7 @@ def test_tables_of_many_attributes_are_forgotten_one_day(monkeypatch):
     what = Shown(Foreign, 0)
     tables = [what.table(Foreign(rate)) for rate in range(10)]
     assert len(what._table) <= 4
-    assert len({one.address for one in tables}) == 10
+    assert len({table.address for table in tables}) == 10
 
 
 def test_a_graph_of_no_layers_has_empty_tables():
@@ -277,7 +277,7 @@ def test_the_vocabulary_has_no_name_after_the_next_revision():
 
 def test_a_new_name_gets_the_next_revision_and_known_names_keep_theirs(monkeypatch):
     before = generator.known()
-    layers = {name: one for name, one in before["LAYERS"].items() if name != "Addition"}
+    layers = {name: item for name, item in before["LAYERS"].items() if name != "Addition"}
     monkeypatch.setattr(generator, "NEXT", 3)
     after = generator.wanted(before | {"LAYERS": layers})
     assert after["LAYERS"]["Addition"][0] == 3

@@ -31,13 +31,13 @@ class Adder:
 
     def add(self, a, b, out) -> None:
         network = ip.Network("sum")
-        infos = [TensorInfo(one.shape) for one in (a, b)]
+        infos = [TensorInfo(item.shape) for item in (a, b)]
         layer = network.add_layer(Addition(), *(network.add_input_layer(n, info) for n, info in enumerate(infos)))
         network.add_output_layer(0, layer)
-        [layer] = [one for one in network.graph if one.kind == "Addition"]
+        [layer] = [item for item in network.graph if item.kind == "Addition"]
         workload = self.backend.create_workload_factory(None, {}).create_workload(layer, WorkloadInfo.of(layer))
         workload.execute(
-            [ArrayHandle(TensorInfo(one.shape), one) for one in (a, b)], [ArrayHandle(TensorInfo(out.shape), out)]
+            [ArrayHandle(TensorInfo(item.shape), item) for item in (a, b)], [ArrayHandle(TensorInfo(out.shape), out)]
         )
 
 
@@ -104,7 +104,7 @@ def test_pieces_of_a_splitter_and_of_a_concat_are_used_in_place(adder, runtime_w
     data = numbers((3, 8))
 
     with ip.load(network, ["StridedC", "CpuRef"], runtime=runtime_with(plugin.backend)) as model:
-        [found] = [model.run([data])[0] for _ in range(2)][-1:]
+        [result] = [model.run([data])[0] for _ in range(2)][-1:]
 
-    assert np.array_equal(found, np.concatenate([data[:, :4] + data[:, 4:], 2 * data[:, 4:]], axis=1))
+    assert np.array_equal(result, np.concatenate([data[:, :4] + data[:, 4:], 2 * data[:, 4:]], axis=1))
     assert (plugin.strided_tensors > 0) == strided

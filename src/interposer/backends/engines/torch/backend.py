@@ -109,20 +109,20 @@ class Traced(Executable):
     def held_weights(self, view: SubgraphView) -> int:
         """The buffers that do not lie in the memory of the network."""
         shared = {array.ctypes.data for array in self.constants}
-        return sum(one.nbytes for one in self.module.buffers() if one.data_ptr() not in shared)
+        return sum(buffer.nbytes for buffer in self.module.buffers() if buffer.data_ptr() not in shared)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
         with _threads.set(self.threads), torch.inference_mode():
             tensors = [_tensor(array).to(self.device) for array in inputs]
             try:
-                found = self._forward(*tensors)
+                result = self._forward(*tensors)
             except Exception as error:
                 named = _named(self.module, tensors)
                 if named is None:
                     raise
                 raise named from error
-            for array, tensor in zip(outputs, found, strict=True):
+            for array, tensor in zip(outputs, result, strict=True):
                 _tensor(array).copy_(tensor)
 
 

@@ -125,7 +125,7 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     h, w, _ = op.data_layout.axes()
     before, after = layer.values[0].known.shape, layer.output_infos[0].shape
     rows, columns = op.windows(int(before[h]), int(before[w]))
-    ends = [_behind(one, int(before[axis]), int(after[axis])) for one, axis in ((rows, h), (columns, w))]
+    ends = [_behind(item, int(before[axis]), int(after[axis])) for item, axis in ((rows, h), (columns, w))]
     if min(ends) < 0 or 0 in before or 0 in after:
         raise RefusedError("a part of the image is never under the window, or it has no cells")
     pads = [columns.pad_before, ends[1], rows.pad_before, ends[0]]
@@ -146,16 +146,16 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
     return _with_channels_first(op.data_layout, mean)
 
 
-def _behind(window: Any, extent: int, places: int) -> int:
+def _behind(window: Any, size: int, places: int) -> int:
     """How many cells behind the image the last window needs."""
-    behind: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - extent - window.pad_before
-    return behind
+    consumers: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
+    return consumers
 
 
-def _counts(op: Pooling2d, windows: Any, extents: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
+def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
     """How many cells count at each place, or None where all do."""
     rows, columns = windows
-    ones = torch.ones(1, 1, *extents)
+    ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
         inner = [columns.pad_before, min(columns.pad_after, pads[1]), rows.pad_before, min(rows.pad_after, pads[3])]
         ones = functional.pad(ones, inner, value=1.0)

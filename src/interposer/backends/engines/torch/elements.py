@@ -204,8 +204,8 @@ def _found(known: dict[Any, Any], operation: Any, dtype: DataType) -> Function:
 
 
 def _as_is(function: Any) -> Function:
-    found: Function = function
-    return found
+    result: Function = function
+    return result
 
 
 @makes(Floor)

@@ -31,7 +31,7 @@ __all__: list[str] = []
 
 
 def _shape(layer: Layer) -> list[int]:
-    return [int(extent) for extent in layer.output_infos[0].shape]
+    return [int(size) for size in layer.output_infos[0].shape]
 
 
 @makes(Reshape, types=ANY, moves=True)
@@ -85,7 +85,7 @@ def split(op: Splitter, layer: Layer) -> Function:
 def slice_(op: Slice, layer: Layer) -> Function:
     """A view."""
     shape = _shape(layer)
-    pieces = tuple(slice(start, start + extent) for start, extent in zip(op.begin, shape, strict=True))
+    pieces = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
     return lambda x: x[pieces]
 
 
@@ -106,7 +106,7 @@ def pad(op: Pad, layer: Layer) -> Function:
     if op.padding_mode is not PaddingMode.CONSTANT:
         raise RefusedError(f"torch pads all ranks with a constant, not {op.padding_mode.name}")
     kind = kind_of(layer.values[0])
-    pads = [extent for pair in reversed(op.pad_list) for extent in pair]
+    pads = [size for pair in reversed(op.pad_list) for size in pair]
     if not kind.is_float and op.pad_value != int(op.pad_value):
         raise RefusedError(f"the value {op.pad_value} is none of {kind}")
     value = op.pad_value if kind.is_float else int(op.pad_value)
@@ -131,11 +131,11 @@ def gather(op: Gather, layer: Layer) -> Function:
     if op.batch_dims:
         raise RefusedError("torch picks slices without axes that are shared")
     axis, shape = op.axis, _shape(layer)
-    extent = int(layer.values[0].known.shape[axis])
+    size = int(layer.values[0].known.shape[axis])
 
     def compute(params: Any, indices: Any) -> Any:
         flat = indices.reshape(-1).to(torch.int64)
-        return params.index_select(axis, torch.where(flat < 0, flat + extent, flat)).reshape(shape)
+        return params.index_select(axis, torch.where(flat < 0, flat + size, flat)).reshape(shape)
 
     return compute
 

@@ -17,9 +17,9 @@ class _Package:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by whoever looks at a module, and not for torch
             raise AttributeError(name)
-        found = getattr(import_module(self._name), name)
-        setattr(self, name, found)
-        return found
+        result = getattr(import_module(self._name), name)
+        setattr(self, name, result)
+        return result
 
 
 torch: Final[Any] = _Package("torch")

@@ -58,5 +58,5 @@ def _parameters(info: TensorInfo) -> tuple[Any, Any]:
     if not q.per_axis:
         return float(np.float32(q.scales[0])), float(q.zero_points[0])
     shape = [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
-    scales, zeros = (np.asarray(given, np.float32).reshape(shape) for given in (q.scales, q.zero_points))
+    scales, zeros = (np.asarray(value, np.float32).reshape(shape) for value in (q.scales, q.zero_points))
     return torch.from_numpy(scales), torch.from_numpy(zeros)

@@ -31,7 +31,7 @@ __all__: list[str] = []
 @makes(FullyConnected)
 def fully_connected(op: FullyConnected, layer: Layer) -> Function:
     """Rows of as many elements as a vector of the weights."""
-    shape = [int(extent) for extent in layer.output_infos[0].shape]
+    shape = [int(size) for size in layer.output_infos[0].shape]
     size = int(layer.values[1].known.shape[1 if op.transpose_weight_matrix else 0])
 
     def compute(x: Any, weights: Any, bias: Any) -> Any:
@@ -115,7 +115,7 @@ def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
     shape = _channels(op.data_layout, layer)
 
     def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
-        mean, variance, beta, gamma = (one.reshape(shape) for one in (mean, variance, beta, gamma))
+        mean, variance, beta, gamma = (item.reshape(shape) for item in (mean, variance, beta, gamma))
         return (x - mean) * (gamma * torch.rsqrt(variance + op.eps)) + beta
 
     return compute
@@ -130,9 +130,9 @@ def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
         raise RefusedError("there is nothing to normalize")
 
     def compute(x: Any, gamma: Any, beta: Any) -> Any:
-        found = (x - x.mean(axes, keepdim=True)) * torch.rsqrt(x.var(axes, correction=0, keepdim=True) + op.eps)
-        found = found if gamma is None else found * gamma.reshape(shape)
-        return found if beta is None else found + beta.reshape(shape)
+        result = (x - x.mean(axes, keepdim=True)) * torch.rsqrt(x.var(axes, correction=0, keepdim=True) + op.eps)
+        result = result if gamma is None else result * gamma.reshape(shape)
+        return result if beta is None else result + beta.reshape(shape)
 
     return compute
 
@@ -153,7 +153,7 @@ def rms_normalization(op: RmsNormalization, layer: Layer) -> Function:
 
 def _normalized(axis: int, layer: Layer) -> list[int]:
     """The extents of the axes that are normalized; weights must have the same."""
-    shape = [int(extent) for extent in layer.values[0].known.shape]
+    shape = [int(size) for size in layer.values[0].known.shape]
     shape = shape[axis % len(shape) :]
     if any(list(value.known.shape) != shape for value in layer.values[1:]):
         raise RefusedError("torch takes factors and offsets of the shape that is normalized")

@@ -115,7 +115,7 @@ def kind_of(value: Value) -> DataType:
 
 def torch_function(layer: Layer) -> Function:
     """The function for a layer; `RefusedError` where there is none."""
-    found = refusals(layer)
-    if found:
-        raise RefusedError("; ".join(found))
+    result = refusals(layer)
+    if result:
+        raise RefusedError("; ".join(result))
     return _TABLE[layer.kind].make(layer.op, layer)

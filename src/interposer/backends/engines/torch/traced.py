@@ -31,19 +31,19 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
         RefusedError: a layer has no function, or torch does not take what it is given.
     """
     tracer = _tracer_type()()
-    found = _Tensors(
+    tensors = _Tensors(
         {**constants, **{value: tracer.input(value.name, place) for place, value in enumerate(view.inputs)}}
     )
     for layer in view:
         tracer.layer = layer.name
         try:
-            _trace(layer, found)
+            _trace(layer, tensors)
         except RefusedError:
             raise
         except Exception as error:  # whatever torch's functions, and tracing, raise
             raise RefusedError(f"layer {layer.name!r}: {shortened(str(error))}") from error
     try:
-        return tracer.module([found.stored[value] for value in view.outputs])
+        return tracer.module([tensors.stored[value] for value in view.outputs])
     except Exception as error:
         raise RefusedError(f"torch makes no module of the part: {shortened(str(error))}") from error
 
@@ -67,21 +67,23 @@ class _Tensors:
 def _trace(layer: Layer, tensors: _Tensors) -> None:
     function = torch_function(layer)
     if needs_reals(layer):
-        made = _called(function, layer, tensors.real)
-        tensors.reals.update({one: rounded(x, one.known) for one, x in zip(layer.outputs, made, strict=True)})
-        made = [as_codes(x, value.known) for value, x in zip(layer.outputs, made, strict=True)]
+        created = _called(function, layer, tensors.real)
+        tensors.reals.update(
+            {output: rounded(x, output.known) for output, x in zip(layer.outputs, created, strict=True)}
+        )
+        created = [as_codes(x, value.known) for value, x in zip(layer.outputs, created, strict=True)]
     else:
-        made = _called(function, layer, tensors.stored.__getitem__)
+        created = _called(function, layer, tensors.stored.__getitem__)
         if only_moves(layer) and any(value in tensors.reals for value in layer.values):
             tensors.reals.update(zip(layer.outputs, _called(function, layer, tensors.real), strict=True))
-    tensors.stored.update(zip(layer.outputs, made, strict=True))
+    tensors.stored.update(zip(layer.outputs, created, strict=True))
 
 
 def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
     """What a function gives for the tensors of a layer, one for each output."""
-    found = [None if value is None else read(value) for value in layer.inputs]
-    made = function(*found, *[None] * (len(layer.op.operands) - len(found)))
-    return made if isinstance(made, tuple | list) else (made,)
+    result = [None if value is None else read(value) for value in layer.inputs]
+    created = function(*result, *[None] * (len(layer.op.operands) - len(result)))
+    return created if isinstance(created, tuple | list) else (created,)
 
 
 @cache
@@ -119,9 +121,9 @@ def _tracer_type() -> type[Any]:
         def module(self, outputs: list[Any]) -> Any:
             self.create_node("output", "output", (self.create_arg(tuple(outputs)),), {})
             self.graph.eliminate_dead_code()
-            made = fx.GraphModule(self.root, self.graph, "Part")
-            made.graph.lint()
-            return made
+            graph_module = fx.GraphModule(self.root, self.graph, "Part")
+            graph_module.graph.lint()
+            return graph_module
 
     return Tracer
 

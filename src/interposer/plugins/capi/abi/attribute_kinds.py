@@ -42,10 +42,10 @@ def kind_of(hint: Any) -> Kind | None:
         return Kind(abi.KIND_ENUM, choices=hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        inner = [kind_of(one) for one in arguments if one is not type(None)]
+        inner = [kind_of(argument) for argument in arguments if argument is not type(None)]
         return inner[0]._replace(optional=True) if len(inner) == 1 and inner[0] else None
     if origin is tuple:
-        items = {one for one in arguments if one is not Ellipsis}
+        items = {argument for argument in arguments if argument is not Ellipsis}
         return _list_of(items.pop()) if len(items) == 1 else None
     return None
 

@@ -44,9 +44,9 @@ class _Text:
 @cache
 def text_of(text: str) -> abi.String:
     """An ``ipr_string`` that is never freed: for names of types, attributes and choices."""
-    kept = _Text(text)
-    _kept_texts.append(kept)
-    return kept.struct
+    cached = _Text(text)
+    _kept_texts.append(cached)
+    return cached.struct
 
 
 _kept_texts: list[_Text] = []
@@ -114,9 +114,9 @@ class Shown:
             if name in op.changed_attributes():
                 return f"attribute {name} {self._newer_than()}"
         for name, late in self._newer:
-            found = next((text for text in _choices(getattr(op, name)) if text in late), None)
-            if found is not None:
-                return f"{name} {found} {self._newer_than()}"
+            result = next((text for text in _choices(getattr(op, name)) if text in late), None)
+            if result is not None:
+                return f"{name} {result} {self._newer_than()}"
         return None
 
     def _newer_than(self) -> str:
@@ -133,23 +133,23 @@ class Shown:
         key: Hashable = values
         if self._floats:  # 0.0 and -0.0 are equal, but not the same
             key = values, repr([values[index] for index in self._floats])
-        found = self._table.get(key)
-        if found is None:
+        result = self._table.get(key)
+        if result is None:
             if len(self._table) >= MOST_CACHED:
                 self._table.clear()
-            found = self._table[key] = self._made(values)
-        return found
+            result = self._table[key] = self._made(values)
+        return result
 
     def _made(self, values: tuple[Any, ...]) -> AttributeTable:
         items = type(self._template).from_buffer_copy(self._template)
-        kept: list[Any] = [items]
+        cached: list[Any] = [items]
         for index, (kind, value) in enumerate(zip(self._kinds.values(), values, strict=True)):
             default = self._defaults[index]
             if items[index].flags and (value is default or repr(value) == repr(default)):
                 continue
             items[index].flags = 0
-            _fill(items[index], kind, value, kept)
-        return AttributeTable(ctypes.addressof(items), len(items), kept)
+            _fill(items[index], kind, value, cached)
+        return AttributeTable(ctypes.addressof(items), len(items), cached)
 
 
 _kept_values: list[Any] = []
@@ -163,9 +163,9 @@ def _getter(names: tuple[str, ...]) -> Callable[[Op], tuple[Any, ...]]:
 
 
 def _choices(value: Any) -> Iterator[str]:
-    for one in value if isinstance(value, tuple) else (value,):
-        if isinstance(one, Enum):
-            yield one.name
+    for item in value if isinstance(value, tuple) else (value,):
+        if isinstance(item, Enum):
+            yield item.name
 
 
 def _is_ours(kind: type) -> bool:
@@ -176,10 +176,10 @@ def _versions(op: type[Op]) -> tuple[int, dict[str, int], dict[str, tuple[str, i
     """The versions of an operator and its parts; what does not belong to this package has version 0 throughout."""
     if op.__module__.startswith(OWN):
         return LAYERS.get(op.op_name(), (NEVER, {}, {}))
-    return 0, {one.name: 0 for one in op.operands}, {name: ("", 0) for name in op.attributes}
+    return 0, {operand.name: 0 for operand in op.operands}, {name: ("", 0) for name in op.attributes}
 
 
-def _fill(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> None:
+def _fill(item: abi.Attribute, kind: Kind, value: Any, cached: list[Any]) -> None:
     if value is None:
         item.kind = abi.KIND_NONE
         return
@@ -192,10 +192,10 @@ def _fill(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> None:
         item.i = abi.DTYPES.get(value, 0)
     elif kind.number in (abi.KIND_TEXT, abi.KIND_ENUM):
         text = _Text(value) if isinstance(value, str) else None
-        kept.append(text)
+        cached.append(text)
         item.text = text.struct if text else text_of(value.name)
     else:
-        _fill_list(item, kind, value, kept)
+        _fill_list(item, kind, value, cached)
 
 
 def _fitting(number: int) -> int:
@@ -204,7 +204,7 @@ def _fitting(number: int) -> int:
     return number
 
 
-def _fill_list(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> None:
+def _fill_list(item: abi.Attribute, kind: Kind, value: Any, cached: list[Any]) -> None:
     flat = [number for row in value for number in row] if kind.columns else list(value)
     item.count, item.columns = len(flat), kind.columns
     array: Any
@@ -215,9 +215,9 @@ def _fill_list(item: abi.Attribute, kind: Kind, value: Any, kept: list[Any]) -> 
         array = (ctypes.c_double * len(flat))(*flat)
         item.floats = ctypes.addressof(array)
     else:
-        array = (abi.String * len(flat))(*(text_of(one.name) for one in flat))
+        array = (abi.String * len(flat))(*(text_of(item.name) for item in flat))
         item.texts = ctypes.addressof(array)
-    kept.append(array)
+    cached.append(array)
 
 
 _shown: dict[tuple[type[Op], int], Shown] = {}
@@ -225,7 +225,7 @@ _shown: dict[tuple[type[Op], int], Shown] = {}
 
 def shown(op: type[Op], revision: int) -> Shown:
     """What plug-ins of a revision see of an operator."""
-    found = _shown.get((op, revision))
-    if found is None:
-        found = _shown.setdefault((op, revision), Shown(op, revision))
-    return found
+    result = _shown.get((op, revision))
+    if result is None:
+        result = _shown.setdefault((op, revision), Shown(op, revision))
+    return result

@@ -42,23 +42,23 @@ class Withholding:
 
     def faults(self, layers: Iterable[Layer]) -> dict[Layer, str]:
         """The layers that are withheld, each with the reason."""
-        found: dict[Layer, str] = {}
+        result: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
         for layer in layers:
-            fault = None
+            error = None
             kind = type(layer.op)
             if kind not in always:
-                fault = self._op_fault(layer)
-            if fault is None:
+                error = self._op_fault(layer)
+            if error is None:
                 for value in chain(layer.inputs, layer.outputs):
                     if value is not None and not (
                         value.info is not None and id(value.info.dtype) in dtypes and value.info.shape.is_ranked
                     ):
-                        fault = self._value_fault(value)
+                        error = self._value_fault(value)
                         break
-            if fault is not None:
-                found[layer] = fault
-        return found
+            if error is not None:
+                result[layer] = error
+        return result
 
     def _op_fault(self, layer: Layer) -> str | None:
         what = shown(type(layer.op), self.revision)
@@ -186,8 +186,8 @@ class FlatGraph:
         """Where the data is, in memory and in a file; a copy for the sake of its alignment is made once for all."""
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
-            found = suitable(array, alignment)
-            array = found if found is array else share(found, alignment)
+            result = suitable(array, alignment)
+            array = result if result is array else share(result, alignment)
             place = address_of(array)
         self.constants.append(array)
         return place, array.nbytes, *(place_of(array) or (-1, 0))
@@ -200,13 +200,13 @@ class FlatGraph:
         infos, count = self._known, len(self.values)
         shapes = list(map(_shape, infos))
         ranks = np.fromiter(map(len, shapes), np.int64, count)
-        extents = np.fromiter(chain.from_iterable(shapes), np.int64)
+        sizes = np.fromiter(chain.from_iterable(shapes), np.int64)
         table = np.zeros(count, _TENSOR)
         first = len(self.layers) + 1
         table["name"]["data"], table["name"]["size"] = self._places[first:], self._sizes[first:]
         table["dtype"] = list(map(_NUMBERS.__getitem__, map(id, map(_dtype, infos))))
         table["rank"] = ranks
-        table["shape"] = self._address(extents) + 8 * (np.cumsum(ranks) - ranks)
+        table["shape"] = self._address(sizes) + 8 * (np.cumsum(ranks) - ranks)
         table["axis"] = -1
         table["constant"] = self._constant_numbers
         table["producer"] = self._producers
@@ -214,18 +214,18 @@ class FlatGraph:
         self._tensor_table = table
 
     def _write_quantization(self, table: Any, all_of_them: list[Any]) -> None:
-        where = [index for index, one in enumerate(all_of_them) if one is not None]
+        where = [index for index, item in enumerate(all_of_them) if item is not None]
         if not where:
             return
-        found = [all_of_them[index] for index in where]
-        scales = list(map(_scales, found))
+        result = [all_of_them[index] for index in where]
+        scales = list(map(_scales, result))
         counts = np.fromiter(map(len, scales), np.int64, len(where))
         begins = 8 * (np.cumsum(counts) - counts)
         table["scale_count"][where] = counts
         table["scales"][where] = self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
-        points = np.fromiter(chain.from_iterable(map(_points, found)), np.int64)
+        points = np.fromiter(chain.from_iterable(map(_points, result)), np.int64)
         table["zero_points"][where] = self._address(points) + begins
-        table["axis"][where] = [-1 if one.axis is None else one.axis for one in found]
+        table["axis"][where] = [-1 if item.axis is None else item.axis for item in result]
 
     def _write_layers(self, revision: int) -> None:
         count = len(self.layers)
@@ -244,14 +244,14 @@ class FlatGraph:
         everything = np.arange(len(self.values), dtype=np.int64)
         table["outputs"] = self._address(everything) + 8 * np.array(self._first_results, np.uint64)
         table["output_count"] = [len(layer.outputs) for layer in self.layers]
-        table["attributes"] = [one.address for one in attributes]
-        table["attribute_count"] = [one.length for one in attributes]
+        table["attributes"] = [attribute.address for attribute in attributes]
+        table["attribute_count"] = [attribute.length for attribute in attributes]
         self._kept.append(attributes)
         self._layer_table = table
 
     def _write_graph(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        border = [np.array([self._index[one] for one in ones], np.int64) for ones in (self.inputs, self.outputs)]
+        border = [np.array([self._index[item] for item in ones], np.int64) for ones in (self.inputs, self.outputs)]
         self.struct = abi.Graph(
             struct_size=ctypes.sizeof(abi.Graph),
             name=abi.String(int(self._places[0]), int(self._sizes[0])),

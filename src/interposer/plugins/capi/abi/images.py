@@ -37,9 +37,9 @@ class Image:
     @cached_property
     def digest(self) -> str:
         """Another one for every other part; in hexadecimal digits."""
-        found = hashlib.sha256(self.data)
-        found.update(self.places)
-        return found.hexdigest()
+        result = hashlib.sha256(self.data)
+        result.update(self.places)
+        return result.hexdigest()
 
     @classmethod
     def of(cls, graph: abi.Graph) -> Image:
@@ -131,28 +131,28 @@ class _Writer:
         for number in range(0 if known else layer.attribute_count):
             self._attribute(table + number * size, abi.Attribute.from_address(layer.attributes + number * size))
 
-    def _attribute(self, at: int, one: Any) -> None:
-        self._text(at + abi.Attribute.name.offset, one.name)
-        self._text(at + abi.Attribute.text.offset, one.text)
-        self._point(at + abi.Attribute.ints.offset, one.ints, 8 * one.count)
-        self._point(at + abi.Attribute.floats.offset, one.floats, 8 * one.count)
+    def _attribute(self, at: int, value: Any) -> None:
+        self._text(at + abi.Attribute.name.offset, value.name)
+        self._text(at + abi.Attribute.text.offset, value.text)
+        self._point(at + abi.Attribute.ints.offset, value.ints, 8 * value.count)
+        self._point(at + abi.Attribute.floats.offset, value.floats, 8 * value.count)
         size = ctypes.sizeof(abi.String)
-        texts = self._point(at + abi.Attribute.texts.offset, one.texts, size * one.count)
-        for number in range(one.count if one.texts else 0):
-            self._text(texts + number * size, abi.String.from_address(one.texts + number * size))
+        texts = self._point(at + abi.Attribute.texts.offset, value.texts, size * value.count)
+        for number in range(value.count if value.texts else 0):
+            self._text(texts + number * size, abi.String.from_address(value.texts + number * size))
 
-    def _tensor(self, at: int, one: Any) -> None:
-        self._text(at + abi.TensorInfo.name.offset, one.name)
-        self._point(at + abi.TensorInfo.shape.offset, one.shape, 8 * max(0, one.rank))
-        self._point(at + abi.TensorInfo.scales.offset, one.scales, 8 * one.scale_count)
-        self._point(at + abi.TensorInfo.zero_points.offset, one.zero_points, 8 * one.scale_count)
+    def _tensor(self, at: int, value: Any) -> None:
+        self._text(at + abi.TensorInfo.name.offset, value.name)
+        self._point(at + abi.TensorInfo.shape.offset, value.shape, 8 * max(0, value.rank))
+        self._point(at + abi.TensorInfo.scales.offset, value.scales, 8 * value.scale_count)
+        self._point(at + abi.TensorInfo.zero_points.offset, value.zero_points, 8 * value.scale_count)
 
-    def _constant(self, at: int, one: Any) -> None:
+    def _constant(self, at: int, value: Any) -> None:
         copied = abi.Constant.from_buffer_copy(self.data, at)
         copied.fd, copied.offset = -1, 0  # a copy is in no file
         self.data[at : at + ctypes.sizeof(copied)] = bytes(copied)
-        self._point(at + abi.Constant.data.offset, one.data, one.size)
-        self._point(at + abi.Constant.sha256.offset, one.sha256, 32)
+        self._point(at + abi.Constant.data.offset, value.data, value.size)
+        self._point(at + abi.Constant.sha256.offset, value.sha256, 32)
 
     def _text(self, at: int, text: Any) -> None:
         self._point(at + abi.String.data.offset, text.data, text.size + 1)  # a NUL is behind it
@@ -161,15 +161,15 @@ class _Writer:
         """Copy what is at an address, and let the pointer at offset `at` lead there."""
         if not address:
             return 0
-        found = self._copy(address, size)
-        self.data[at : at + 8] = found.to_bytes(8, "little")
+        result = self._copy(address, size)
+        self.data[at : at + 8] = result.to_bytes(8, "little")
         self.places.append(at)
-        return found
+        return result
 
     def _copy(self, address: int, size: int) -> int:
-        found = self._known.get((address, size))
-        if found is None:
+        count = self._known.get((address, size))
+        if count is None:
             self.data += bytes(-len(self.data) % (ALIGNMENT if size >= ALIGNMENT else 8))
-            found = self._known[address, size] = len(self.data)
+            count = self._known[address, size] = len(self.data)
             self.data += (ctypes.c_char * size).from_address(address)
-        return found
+        return count

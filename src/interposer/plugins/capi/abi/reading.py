@@ -94,11 +94,11 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
     Raises:
         BackendContractError: it cannot be read, or its size is less than `least` or absurd.
     """
-    given = int.from_bytes(read(address, 8, what), "little")
-    if not least <= given <= abi.MAX_STRUCT_SIZE:
-        raise BackendContractError(f"{what} has struct_size {given:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}")
+    value = int.from_bytes(read(address, 8, what), "little")
+    if not least <= value <= abi.MAX_STRUCT_SIZE:
+        raise BackendContractError(f"{what} has struct_size {value:,}; expected {least} to {abi.MAX_STRUCT_SIZE:,}")
     size = ctypes.sizeof(kind)
-    return kind.from_buffer_copy(read(address, min(given, size), what).ljust(size, b"\0"))
+    return kind.from_buffer_copy(read(address, min(value, size), what).ljust(size, b"\0"))
 
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
@@ -173,9 +173,9 @@ def _mapped_ranges() -> list[tuple[int, int, bool]]:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
         return []
-    found = []
+    result = []
     for line in lines:
         place, rights = line.split(maxsplit=2)[:2]
         start, _, stop = place.partition("-")
-        found.append((int(start, 16), int(stop, 16), "x" in rights))
-    return found
+        result.append((int(start, 16), int(stop, 16), "x" in rights))
+    return result

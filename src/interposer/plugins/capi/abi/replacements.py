@@ -44,8 +44,8 @@ def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: s
 class _Reader:
     def __init__(self, address: int, what: str) -> None:
         self._what = what
-        given = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), what)
-        self._given = given
+        versioned = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), what)
+        self._given = versioned
         self._tensors = self._table(abi.TensorInfo, "tensor")
         self._layers = self._table(abi.Layer, "layer")
         self._constants = self._table(abi.Constant, "constant")
@@ -53,24 +53,24 @@ class _Reader:
         self._values: dict[int, Value] = {}
 
     def _table(self, kind: type[Any], name: str) -> list[Any]:
-        given = self._given
-        count, stride = getattr(given, f"{name}_count"), getattr(given, f"{name}_stride")
+        value = self._given
+        count, stride = getattr(value, f"{name}_count"), getattr(value, f"{name}_stride")
         if count > MOST:
             raise self._fault(f"it has {count:,} {name}s")
-        return read_array(kind, getattr(given, f"{name}s"), count, stride, f"{self._what}: its {name}s")
+        return read_array(kind, getattr(value, f"{name}s"), count, stride, f"{self._what}: its {name}s")
 
     def graph(self, inputs: Sequence[TensorInfo], outputs: int) -> Graph:
-        given = self._given
-        entering = self._indices(given.inputs, given.input_count, "inputs")
-        leaving = self._indices(given.outputs, given.output_count, "outputs")
+        value = self._given
+        entering = self._indices(value.inputs, value.input_count, "inputs")
+        leaving = self._indices(value.outputs, value.output_count, "outputs")
         if len(entering) != len(inputs) or len(leaving) != outputs:
             raise self._fault(
                 f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
             )
         for binding, (index, info) in enumerate(zip(entering, inputs, strict=True)):
-            found = self._info(index)
-            if found != info:
-                raise self._fault(f"its input {binding} is {found}, but the tensor is {info}")
+            result = self._info(index)
+            if result != info:
+                raise self._fault(f"its input {binding} is {result}, but the tensor is {info}")
             self._values[index] = self._graph.add(Input(binding), outputs=[info]).output
         for number in range(len(self._layers)):
             self._add_layer(number)
@@ -79,13 +79,13 @@ class _Reader:
         return self._graph
 
     def _add_layer(self, number: int) -> None:
-        given = self._layers[number]
-        name = read_text(given.name, f"{self._what}: the name of layer {number}")
+        arguments = self._layers[number]
+        name = read_text(arguments.name, f"{self._what}: the name of layer {number}")
         where = f"layer {number} ({name})"
-        cls = op_class(read_text(given.type, f"{self._what}: the type of {where}"))
-        inputs = self._indices(given.inputs, given.input_count, f"the inputs of {where}", absent=True)
-        outputs = self._indices(given.outputs, given.output_count, f"the outputs of {where}")
-        op = cls(**self._attributes(cls, given, where))
+        cls = op_class(read_text(arguments.type, f"{self._what}: the type of {where}"))
+        inputs = self._indices(arguments.inputs, arguments.input_count, f"the inputs of {where}", absent=True)
+        outputs = self._indices(arguments.outputs, arguments.output_count, f"the outputs of {where}")
+        op = cls(**self._attributes(cls, arguments, where))
         if op.num_results() != len(outputs):
             raise self._fault(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
         values = [None if index < 0 else self._value(index, where) for index in inputs]
@@ -106,55 +106,55 @@ class _Reader:
         info, number = self._info(index), self._tensors[index].constant
         if number >= len(self._constants):
             raise self._fault(f"tensor {index} is constant {number}; there are {len(self._constants)}")
-        given = self._constants[number]
-        if not info.is_concrete or given.size != info.num_bytes:
-            raise self._fault(f"constant {number} has {given.size:,} bytes, but tensor {index} is {info}")
-        raw = read(given.data, given.size, f"{self._what}: constant {number}")
+        value = self._constants[number]
+        if not info.is_concrete or value.size != info.num_bytes:
+            raise self._fault(f"constant {number} has {value.size:,} bytes, but tensor {index} is {info}")
+        raw = read(value.data, value.size, f"{self._what}: constant {number}")
         array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
         return layer.output
 
     def _info(self, index: int) -> TensorInfo:
-        given = self._tensors[index]
-        if given.dtype not in _DTYPES:
-            raise self._fault(f"tensor {index} has the type {given.dtype}")
-        if given.rank < 0:
-            raise self._fault(f"tensor {index} has the rank {given.rank}")
-        shape = read_integers(given.shape, given.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
-        extents = TensorShape(None if extent < 0 else extent for extent in shape)
-        return TensorInfo(extents, _DTYPES[given.dtype], self._quantization(index))
+        value = self._tensors[index]
+        if value.dtype not in _DTYPES:
+            raise self._fault(f"tensor {index} has the type {value.dtype}")
+        if value.rank < 0:
+            raise self._fault(f"tensor {index} has the rank {value.rank}")
+        shape = read_integers(value.shape, value.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
+        sizes = TensorShape(None if size < 0 else size for size in shape)
+        return TensorInfo(sizes, _DTYPES[value.dtype], self._quantization(index))
 
     def _quantization(self, index: int) -> Quantization | None:
-        given = self._tensors[index]
-        if not given.scale_count:
+        value = self._tensors[index]
+        if not value.scale_count:
             return None
-        if given.scale_count > MOST:
-            raise self._fault(f"tensor {index} has {given.scale_count:,} scales")
+        if value.scale_count > MOST:
+            raise self._fault(f"tensor {index} has {value.scale_count:,} scales")
         where = f"{self._what}: the quantization of tensor {index}"
-        scales = _floats(given.scales, given.scale_count, where)
-        points = read_integers(given.zero_points, given.scale_count, MOST, where)
-        return Quantization(scales, points, None if given.axis < 0 else given.axis)
+        scales = _floats(value.scales, value.scale_count, where)
+        points = read_integers(value.zero_points, value.scale_count, MOST, where)
+        return Quantization(scales, points, None if value.axis < 0 else value.axis)
 
-    def _attributes(self, cls: type[Op], given: Any, where: str) -> Mapping[str, Any]:
-        if given.attribute_count > MOST:
-            raise self._fault(f"{where} has {given.attribute_count:,} attributes")
+    def _attributes(self, cls: type[Op], value: Any, where: str) -> Mapping[str, Any]:
+        if value.attribute_count > MOST:
+            raise self._fault(f"{where} has {value.attribute_count:,} attributes")
         stride, what = self._given.attribute_stride, f"{self._what}: the attributes of {where}"
-        found = {}
-        for item in read_array(abi.Attribute, given.attributes, given.attribute_count, stride, what):
+        result = {}
+        for item in read_array(abi.Attribute, value.attributes, value.attribute_count, stride, what):
             name = read_text(item.name, what)
             kind = kind_of(annotation(cls, name)) if name in cls.attributes else None
             if kind is None:
                 raise self._fault(f"{where}: {cls.op_name()} has no attribute {name!r}")
-            found[name] = _attribute(item, kind, f"{what}: {name}")
-        return found
+            result[name] = _attribute(item, kind, f"{what}: {name}")
+        return result
 
     def _indices(self, address: int | None, count: int, what: str, absent: bool = False) -> Sequence[int]:
         least, most = -1 if absent else 0, len(self._tensors)
-        found = read_integers(address, count, MOST, f"{self._what}: {what}")
-        for index in found:
+        integers = read_integers(address, count, MOST, f"{self._what}: {what}")
+        for index in integers:
             if not least <= index < most:
                 raise self._fault(f"{what}: there is no tensor {index}")
-        return found
+        return integers
 
     def _fault(self, text: str) -> BackendContractError:
         return BackendContractError(f"{self._what}: {text}")

@@ -133,7 +133,7 @@ def without_directory(library: Library, options: Options) -> Options:
 
 def _declared_directory(library: Library) -> DeclaredOption | None:
     options = library.info.options
-    return next((one for one in options if one.name == CACHE_DIRECTORY and one.kind is str), None)
+    return next((option for option in options if option.name == CACHE_DIRECTORY and option.kind is str), None)
 
 
 def keeps_parts(library: Library, options: OptionTable) -> bool:
@@ -159,12 +159,12 @@ class PartKeeper:
             return None
         if blobs is None:
             return None
-        made = {
+        created = {
             "backend": library.id, "stamp": stamp, "fingerprint": fingerprint,
             "setting": (library.setting[0], without_directory(library, library.setting[1])),
             "options": without_directory(library, options.options),
         }  # fmt: skip
-        return cls(blobs, options, made, image, outline, str(folder))
+        return cls(blobs, options, created, image, outline, str(folder))
 
     def __init__(
         self, blobs: Blobs, options: OptionTable, setting: Mapping[str, Any], image: Image, outline: str, folder: str
@@ -199,17 +199,17 @@ class PartKeeper:
             _log.info("a part that %s compiled before is compiled anew: %s", self._made["backend"], error)
             return None
 
-    def keep(self, made: Executable, source: str) -> None:
+    def keep(self, executable: Executable, source: str) -> None:
         """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
-        if made.concurrent and made.memory > LATER:
-            later(self._job, lambda: self._keep(made, source))
+        if executable.concurrent and executable.memory > LATER:
+            later(self._job, lambda: self._keep(executable, source))
         else:
-            self._keep(made, source)
+            self._keep(executable, source)
 
-    def _keep(self, made: Executable, source: str) -> None:
+    def _keep(self, executable: Executable, source: str) -> None:
         try:
             with trial(self.name, self._folder, saves=True) as allowed:
-                blob = self._blobs.save(made) if allowed else None
+                blob = self._blobs.save(executable) if allowed else None
         except (InterposerError, MemoryError) as error:
             _log.info("what %s compiled is not kept: %s", self._made["backend"], error)
             return
@@ -235,10 +235,10 @@ def read_mark(name: str, folder: str = "") -> Mark:
     where = cache_folder(folder)
     if where is None:
         return Mark.NONE
-    descriptor, found = _locked(where / (name + TRIAL))
+    descriptor, result = _locked(where / (name + TRIAL))
     if descriptor >= 0:
         os.close(descriptor)
-    return found
+    return result
 
 
 def _locked(path: Path) -> tuple[int, Mark]:
@@ -279,8 +279,8 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
         yield False
         return
     path = where / (name + TRIAL)
-    found = _taken_away(path)
-    if found is Mark.FATAL:
+    result = _taken_away(path)
+    if result is Mark.FATAL:
         yield False
         return
     descriptor = -1
@@ -288,7 +288,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         flock(descriptor, LOCK_EX | LOCK_NB)
-        os.write(descriptor, _begun() + (_FIRST if saves and found is not Mark.ONCE else b""))
+        os.write(descriptor, _begun() + (_FIRST if saves and result is not Mark.ONCE else b""))
     try:
         yield True
     finally:
@@ -300,10 +300,10 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
 
 def _taken_away(path: Path) -> Mark:
     """What the mark at `path` tells, which is deleted unless it forbids a trial."""
-    descriptor, found = _locked(path)
+    descriptor, result = _locked(path)
     if descriptor >= 0:
-        if found is not Mark.FATAL:
+        if result is not Mark.FATAL:
             with suppress(OSError):
                 os.unlink(path)
         os.close(descriptor)
-    return found
+    return result

@@ -33,10 +33,10 @@ _recording: ContextVar[Recording | None] = ContextVar("interposer_recording", de
 @contextmanager
 def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
     """Keep all parts that are compiled in this block; what was compiled before is restored from the cache folder."""
-    found = Recording(source, whole)
-    token = _recording.set(found)
+    result = Recording(source, whole)
+    token = _recording.set(result)
     try:
-        yield found
+        yield result
     finally:
         _recording.reset(token)
 

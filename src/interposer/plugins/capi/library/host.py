@@ -111,9 +111,9 @@ class HostServices:
         )  # fmt: skip
 
     def _text(self, text: str) -> abi.String:
-        kept = ctypes.create_string_buffer(os.fsencode(text))
-        self._kept.append(kept)
-        return abi.String(ctypes.addressof(kept), len(kept) - 1)
+        cached = ctypes.create_string_buffer(os.fsencode(text))
+        self._kept.append(cached)
+        return abi.String(ctypes.addressof(cached), len(cached) - 1)
 
 
 def _address(function: Any) -> int | None:

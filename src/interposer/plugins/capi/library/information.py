@@ -54,11 +54,11 @@ class LibraryInfo:
 
     def named_capabilities(self) -> Capabilities:
         """The capabilities that can be asked for by name: the plug-in's own, and those that follow from its bits."""
-        own = {one.name: one for one in self.properties}
-        given = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
+        own = {item.name: item for item in self.properties}
+        value = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
         if abi.Cap.DETERMINISTIC not in self.capabilities:
-            given["Deterministic"] = Capability("Deterministic", False)
-        return Capabilities(*(given | own).values())
+            value["Deterministic"] = Capability("Deterministic", False)
+        return Capabilities(*(value | own).values())
 
 
 def read_info(out: abi.Info) -> LibraryInfo:
@@ -76,8 +76,8 @@ def read_info(out: abi.Info) -> LibraryInfo:
         read_text(out.description, "the description"),
         abi.Cap(out.capabilities & sum(abi.Cap)),
         alignment,
-        tuple(DeclaredOption(*_read_property(one), scope=_scope(one)) for one in options),
-        tuple(Capability(*_read_property(one)) for one in _properties(out, "property")),
+        tuple(DeclaredOption(*_read_property(option), scope=_scope(option)) for option in options),
+        tuple(Capability(*_read_property(item)) for item in _properties(out, "property")),
     )
 
 
@@ -86,28 +86,28 @@ def _properties(out: abi.Info, what: str) -> list[abi.Property]:
     count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
     if count > MAX_PROPERTIES:
         raise BackendContractError(f"{count:,} {plural}; at most {MAX_PROPERTIES:,} can be meant")
-    found = read_array(abi.Property, getattr(out, plural), count, stride, f"the list of {plural}")
-    names = [read_text(one.name, f"the name of one of the {plural}") for one in found]
+    array = read_array(abi.Property, getattr(out, plural), count, stride, f"the list of {plural}")
+    names = [read_text(item.name, f"the name of one of the {plural}") for item in array]
     if len(set(names)) < len(names) or "" in names:
         raise BackendContractError(f"the {plural} must have different names, not {', '.join(map(repr, names))}")
-    return found
+    return array
 
 
-def _read_property(one: abi.Property) -> tuple[str, OptionValue, str]:
-    name = read_text(one.name, "the name of a property")
+def _read_property(item: abi.Property) -> tuple[str, OptionValue, str]:
+    name = read_text(item.name, "the name of a property")
     values: dict[int, Any] = {
-        abi.KIND_BOOL: lambda: bool(one.i),
-        abi.KIND_INT: lambda: int(one.i),
-        abi.KIND_FLOAT: lambda: float(one.f),
-        abi.KIND_TEXT: lambda: read_text(one.text, f"the text of {name!r}"),
+        abi.KIND_BOOL: lambda: bool(item.i),
+        abi.KIND_INT: lambda: int(item.i),
+        abi.KIND_FLOAT: lambda: float(item.f),
+        abi.KIND_TEXT: lambda: read_text(item.text, f"the text of {name!r}"),
     }
-    if one.kind not in values:
-        raise BackendContractError(f"{name!r} is of kind {one.kind}; expected BOOL, INT, FLOAT or TEXT")
-    return name, values[one.kind](), read_text(one.doc, f"the line about {name!r}")
+    if item.kind not in values:
+        raise BackendContractError(f"{name!r} is of kind {item.kind}; expected BOOL, INT, FLOAT or TEXT")
+    return name, values[item.kind](), read_text(item.doc, f"the line about {name!r}")
 
 
-def _scope(one: abi.Property) -> int:
-    if not one.scope & _SCOPES:
-        name = read_text(one.name, "the name of an option")
-        raise BackendContractError(f"the option {name!r} has scope {one.scope}; expected IPR_SCOPE_INIT or _MODEL")
-    return int(one.scope & _SCOPES)
+def _scope(item: abi.Property) -> int:
+    if not item.scope & _SCOPES:
+        name = read_text(item.name, "the name of an option")
+        raise BackendContractError(f"the option {name!r} has scope {item.scope}; expected IPR_SCOPE_INIT or _MODEL")
+    return int(item.scope & _SCOPES)

@@ -84,9 +84,9 @@ def identify(library: ctypes.CDLL, path: str) -> Identity:
         if not hasattr(library, name):
             raise PluginError(path, "symbols", f"it does not export {name}")
     major, minor = _version(library, path)
-    fault = version_fault((major, minor))
-    if fault is not None:
-        raise PluginError(path, "version", fault)
+    error = version_fault((major, minor))
+    if error is not None:
+        raise PluginError(path, "version", error)
     return Identity(_id(library, path), major, minor, _vocabulary(library))
 
 
@@ -121,13 +121,13 @@ def _id(library: ctypes.CDLL, path: str) -> str:
 
 def _c_text(address: int) -> bytes:
     """The bytes up to NUL, read in pieces that cross no page before they must."""
-    found = b""
-    while len(found) <= _LONGEST_ID:
-        piece = read(address + len(found), min(64, 4096 - (address + len(found)) % 4096), "the id")
+    result = b""
+    while len(result) <= _LONGEST_ID:
+        piece = read(address + len(result), min(64, 4096 - (address + len(result)) % 4096), "the id")
         end = piece.find(b"\0")
         if end >= 0:
-            return found + piece[:end]
-        found += piece
+            return result + piece[:end]
+        result += piece
     raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
 
 
@@ -179,15 +179,15 @@ def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
     table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
     code = CodeMap()
     for name in (*abi.REQUIRED, *abi.OPTIONAL):
-        fault = code.fault(getattr(table, name))
-        if fault is not None and (name in abi.REQUIRED or getattr(table, name)):
-            raise PluginError(path, "table", f"its member {name} {fault}")
+        problem = code.fault(getattr(table, name))
+        if problem is not None and (name in abi.REQUIRED or getattr(table, name)):
+            raise PluginError(path, "table", f"its member {name} {problem}")
     return table
 
 
 def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
     head = read(address, 16, "the table")
-    magic, given = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    magic, value = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
     if magic != abi.MAGIC:
         raise PluginError(
             path,
@@ -196,14 +196,14 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
             "(a backend for Arm NN exports the same functions, and gives a C++ object)",
         )
     least = abi.TABLE_SIZES[identity.minor]
-    if not least <= given <= abi.MAX_STRUCT_SIZE:
+    if not least <= value <= abi.MAX_STRUCT_SIZE:
         raise PluginError(
             path,
             "table",
-            f"its struct_size is {given:,}; version {identity.version} of the interface, which GetVersion tells, needs "
+            f"its struct_size is {value:,}; version {identity.version} of the interface, which GetVersion tells, needs "
             f"at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
         )
-    return read(address, min(given, ctypes.sizeof(abi.Backend)), "the table")
+    return read(address, min(value, ctypes.sizeof(abi.Backend)), "the table")
 
 
 class _Held(NamedTuple):
@@ -256,12 +256,14 @@ class Library:
 
     def _start(self, settings: HostSettings, options: Options) -> None:
         self.info = self._ask_info()
-        given = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
-        self.setting = (settings.threads, given.options)
+        option_table = OptionTable(checked_options(self.id, options, self.info.options, abi.SCOPE_INIT))
+        self.setting = (settings.threads, option_table.options)
         host = HostServices(self.path, settings, self.checking, self._ring)
         self._host = host
         try:
-            self._errors.call("init", self.functions["init"], self.self, ctypes.addressof(host.struct), given.address)
+            self._errors.call(
+                "init", self.functions["init"], self.self, ctypes.addressof(host.struct), option_table.address
+            )
         except CallError as error:
             self._pass_on_log()
             if error.status == abi.UNAVAILABLE:
@@ -295,8 +297,8 @@ class Library:
     @property
     def stamp(self) -> str:
         """A text that is different after the file was changed."""
-        found = os.stat(self.path)
-        return f"{self.id} {self.info.version} {found.st_size} {found.st_mtime_ns}"
+        result = os.stat(self.path)
+        return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
 
     def close(self) -> bool:
         """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
@@ -440,32 +442,32 @@ class Library:
         table = read_versioned(kind, address, ctypes.sizeof(kind), what)
         code = CodeMap()
         for member in functions:
-            fault = code.fault(getattr(table, member))
-            if fault is not None:
-                raise BackendContractError(f"{what}: its member {member} {fault}", backend=self.id)
+            error = code.fault(getattr(table, member))
+            if error is not None:
+                raise BackendContractError(f"{what}: its member {member} {error}", backend=self.id)
         return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
 
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
-    def hold(self, out: Any, kept: object = None) -> int:
+    def hold(self, out: Any, cached: object = None) -> int:
         """Remember an out struct, and what it uses, until `let_go`; gives the number by which that is asked.
 
         Raises:
             BackendContractError: its release function is none.
         """
         if not out.release:
-            return self.hold_call(None, kept)
+            return self.hold_call(None, cached)
         if out.release not in self._releases:
-            fault = CodeMap().fault(out.release)
-            if fault is not None:
-                raise BackendContractError(f"the release function {fault}", backend=self.id)
+            error = CodeMap().fault(out.release)
+            if error is not None:
+                raise BackendContractError(f"the release function {error}", backend=self.id)
             self._releases.add(out.release)
-        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), kept)
+        return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), cached)
 
-    def hold_call(self, release: Callable[[], None] | None, kept: object = None) -> int:
+    def hold_call(self, release: Callable[[], None] | None, cached: object = None) -> int:
         """Remember that ``release()`` is to be called by `let_go`."""
         number = next(self._numbers)
-        self._held[number] = _Held(release, kept)
+        self._held[number] = _Held(release, cached)
         return number
 
     def let_go(self, number: int) -> None:

@@ -16,14 +16,14 @@ __all__ = ["OptionTable", "checked_options"]
 _SCOPE_NAMES = {abi.SCOPE_INIT: "a runtime", abi.SCOPE_MODEL: "a network"}
 
 
-def checked_options(backend: str, given: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
+def checked_options(backend: str, options: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
     """The options that were given, each as the kind that is declared.
 
     Raises:
         OptionError: an unknown name, one of another scope, or a value of another kind.
     """
-    known = {one.name: one for one in declared}
-    for name in given:
+    known = {item.name: item for item in declared}
+    for name in options:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             near = did_you_mean(str(name), known)
@@ -31,7 +31,7 @@ def checked_options(backend: str, given: Options, declared: Iterable[DeclaredOpt
         if not known[name].scope & scope:
             right, wrong = _SCOPE_NAMES[known[name].scope], _SCOPE_NAMES[scope]
             raise OptionError(f"option {name!r} of backend {backend!r} is given for {right}, not for {wrong}")
-    return {name: _value(backend, known[name], value) for name, value in given.items()}
+    return {name: _value(backend, known[name], value) for name, value in options.items()}
 
 
 def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> OptionValue:
@@ -72,6 +72,6 @@ class OptionTable:
         return item
 
     def _text(self, text: str) -> abi.String:
-        kept = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
-        self._kept.append(kept)
-        return abi.String(ctypes.addressof(kept), len(kept) - 1)
+        cached = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
+        self._kept.append(cached)
+        return abi.String(ctypes.addressof(cached), len(cached) - 1)

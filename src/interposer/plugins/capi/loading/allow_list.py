@@ -15,7 +15,7 @@ __all__ = ["allowed_digests"]
 _LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(\s.*)?")
 
 
-def allowed_digests(given: str | PathLike[str] | Collection[str]) -> frozenset[str]:
+def allowed_digests(text: str | PathLike[str] | Collection[str]) -> frozenset[str]:
     """The digests of a list: in a file as ``sha256sum`` writes it, or one by one.
 
     In a file, each line begins with a digest; lines that are empty or begin with ``#`` say nothing.
@@ -24,12 +24,12 @@ def allowed_digests(given: str | PathLike[str] | Collection[str]) -> frozenset[s
         ConfigError: the file cannot be read, or a line has no digest.
         InvalidArgumentError: one of the digests is none.
     """
-    if isinstance(given, str | PathLike):
-        return frozenset(_digests_in(Path(given)))
-    for digest in given:
+    if isinstance(text, str | PathLike):
+        return frozenset(_digests_in(Path(text)))
+    for digest in text:
         if not re.fullmatch("[0-9a-fA-F]{64}", str(digest)):
             raise InvalidArgumentError(f"a SHA-256 has 64 hexadecimal digits; {digest!r} is none")
-    return frozenset(digest.lower() for digest in given)
+    return frozenset(digest.lower() for digest in text)
 
 
 def _digests_in(path: Path) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _digests_in(path: Path) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        found = _LINE.fullmatch(line.strip())
-        if found is None:
+        result = _LINE.fullmatch(line.strip())
+        if result is None:
             raise ConfigError(f"{path}, line {number}, does not begin with a SHA-256: {line[:80]!r}", source=str(path))
-        yield found[1].lower()
+        yield result[1].lower()

@@ -67,8 +67,8 @@ class Elf:
         size = os.fstat(descriptor).st_size
         start = os.pread(descriptor, 64, 0)
         if start[:4] != b"\x7fELF":
-            found = next((what for mark, what in _OTHERS.items() if start.startswith(mark)), "" if start else "empty")
-            raise ValueError(f"it is not an ELF file{f', but {found}' if found else ''}")
+            result = next((what for mark, what in _OTHERS.items() if start.startswith(mark)), "" if start else "empty")
+            raise ValueError(f"it is not an ELF file{f', but {result}' if result else ''}")
         if len(start) < 52 or start[4] not in (1, 2) or start[5] not in (1, 2) or start[6] != 1:
             raise ValueError("it is damaged: its ELF header makes no sense")
         wide, order = start[4] == 2, "<" if start[5] == 1 else ">"
@@ -86,10 +86,10 @@ class Elf:
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly these bytes of the file."""
-        found = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
-        if len(found) != size:
+        result = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
+        if len(result) != size:
             raise ValueError(CUT_OFF)
-        return found
+        return result
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         """Numbers at an offset, in this file's order of bytes."""
@@ -135,7 +135,7 @@ def _symbols_fault(elf: Elf, functions: Sequence[str]) -> str | None:
     tables = _Tables.of(elf)
     if tables.entries.get(_FLAGS_1, 0) & _PIE:
         return "it is a program, not a shared object"
-    missing = [name for name in functions if not (found := tables.find(name)) or not found.is_exported]
+    missing = [name for name in functions if not (result := tables.find(name)) or not result.is_exported]
     if missing:
         return f"it does not export {' and '.join(missing)}"
     wrong = [name for name in functions if not tables.find(name).is_function]  # type: ignore[union-attr]
@@ -174,9 +174,9 @@ class _Tables:
     def of(cls, elf: Elf) -> _Tables:
         if elf.segment_count > MOST_SEGMENTS:
             raise ValueError(f"it is damaged: it has {elf.segment_count:,} segments")
-        found = list(_segments(elf))
-        loaded = tuple((address, offset, size) for kind, offset, address, size in found if kind == _LOAD)
-        dynamic = [(offset, size) for kind, offset, _, size in found if kind == _DYNAMIC]
+        result = list(_segments(elf))
+        loaded = tuple((address, offset, size) for kind, offset, address, size in result if kind == _LOAD)
+        dynamic = [(offset, size) for kind, offset, _, size in result if kind == _DYNAMIC]
         if not dynamic:
             raise ValueError("it is not a shared object: nothing in it is for the dynamic linker")
         return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
@@ -192,29 +192,29 @@ class _Tables:
     def find(self, name: str) -> _Symbol | None:
         if not {_SYMBOLS, _STRINGS, _STRINGS_SIZE} <= self.entries.keys():
             return None
-        wanted = name.encode()
+        requested = name.encode()
         candidates: Iterator[int] = iter(())
         if _GNU_HASH in self.entries:
-            candidates = self._by_gnu_hash(wanted)
+            candidates = self._by_gnu_hash(requested)
         elif _HASH in self.entries:
-            candidates = self._by_hash(wanted)
-        return next((self._symbol(index) for index in candidates if self._is_called(index, wanted)), None)
+            candidates = self._by_hash(requested)
+        return next((self._symbol(index) for index in candidates if self._is_called(index, requested)), None)
 
     def _by_gnu_hash(self, name: bytes) -> Iterator[int]:
-        at, wanted = self.offset(_GNU_HASH), _gnu_hash(name)
+        at, requested = self.offset(_GNU_HASH), _gnu_hash(name)
         buckets, first, words, _ = self.elf.unpack("IIII", at)
         if not buckets:
             return
         at += 16 + words * (8 if self.elf.wide else 4)
-        [index] = self.elf.unpack("I", at + 4 * (wanted % buckets))
+        [index] = self.elf.unpack("I", at + 4 * (requested % buckets))
         if index < first:
             return
         chain = at + 4 * buckets
         for candidate in range(index, index + LONGEST_CHAIN):
-            [found] = self.elf.unpack("I", chain + 4 * (candidate - first))
-            if found | 1 == wanted | 1:
+            [result] = self.elf.unpack("I", chain + 4 * (candidate - first))
+            if result | 1 == requested | 1:
                 yield candidate
-            if found & 1:
+            if result & 1:
                 return
 
     def _by_hash(self, name: bytes) -> Iterator[int]:
@@ -261,12 +261,12 @@ def _dynamic_entries(elf: Elf, offset: int, size: int) -> dict[int, int]:
     content = elf.read(offset, min(size, MOST_DYNAMIC_BYTES))
     layout = elf.order + ("QQ" if elf.wide else "II")
     whole = len(content) - len(content) % struct.calcsize(layout)
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for tag, value in struct.iter_unpack(layout, content[:whole]):
         if tag == 0:
             break
-        found[tag] = value
-    return found
+        result[tag] = value
+    return result
 
 
 def _gnu_hash(name: bytes) -> int:

@@ -21,16 +21,16 @@ def name_fault(file_name: str) -> str | None:
 
 
 def _fault(file_name: str) -> str:
-    found = _PIECES.fullmatch(file_name)
-    if found is None:
+    result = _PIECES.fullmatch(file_name)
+    if result is None:
         return _fault_of_ending(file_name)
     for what in ("vendor", "name"):
-        if not found[what]:
+        if not result[what]:
             return f"has no {what}"
     for what in ("vendor", "name"):
-        if not _WORD.fullmatch(found[what]):
-            return f"has a {what} with other characters than letters and digits: {found[what]!r}"
-    return f"has a version that is not made of dots and numbers: {found['version']!r}"
+        if not _WORD.fullmatch(result[what]):
+            return f"has a {what} with other characters than letters and digits: {result[what]!r}"
+    return f"has a version that is not made of dots and numbers: {result['version']!r}"
 
 
 def _fault_of_ending(file_name: str) -> str:

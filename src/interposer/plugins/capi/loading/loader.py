@@ -83,7 +83,7 @@ class DynamicBackends:
         if any(backend() is not None for backend in self._opened):
             gc.collect()  # optimized networks that nobody has any more keep their backends until then
         self.records = tuple(
-            replace(one, state=State.CLOSED) if one.state is State.LOADED else one for one in self.records
+            replace(record, state=State.CLOSED) if record.state is State.LOADED else record for record in self.records
         )
 
 
@@ -200,9 +200,9 @@ class _File:
         _check_name(self.record.file_name)
         with opened_file(self.record.library) as descriptor:
             self._check_first(descriptor)
-            fault = elf_fault(descriptor, SYMBOLS)
-            if fault is not None:
-                raise StepError(Step.FILE, fault)
+            error = elf_fault(descriptor, SYMBOLS)
+            if error is not None:
+                raise StepError(Step.FILE, error)
             self._check_allowed(descriptor)
             self._check_probe(descriptor)
             if self.record.id:
@@ -311,6 +311,6 @@ def _resolved(path: str) -> str:
 
 
 def _check_name(file_name: str) -> None:
-    fault = name_fault(file_name)
-    if fault is not None:
-        raise StepError(Step.NAME, fault, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)
+    error = name_fault(file_name)
+    if error is not None:
+        raise StepError(Step.NAME, error, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)

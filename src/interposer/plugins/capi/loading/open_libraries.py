@@ -53,8 +53,8 @@ class FileIdentity(NamedTuple):
     @classmethod
     def of(cls, descriptor: int) -> FileIdentity:
         """The identity of an open file."""
-        found = os.fstat(descriptor)
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        result = os.fstat(descriptor)
+        return cls(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
 
     @property
     def content(self) -> tuple[int, int]:
@@ -155,9 +155,9 @@ def backend_of_file(
     library = os.path.realpath(path)
     try:
         with opened_file(library) as descriptor:
-            fault = elf_fault(descriptor, SYMBOLS)
-            if fault is not None:
-                raise StepError(Step.FILE, fault)
+            problem = elf_fault(descriptor, SYMBOLS)
+            if problem is not None:
+                raise StepError(Step.FILE, problem)
             if sha256 and sha256_of(descriptor) != sha256:
                 raise StepError(Step.ALLOW_LIST, f"its SHA-256 is not {sha256} any more")
             return shared_backend(library, descriptor, options=options or {}, exactly=bool(sha256))
@@ -188,16 +188,16 @@ def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) 
 def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, exactly: bool) -> _Opened:
     # The dynamic linker knows libraries by their names: as long as this one is loaded, its descriptor stays open, so
     # that the name below cannot mean another file.
-    kept = os.dup(descriptor) if exactly else None
-    name = path if kept is None else f"/proc/self/fd/{kept}"
+    cached = os.dup(descriptor) if exactly else None
+    name = path if cached is None else f"/proc/self/fd/{cached}"
     try:
         with _same_arithmetic():
             library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        if kept is not None:
-            os.close(kept)
+        if cached is not None:
+            os.close(cached)
         raise StepError(Step.OPEN, f"the dynamic linker refuses it: {str(error).replace(name, path)}") from error
-    return _Opened(path, identity, library, kept, unload)
+    return _Opened(path, identity, library, cached, unload)
 
 
 @contextmanager

@@ -127,10 +127,10 @@ def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
     """
     content = read_cached(_name(digest))
     try:
-        found = json.loads(content or b"")
-        verdict = Verdict(str(found["id"]), str(found["version"]))
-        holds = found["options"] == dict(options.get(verdict.id, {})) and all(
-            _state(path) == state for path, state in found["files"].items()
+        result = json.loads(content or b"")
+        verdict = Verdict(str(result["id"]), str(result["version"]))
+        holds = result["options"] == dict(options.get(verdict.id, {})) and all(
+            _state(path) == state for path, state in result["files"].items()
         )
         return verdict if holds else None
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -142,14 +142,19 @@ def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) 
     if verdict.error is not None or verdict.option_fault:
         return
     files = {path: state for path in verdict.files if (state := _state(path)) is not None}
-    kept = {"id": verdict.id, "version": verdict.version, "options": dict(options.get(verdict.id, {})), "files": files}
-    write_cached(_name(digest), json.dumps(kept).encode())
+    cached = {
+        "id": verdict.id,
+        "version": verdict.version,
+        "options": dict(options.get(verdict.id, {})),
+        "files": files,
+    }
+    write_cached(_name(digest), json.dumps(cached).encode())
 
 
 def _state(path: str) -> list[int] | None:
     """What is different after a file was replaced or changed; None where there is none."""
     try:
-        found = os.stat(path)
+        result = os.stat(path)
     except (OSError, ValueError):
         return None
-    return [found.st_size, found.st_mtime_ns]
+    return [result.st_size, result.st_mtime_ns]

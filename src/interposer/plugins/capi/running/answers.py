@@ -61,17 +61,17 @@ class _Reader:
 
     def answer(self, out: abi.Answer) -> Answer:
         units, replaced, failed = [], [], []
-        for number, one in enumerate(self._entries(abi.Substitution, out, "substitution")):
+        for number, item in enumerate(self._entries(abi.Substitution, out, "substitution")):
             what = f"substitution {number}"
-            layers = self._layers(one, what)
-            if one.replacement:
-                replaced.append((layers, self._replacement(one, what)))
+            layers = self._layers(item, what)
+            if item.replacement:
+                replaced.append((layers, self._replacement(item, what)))
             else:
                 units.append(layers)
-        for number, given in enumerate(self._entries(abi.Failure, out, "failure")):
+        for number, entry in enumerate(self._entries(abi.Failure, out, "failure")):
             what = f"failure {number}"
-            reason = read_text(given.reason, f"the reason of {what}") or "no reason was given"
-            failed.append((self._layers(given, what), reason))
+            reason = read_text(entry.reason, f"the reason of {what}") or "no reason was given"
+            failed.append((self._layers(entry, what), reason))
         return Answer(tuple(units), tuple(replaced), tuple(failed))
 
     def _entries(self, kind: type[Any], out: abi.Answer, what: str) -> Sequence[Any]:
@@ -80,35 +80,35 @@ class _Reader:
             raise self._fault(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
         return read_array(kind, getattr(out, f"{what}s"), count, stride, f"the list of {what}s")
 
-    def _layers(self, one: Any, what: str) -> tuple[Layer, ...]:
+    def _layers(self, value: Any, what: str) -> tuple[Layer, ...]:
         known = self._flat.layers
-        found = read_integers(one.layers, one.layer_count, len(known), f"the layers of {what}")
-        if not found:
+        integers = read_integers(value.layers, value.layer_count, len(known), f"the layers of {what}")
+        if not integers:
             raise self._fault(f"{what} has no layers")
-        for index in found:
+        for index in integers:
             if not 0 <= index < len(known):
                 raise self._fault(f"{what} names layer {index}; there are {len(known)}")
             if index in self._taken:
                 raise self._fault(f"{what} names layer {index}, {known[index]}, which is named already")
             self._taken.add(index)
-        return tuple(known[index] for index in sorted(found))
+        return tuple(known[index] for index in sorted(integers))
 
-    def _replacement(self, one: Any, what: str) -> Replacement:
-        inputs = self._values(one.inputs, one.input_count, f"the inputs of {what}")
-        outputs = self._values(one.outputs, one.output_count, f"the outputs of {what}")
+    def _replacement(self, item: Any, what: str) -> Replacement:
+        inputs = self._values(item.inputs, item.input_count, f"the inputs of {what}")
+        outputs = self._values(item.outputs, item.output_count, f"the outputs of {what}")
         if len(set(outputs)) < len(outputs):
             raise self._fault(f"the outputs of {what} name a tensor twice")
         infos = [value.known for value in inputs]
-        graph = read_graph(one.replacement, infos, len(outputs), f"the replacement in {what}")
+        graph = read_graph(item.replacement, infos, len(outputs), f"the replacement in {what}")
         return Replacement(graph, inputs, outputs)
 
     def _values(self, address: int | None, count: int, what: str) -> tuple[Value, ...]:
         known = self._flat.values
-        found = read_integers(address, count, len(known), what)
-        for index in found:
+        integers = read_integers(address, count, len(known), what)
+        for index in integers:
             if not 0 <= index < len(known):
                 raise self._fault(f"{what} name tensor {index}; there are {len(known)}")
-        return tuple(known[index] for index in found)
+        return tuple(known[index] for index in integers)
 
     def _fault(self, text: str) -> BackendContractError:
         return BackendContractError(f"optimize gave an answer that cannot be meant: {text}", backend=self._backend)

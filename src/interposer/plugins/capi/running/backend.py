@@ -62,12 +62,12 @@ class DynamicBackend(Backend):
         Raises:
             InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
         """
-        declared = {one.name: one for one in self.library.info.options}
-        wanted = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
+        declared = {option.name: option for option in self.library.info.options}
+        requested = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
         known = self.library.setting[1]
         other: dict[str, OptionValue] = {}
-        for name in {**known, **wanted}:
-            value = wanted.get(name, declared[name].default)
+        for name in {**known, **requested}:
+            value = requested.get(name, declared[name].default)
             if value == known.get(name, declared[name].default):
                 continue
             if declared[name].scope & abi.SCOPE_MODEL:
@@ -151,8 +151,8 @@ class DynamicBackend(Backend):
         return Blobs.of(self.library, self)
 
     def _options(self, options: Options) -> OptionTable:
-        given = {**self._defaults, **options}
-        return OptionTable(checked_options(self.id, given, self.library.info.options, abi.SCOPE_MODEL))
+        value = {**self._defaults, **options}
+        return OptionTable(checked_options(self.id, value, self.library.info.options, abi.SCOPE_MODEL))
 
 
 class DynamicWorkloadFactory(WorkloadFactory):
@@ -185,20 +185,20 @@ class DynamicWorkloadFactory(WorkloadFactory):
         executable = layer.op.object
         if not isinstance(executable, Executable) or executable.library is not self.library:
             raise BackendContractError(f"layer {layer} was not compiled by {self.library.id}", backend=self.library.id)
-        inputs = [(position, one) for position, one in enumerate(info.inputs) if one is not None]
+        inputs = [(position, item) for position, item in enumerate(info.inputs) if item is not None]
         return DynamicWorkload(executable, inputs, info.outputs, strided=self._strided)
 
     def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
         inputs: dict[int, TensorInfo] = {}
         infos = dict(zip(layer.outputs, info.outputs, strict=True))
         seen = set()
-        for position, (value, one) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
-            if value is None or one is None:
+        for position, (value, item) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
+            if value is None or item is None:
                 continue
-            infos[value] = one
+            infos[value] = item
             if not value.is_constant and value not in seen:
                 seen.add(value)
-                inputs[position] = one
+                inputs[position] = item
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
         flat = FlatGraph(
             [layer], entering, layer.outputs, revision=self.library.identity.vocabulary,

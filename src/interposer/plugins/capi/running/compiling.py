@@ -36,10 +36,10 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     if sum(array.nbytes for array in flat.constants) > MOST_BYTES:
         return _compiled(library, flat, options, owner)
     image = Image.of(flat.struct)  # before the file of the constants may be changed
-    made = _restored_or_compiled(library, flat, image, options, owner, into.source)
+    created = _restored_or_compiled(library, flat, image, options, owner, into.source)
     if into.whole:
-        into.parts.append((made, image))
-    return made
+        into.parts.append((created, image))
+    return created
 
 
 def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
@@ -59,12 +59,12 @@ def _restored_or_compiled(
 ) -> Executable:
     graph = abi.Graph.from_address(tables.address)
     keeper = PartKeeper.of(library, image, outline(graph), options)
-    made = None if keeper is None else keeper.restored(tables, owner)
-    if made is None:
-        made = _compiled(library, tables, options, owner)
+    created = None if keeper is None else keeper.restored(tables, owner)
+    if created is None:
+        created = _compiled(library, tables, options, owner)
         if keeper is not None and image.has_constants_of(graph):
-            keeper.keep(made, source)
-    return made
+            keeper.keep(created, source)
+    return created
 
 
 def _compiled(library: Library, tables: FlatGraph | ImageGraph, options: OptionTable, owner: object) -> Executable:

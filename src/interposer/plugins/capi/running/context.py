@@ -34,10 +34,10 @@ class DynamicContext(BackendContext):
 
     def __init__(self, library: Library, functions: dict[str, Any], options: Options, owner: object) -> None:
         self._library, self._functions, self._owner = library, functions, owner
-        given = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_INIT))
+        option_table = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_INIT))
         out = ctypes.c_void_p()
         with library.serialized():
-            library.call("create", functions["create"], library.self, given.address, ctypes.addressof(out))
+            library.call("create", functions["create"], library.self, option_table.address, ctypes.addressof(out))
         self._context = out.value
         destroy, context = functions["destroy"], out.value
         number = library.hold_call(lambda: destroy(library.self, context))

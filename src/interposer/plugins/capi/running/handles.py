@@ -61,14 +61,14 @@ class Handles:
                 self.kinds = self._kinds(out)
                 size, count = ctypes.sizeof(abi.String), out.preference_count
                 texts = read_array(abi.String, out.preferences, count, size, "the preferences")
-                self.preferences = tuple(read_text(one, "a preference") for one in texts)
+                self.preferences = tuple(read_text(text, "a preference") for text in texts)
 
     def _kinds(self, out: abi.Factories) -> list[tuple[str, int, MemorySource, MemorySource]]:
         if max(out.factory_count, out.preference_count) > _MANY:
             raise BackendContractError(f"{out.factory_count:,} tensor handle factories cannot be meant")
         rows = read_array(abi.Factory, out.factories, out.factory_count, out.factory_stride, "the handle factories")
-        return [(read_text(one.id, "a factory's id"), one.flags, _sources(one.import_kinds), _sources(one.export_kinds))
-                for one in rows]  # fmt: skip
+        return [(read_text(row.id, "a factory's id"), row.flags, _sources(row.import_kinds), _sources(row.export_kinds))
+                for row in rows]  # fmt: skip
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call one of the functions; `CallError` where it fails."""
@@ -154,8 +154,8 @@ class NativeHandleFactory(TensorHandleFactory):
         return handle
 
     def _created(self, info: TensorInfo, flags: int) -> NativeHandle:
-        out, told = ctypes.c_uint64(), _InfoTable(info)
-        self._pool.call("create_tensor", self._index, told.address, flags, ctypes.addressof(out))
+        out, reported = ctypes.c_uint64(), _InfoTable(info)
+        self._pool.call("create_tensor", self._index, reported.address, flags, ctypes.addressof(out))
         can_import = bool(self.import_sources & MemorySource.MALLOC)
         return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
@@ -242,11 +242,11 @@ class NativeHandle(TensorHandle):
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
         """A piece, where the plug-in makes one."""
-        out, told = ctypes.c_uint64(), _InfoTable(info)
+        out, reported = ctypes.c_uint64(), _InfoTable(info)
         place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
         try:
             self.pool.call(
-                "create_sub_tensor", self.number, ctypes.addressof(place), told.address, ctypes.addressof(out)
+                "create_sub_tensor", self.number, ctypes.addressof(place), reported.address, ctypes.addressof(out)
             )
         except CallError as error:
             if error.status == abi.UNSUPPORTED:
@@ -338,9 +338,9 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
     if not address and size:
         raise BackendContractError(f"the plug-in shows {info} at no address")
     raw: Any = (ctypes.c_uint8 * size).from_address(address) if size else (ctypes.c_uint8 * 0)()
-    weakref.finalize(raw, lambda kept: None, owner).atexit = False
-    found: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
-    return found
+    weakref.finalize(raw, lambda cached: None, owner).atexit = False
+    array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
+    return array
 
 
 class Lent:
@@ -391,10 +391,10 @@ class Allocators:
     @classmethod
     def needed(cls, library: Library) -> Allocators:
         """The same, of a plug-in that has accepted an allocator; `BackendContractError` where it has it no more."""
-        found = cls.of(library)
-        if found is None:
+        result = cls.of(library)
+        if result is None:
             raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
-        return found
+        return result
 
     def __init__(self, library: Library, functions: dict[str, Any]) -> None:
         self._library, self._functions = library, functions

@@ -61,7 +61,11 @@ class Optimizer:
     def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
         """The layers that the plug-in does not take in this company, as their groups are torn apart for example."""
         verdicts = ask(self._library, flat, self._options)
-        return {layer: "; ".join(one.reasons) for layer, one in zip(flat.layers, verdicts, strict=True) if not one}
+        return {
+            layer: "; ".join(verdict.reasons)
+            for layer, verdict in zip(flat.layers, verdicts, strict=True)
+            if not verdict
+        }
 
     def _give_back(self, part: SubgraphView, refused: dict[Layer, str]) -> None:
         for reason in dict.fromkeys(refused.values()):
@@ -101,9 +105,9 @@ class Optimizer:
 
     def _substitution(self, part: SubgraphView, replacement: Replacement) -> Substitution:
         if set(replacement.outputs) != set(part.outputs):
-            wanted, given = (_names(values) for values in (part.outputs, replacement.outputs))
+            requested, arguments = (_names(values) for values in (part.outputs, replacement.outputs))
             raise BackendContractError(
-                f"optimize gave a replacement for the tensors {given}; those that leave the part are {wanted}",
+                f"optimize gave a replacement for the tensors {arguments}; those that leave the part are {requested}",
                 backend=self._library.id,
             )
         _sort_outputs(replacement.graph, [replacement.outputs.index(value) for value in part.outputs])

@@ -176,29 +176,29 @@ class _Run:
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
         """True where some of the tensors are in memory of the plug-in's own."""
-        return any(isinstance(one, NativeHandle) for one in (*read, *written))
+        return any(isinstance(item, NativeHandle) for item in (*read, *written))
 
     def execute_private(
         self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
     ) -> None:
         """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
         self._bind_all(self._inputs, read, mapped)
-        found = self._bind_all(self._outputs, written, mapped)
+        result = self._bind_all(self._outputs, written, mapped)
         self._executable.run(self.address)
-        self._outputs.finish(found)
+        self._outputs.finish(result)
 
     def _bind_all(
         self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
     ) -> dict[int, Array]:
         """Bind the tensors, but for those whose shapes are not known; the arrays of those in ordinary memory."""
-        found: dict[int, Array] = {}
+        result: dict[int, Array] = {}
         for index, handle in enumerate(handles):
             if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
                 table.bind_private(index, handle.number)
             elif handle is None or handle.info.is_concrete:
-                found[index] = _map(handle, mapped)
-                table.bind(index, found[index])
-        return found
+                result[index] = _map(handle, mapped)
+                table.bind(index, result[index])
+        return result
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
         """Run on arrays."""
@@ -256,12 +256,12 @@ class _Run:
         handle = self._handles[output]
         if rank != handle.info.rank:
             raise BackendContractError(f"resize gave output {output}, {handle.info}, the rank {rank}")
-        found = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
-        if min(found, default=0) < 0:
-            raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(found)}")
+        result = tuple(read_integers(shape, rank, rank, "the shape that resize was called with"))
+        if min(result, default=0) < 0:
+            raise BackendContractError(f"resize gave output {output}, {handle.info}, the shape {list(result)}")
         if handle.info.is_concrete:
             raise BackendContractError(f"resize was called for output {output}, which is {handle.info} already")
-        handle.resize(found)
+        handle.resize(result)
         self._written[output] = array = _map(handle, self._mapped)
-        self._outputs.reshape(output, found)
+        self._outputs.reshape(output, result)
         self._outputs.bind(output, array)
