@@ -76,7 +76,7 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
 
 
 def _thousand() -> SubgraphView:
-    """A chain of convolutions, each with weights and biases of its own."""
+    """Return a chain of convolutions, each with weights and biases of its own."""
     network = Network("chain")
     x = network.add_input_layer(0, TensorInfo((1, 8, 8, 8)))
     for index in range(LAYERS):

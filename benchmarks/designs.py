@@ -24,7 +24,7 @@ class Images:
         self.input = self.network.add_input_layer(0, TensorInfo(shape), name="image")
 
     def finish(self, x: Layer) -> Network:
-        """The network with this output."""
+        """Return the network with this output."""
         self.network.add_output_layer(0, x, name="result")
         return self.network
 
@@ -32,7 +32,7 @@ class Images:
         return self.network.add_activation_layer(x, function=ActivationFunction.RELU)
 
     def conv(self, x: Layer, channels: int, kernel: int = 1, stride: int = 1) -> Layer:
-        """A convolution and its ReLU."""
+        """Return a convolution and its ReLU."""
         _, _, depth = self._image(x)
         window = (kernel, kernel, depth) if self.layout is DataLayout.NHWC else (depth, kernel, kernel)
         weights, bias = self._weights((channels, *window), depth * kernel * kernel, channels)
@@ -40,14 +40,14 @@ class Images:
         return self.relu(self.network.add_convolution2d_layer(x, weights, bias, data_layout=self.layout, **where))
 
     def linear(self, x: Layer, channels: int) -> Layer:
-        """A 1x1 convolution without ReLU."""
+        """Return a 1x1 convolution without ReLU."""
         _, _, depth = self._image(x)
         window = (1, 1, depth) if self.layout is DataLayout.NHWC else (depth, 1, 1)
         weights, bias = self._weights((channels, *window), depth, channels)
         return self.network.add_convolution2d_layer(x, weights, bias, data_layout=self.layout)
 
     def depthwise(self, x: Layer, stride: int) -> Layer:
-        """A 3x3 convolution of each channel by itself, and its ReLU."""
+        """Return a 3x3 convolution of each channel by itself, and its ReLU."""
         _, _, depth = self._image(x)
         weights, bias = self._weights((1, 3, 3, depth), 9, depth)
         where = self._window(x, 3, stride)
@@ -152,7 +152,7 @@ def dense_net(layout: DataLayout) -> Network:
 
 
 def adding() -> Network:
-    """One Addition of two tensors of four numbers."""
+    """Return one Addition of two tensors of four numbers."""
     network = Network("Addition")
     a, b = (network.add_input_layer(number, TensorInfo((4,))) for number in range(2))
     network.add_output_layer(0, network.add_addition_layer(a, b))

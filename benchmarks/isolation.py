@@ -26,7 +26,7 @@ def measure(folder: Path, repeat: int) -> dict[str, Any]:
     if sys.platform != "linux":
         print("\nisolation: on Linux only")
         return {}
-    logging.getLogger("interposer").setLevel(logging.ERROR)  # the faults below are meant
+    logging.getLogger("interposer").setLevel(logging.ERROR)  # the errors below are meant
     print("\nisolation, microseconds (median)")
     with ip.Runtime() as here, ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as there:
         result = {f"part, {size} floats": _of_parts(here, there, size, repeat) for size in SIZES}

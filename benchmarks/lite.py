@@ -16,12 +16,12 @@ __all__ = ["has_litert", "tflite_bytes"]
 
 
 def has_litert() -> bool:
-    """True where LiteRT is installed."""
+    """Return True if LiteRT is installed."""
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
 def tflite_bytes(network: Network) -> bytes:
-    """A file of the same network, whose images must be NHWC and whose windows must be padded as SAME."""
+    """Return a file of the same network, whose images must be NHWC and whose windows must be padded as SAME."""
     import flatbuffers  # noqa: PLC0415 - LiteRT needs it too
 
     model = _Writer().model(network)
@@ -96,7 +96,7 @@ class _Writer:
         self.operators.append(operator)
 
     def _described(self, op: Any) -> tuple[str, Any]:
-        """The operator's name, and its options."""
+        """Return the operator's name, and its options."""
         schema = self.schema
         if isinstance(op, Activation):
             return "RELU", None

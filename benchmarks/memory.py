@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 
 def measure(folder: Path, repeat: int) -> dict[str, Figures]:
-    """Bytes for each network; prints them in KiB, with ratios. Nothing varies, so that nothing is repeated."""
+    """Return bytes for each network; prints them in KiB, with ratios. Nothing varies, so that nothing is repeated."""
     print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
     result: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory() as work:

@@ -73,7 +73,7 @@ def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, f
 
 
 def _plugin(folder: Path) -> Library | None:
-    """A plug-in that takes everything and computes nothing; None where there is no C compiler."""
+    """Return a plug-in that takes everything and computes nothing; None if there is no C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         print("\noverhead: there is no C compiler, so no plug-in")
@@ -117,7 +117,7 @@ def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, A
 
 
 def _layers(working: Any, feeds: dict[int, Any], target: dict[int, Any]) -> Calls:
-    """The workload alone, on handles that have memory; and with the working memory around it."""
+    """Return the workload alone, on handles that have memory; and with the working memory around it."""
     twin = type(working)(working.program, working._factories)
     steps = twin._steps
     for handle in steps.handles.values():
@@ -229,7 +229,7 @@ def _busy(size: int) -> ip.Network:
 
 
 def _by_numpy(x: Any) -> Any:
-    """The same without a network: what this machine gives two threads now."""
+    """Return the same without a network: what this machine gives two threads now."""
     for _ in range(10):
         x = np.exp(np.sin(x))
     return x

@@ -210,7 +210,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """How often auto is near enough to the best, and how many times as fast it is as each engine, in the mean."""
+    """Yield how often auto is near enough to the best, and how many times as fast it is as each engine, in the mean."""
     for threads in sorted({row["threads"] for row in rows}):
         good = [row for row in rows if row["threads"] == threads and "error" not in row]
         if not good:

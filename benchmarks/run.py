@@ -1,4 +1,4 @@
-"""Measures Interposer side by side with its peers, and prints medians of interleaved runs and their ratios.
+"""Measures Interposer concurrently with its peers, and prints medians of interleaved runs and their ratios.
 
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]

@@ -62,7 +62,7 @@ class Browser:
             raise RuntimeError(f"{program} does not start: {error}; it said: {said[-2000:]}") from error
 
     def tell(self, method: str, session: str | None = None, **params: Any) -> Any:
-        """Send a command and wait for its result; events that come meanwhile are kept."""
+        """Send a command and wait for its result; events that come at the same time are kept."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         self._send(json.dumps(message).encode() + b"\0")

@@ -33,7 +33,7 @@ class Nobody(Observer):
 class Failing(Watched):
     """`inner` under the id `name`, that takes only layers of the types `only`, and computes as it does.
 
-    It misbehaves as `how` (one of `FAULTS`, or a function) says: in `optimize_subgraph` where `at` is "compile", when
+    It misbehaves as `how` (one of `Errors`, or a function) says: in `optimize_subgraph` where `at` is "compile", when
     a workload is made where it is "workload", and in every run of its workloads from that number on (from 1) where
     it is a number.
     """

@@ -117,7 +117,7 @@ PLACES = (
 class Faulty(Backend):
     """Adds float32 tensors; one of several additions becomes a precompiled part.
 
-    `where` names one of `PLACES`, `how` one of `FAULTS`. With a `folder`, every call of the place leaves a file there,
+    `where` names one of `PLACES`, `how` one of `Errors`. With a `folder`, every call of the place leaves a file there,
     and only those calls misbehave whose numbers (from 0) are in `which`.
     """
 

@@ -127,7 +127,7 @@ def part_of(module: str) -> str:
 
 
 def broken_rule(module: str, target: str) -> str | None:
-    """What forbids `module` to import `target`, in words; None where nothing does."""
+    """What forbids `module` to import `target`, in words; None if nothing does."""
     top = target.partition(".")[0]
     if top == PACKAGE:
         return _broken_inside(part_of(module), part_of(target))

@@ -51,22 +51,22 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """The same."""
+    """Return the same."""
     return get_requires_for_build_wheel(config_settings)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
-    """The metadata are the same with native backends and without."""
+    """Return the metadata are the same with native backends and without."""
     return scikit.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[0] | PURE)
 
 
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings = None) -> str:
-    """The same."""
+    """Return the same."""
     return scikit.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[0] | PURE)
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    """A wheel for this kind of machine, or one of pure Python where the native backends cannot be built."""
+    """Return a wheel for this kind of machine, or one of pure Python where the native backends cannot be built."""
     settings, required = _split(config_settings)
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
     reason = _obstacle(settings)
@@ -95,7 +95,7 @@ def build_editable(
 
 
 def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
-    """The settings of scikit-build-core, and whether native backends are required."""
+    """Return the settings of scikit-build-core, and whether native backends are required."""
     settings = dict(value or {})
     native = settings.pop("native", "")
     if native not in ("", "required"):
@@ -104,7 +104,7 @@ def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
 
 
 def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
-    """Why there is no use in trying to build the native backends, or None."""
+    """Return why there is no use in trying to build the native backends, or None."""
     if str(settings.get("wheel.cmake", "true")).lower() in ("false", "0", "off", "no"):
         return "whoever built the package did not want it (wheel.cmake=false)"
     if not sys.platform.startswith("linux"):

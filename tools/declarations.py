@@ -13,18 +13,18 @@ WIDTH: Final = 120
 
 
 def shipped() -> list[type[Op]]:
-    """The operators of this package, by family and name."""
+    """Return the operators of this package, by family and name."""
     own = [op for op in registered_ops().values() if op.__module__.startswith("interposer.ops.")]
     return sorted(own, key=lambda op: (op.family, op.op_name()))
 
 
 def import_key(name: str) -> tuple[bool, str]:
-    """What imported names are sorted by: constants first."""
+    """Return what imported names are sorted by: constants first."""
     return not name.isupper(), name
 
 
 def docstring_sections(op: type[Op]) -> dict[str, str]:
-    """The parts of an operator's docstring by their titles; what stands before the first title has none."""
+    """Return the parts of an operator's docstring by their titles; what stands before the first title has none."""
     result, title = {"": [""]}, ""
     for line in (inspect.getdoc(op) or "").splitlines():
         heading = re.fullmatch(r"((?:Shapes|Example|Source)\b.*):", line)
@@ -36,5 +36,5 @@ def docstring_sections(op: type[Op]) -> dict[str, str]:
 
 
 def first_line(op: type[Op]) -> str:
-    """The first sentence of an operator's docstring."""
+    """Return the first sentence of an operator's docstring."""
     return (inspect.getdoc(op) or "").partition("\n")[0]

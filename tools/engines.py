@@ -95,7 +95,7 @@ def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:
 
 
 def chosen(engine: str, operator: str) -> Sequence[Sample]:
-    """The samples of an operator that an engine is tried on."""
+    """Return the samples of an operator that an engine is tried on."""
     if operator == WHOLE:
         return all_samples()[::EVERY]
     samples = samples_of(registered_ops()[operator])
@@ -103,7 +103,7 @@ def chosen(engine: str, operator: str) -> Sequence[Sample]:
 
 
 def _kit(engine: str, operator: str, *, all_of_them: bool = False) -> Conformance:
-    """The checks of samples of an operator, or those of the engine as a whole."""
+    """Return the checks of samples of an operator, or those of the engine as a whole."""
     all_of_them = all_of_them and operator != WHOLE
     samples = samples_of(registered_ops()[operator]) if all_of_them else chosen(engine, operator)
     ids = [case.id for case in all_cases(samples=samples)]
@@ -138,12 +138,12 @@ def _try(engine: str, operator: str, sender: Any, all_of_them: bool) -> None:
 
 
 def _subject(case: str, operator: str) -> str:
-    """What a case is about: a sample, or the case itself."""
+    """Return what a case is about: a sample, or the case itself."""
     return case if operator == WHOLE else case.partition("/")[2]
 
 
 def section(engine: str, rows: Sequence[Row], backend: Backend) -> str:
-    """The section of an engine."""
+    """Return the section of an engine."""
     claimed = [row for row in rows if row.claimed]
     total = [
         sum(getattr(row, name) for row in rows if row.name != WHOLE) for name in ("samples", "claimed", "expected")
@@ -175,13 +175,13 @@ def _expected(known: Mapping[str, str]) -> Iterator[str]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """The sections of a page, by engine."""
+    """Return the sections of a page, by engine."""
     pieces = text.split("\n## ")[1:]
     return {piece.partition("\n")[0]: f"## {piece.rstrip()}\n" for piece in pieces}
 
 
 def operators() -> list[str]:
-    """The operators that have samples."""
+    """Return the operators that have samples."""
     return [name for name, op in registered_ops().items() if op.executable and samples_of(op)]
 
 

@@ -1,6 +1,6 @@
 """Write what follows from declarations: the builders, and the reference pages of operators and exceptions.
 
-``python tools/generate.py`` writes the files anew; with ``--check`` it changes nothing, names the stale ones and exits
+``python tools/generate.py`` writes the files again; with ``--check`` it changes nothing, names the stale ones and exits
 with status 1 where there are any. In both cases it lists what is declared badly.
 """
 
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def stale_files() -> list[str]:
-    """The generated files that are not as they should be, by their paths from the root."""
+    """Return the generated files that are not as they should be, by their paths from the root."""
     requested = generated()
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
     wrong = {path for path, text in requested.items() if _read(path) != text}
@@ -64,7 +64,7 @@ def write(paths: Iterable[str]) -> None:
 
 
 def generated() -> dict[str, str]:
-    """All generated files: their texts by their paths from the root."""
+    """Return all generated files: their texts by their paths from the root."""
     files = {
         "src/interposer/ir/builders.pyi": builders_stub(),
         "src/interposer/plugins/capi/abi/vocabulary.py": vocabulary_module(),
@@ -84,7 +84,7 @@ def _read(path: str) -> str | None:
 
 
 def complaints() -> list[str]:
-    """What the declarations of operators lack, a line each."""
+    """Return what the declarations of operators lack, a line each."""
     result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _faults(op)]
     return [*result, *frozen_faults()]
 

@@ -1,6 +1,6 @@
 """Run the test cases of the package onnx through its own runner, and write what came of it as a reference page.
 
-``python tools/onnx_cases.py`` writes docs/reference/onnx.md anew; with ``--check`` it changes nothing, and exits with
+``python tools/onnx_cases.py`` writes docs/reference/onnx.md again; with ``--check`` it changes nothing, and exits with
 status 1 where the page is stale or a case fails that is not listed as one that does. With a pattern it only runs the
 cases whose names match, and prints what became of each.
 """
@@ -105,7 +105,7 @@ def _kind(case: Any) -> str:
 
 
 def names(pattern: str = "") -> list[tuple[str, str]]:
-    """The groups and names of the cases, those whose names match."""
+    """Return the groups and names of the cases, those whose names match."""
     return [
         (group, name.removesuffix("_cpu"))
         for kind, group in GROUPS.items()
@@ -138,7 +138,7 @@ def _judged(error: BaseException | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _reason(operator: str, note: str) -> str:
-    """Why an operator is refused, without the node's name, which differs from case to case."""
+    """Return why an operator is refused, without the node's name, which differs from case to case."""
     _, _, reason = re.sub(r"; first as node '[^']*'", "", note).partition(": ")
     return f"{operator}: {reason or 'not supported'}"
 
@@ -152,7 +152,7 @@ def outcomes(pattern: str = "") -> list[Outcome]:
 
 
 def page(result: Iterable[Outcome]) -> str:
-    """The page that tells of these outcomes."""
+    """Return the page that tells of these outcomes."""
     every = list(result)
     lines = [
         "# ONNX: operators and test cases",

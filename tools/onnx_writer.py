@@ -1,6 +1,6 @@
 """Write every sample of every operator as ONNX, read it back, and tell what came of it as a reference page.
 
-``python tools/onnx_writer.py`` writes docs/reference/onnx-writer.md anew; with ``--check`` it changes nothing, and
+``python tools/onnx_writer.py`` writes docs/reference/onnx-writer.md again; with ``--check`` it changes nothing, and
 exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
 these, and prints what became of each sample.
 """
@@ -37,7 +37,7 @@ HEAD: Final = f"""# What is written as ONNX
 Every operator, with all samples of the conformance kit that it has a reference answer for. *Exact* are those that
 `interposer.writers.onnx.write` expresses so that the model, read back and run by the reference kernels, gives the same
 results: equal integers, floats within the kit's tolerances. *QDQ* are those that it only writes with `exact=False`, by
-real numbers between DequantizeLinear and QuantizeLinear; what they give may be steps off. All others are refused, for
+float values between DequantizeLinear and QuantizeLinear; what they give may be steps off. All others are refused, for
 the reasons in the last column. `onnx.checker` has accepted every file. The opset is the first of 20, 23 and that of
 onnx {VERSION}, {{opset}}, that has what a sample needs; [the guide](../onnx-writer.md) tells what older ones lack.
 
@@ -90,7 +90,7 @@ def _difference(sample: Sample, network: Any, model: Any, feeds: Any, requested:
 
 
 def _outputs(model: Any, feeds: dict[str, Any]) -> dict[int, Any]:
-    """What the model gives; inputs whose values must be known before it runs are constants of it."""
+    """Return what the model gives; inputs whose values must be known before it runs are constants of it."""
     graph = _loaded(model, feeds, ()).graph
     numbers = {layer.name: layer.op.binding_id for layer in graph.inputs}
     return reference_outputs(graph, {number: feeds[name] for name, number in numbers.items()})
@@ -106,7 +106,7 @@ def _loaded(model: Any, feeds: dict[str, Any], known: tuple[str, ...]) -> Any:
 
 
 def operators() -> dict[str, type[Op]]:
-    """The operators that have samples."""
+    """Return the operators that have samples."""
     return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
 
 
@@ -157,7 +157,7 @@ def _told(reasons: Counter[str]) -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     import onnx  # noqa: PLC0415
 
     rows = [row(name, op) for name, op in operators().items()]

@@ -31,7 +31,7 @@ NOTE: Final = "<!-- Written by tools/generate.py; do not edit. -->\n"
 
 
 def operators_index(families: dict[str, list[type[Op]]]) -> str:
-    """The list of all operators."""
+    """Return the list of all operators."""
     lines = ["# Operators", "", NOTE, "One page for each family, which is one module of `interposer.ops`.", ""]
     for family, group in families.items():
         lines += [f"## [{family}]({family}.md)", "", module_line(group[0]), ""]
@@ -41,7 +41,7 @@ def operators_index(families: dict[str, list[type[Op]]]) -> str:
 
 
 def family_page(family: str, group: list[type[Op]]) -> str:
-    """The reference page of one family of operators."""
+    """Return the reference page of one family of operators."""
     head = [f"# Operators: {family}", "", NOTE, module_line(group[0]), "", _files(family), ""]
     imports = list(_example_imports("\n".join(docstring_sections(op).get("Example", "") for op in group)))
     if imports:
@@ -78,12 +78,12 @@ def _operator(op: type[Op]) -> Iterator[str]:
 
 
 def _python(lines: Iterable[str]) -> list[str]:
-    """A block of examples; the empty line tells a doctest where the last result ends."""
+    """Return a block of examples; the empty line tells a doctest where the last result ends."""
     return ["```python", *lines, "", "```"]
 
 
 def _example_imports(text: str) -> Iterator[str]:
-    """The imports that examples need, a line for each module."""
+    """Yield the imports that examples need, a line for each module."""
     trees = [ast.parse(example.source) for example in doctest.DocTestParser().get_examples(text)]
     names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
     used = {node.id for node in names} - {node.id for node in names if isinstance(node.ctx, ast.Store)}
@@ -111,7 +111,7 @@ def _table_block(block: str) -> str:
 
 
 def module_line(op: type[Op]) -> str:
-    """The first line of the docstring of an operator's module."""
+    """Return the first line of the docstring of an operator's module."""
     return (sys.modules[op.__module__].__doc__ or "").strip().partition("\n")[0]
 
 
@@ -168,7 +168,7 @@ def _type_cell(hint: Any, family: str) -> str:
 
 
 def _family_of(hint: Any) -> str | None:
-    """The family that an enumeration of an operator's belongs to."""
+    """Return the family that an enumeration of an operator's belongs to."""
     result = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
     return hint.__module__.rpartition(".")[2] if result else None
 
@@ -196,7 +196,7 @@ RUNS: Final = (
 
 
 def types_text(types: Iterable[DataType] | None) -> str:
-    """A set of types in words, in the order of their declaration."""
+    """Return a set of types in words, in the order of their declaration."""
     chosen = ANY_TYPE if types is None else frozenset(types)
     if chosen >= ANY_TYPE:
         return ", ".join(["any", *(str(item) for item in DataType if item in chosen - ANY_TYPE)])
@@ -237,7 +237,7 @@ def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
 
 @cache
 def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
-    """The types, and whether they are quantized, of all operands and results in the samples that CpuRef takes.
+    """Return the types, and whether they are quantized, of all operands and results in the samples that CpuRef takes.
 
     Where there are optional operands, of which not every sample has all, each sample counts in all types; and indices
     may have every type that the operator allows.
@@ -266,7 +266,7 @@ def _call(sample: Sample) -> tuple[Op, KernelInfo]:
 
 
 def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
-    """The same tensors, those of the first one's type with another type."""
+    """Return the same tensors, those of the first one's type with another type."""
 
     def other(tensor_info: TensorInfo | None) -> TensorInfo | None:
         same = tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized
@@ -290,7 +290,7 @@ def _enumeration(kind: type[Enum]) -> Iterator[str]:
 
 
 def member_docs(source: str) -> dict[str, str]:
-    """The docstrings behind the members of an enumeration."""
+    """Return the docstrings behind the members of an enumeration."""
     result = {}
     [declared] = ast.parse(source).body
     for first, second in pairwise(declared.body):
@@ -301,7 +301,7 @@ def member_docs(source: str) -> dict[str, str]:
 
 
 def errors_page() -> str:
-    """The reference page of exceptions."""
+    """Return the reference page of exceptions."""
     lines = ["# Exceptions", "", NOTE, "All in `interposer.errors`.", "", "```text", _tree(), "```", ""]
     for name in errors.__all__:
         result = getattr(errors, name)
@@ -312,7 +312,7 @@ def errors_page() -> str:
 
 
 def environment_page() -> str:
-    """The reference page of the environment variables, which are the constants of `interposer.core.config`."""
+    """Return the reference page of the environment variables, which are the constants of `interposer.core.config`."""
     lines = ["# Environment variables", "", NOTE, "| Variable | Meaning |", "| --- | --- |"]
     for name, meaning in environment_variables(inspect.getsource(config)):
         lines.append(f"| `{name}` | {meaning} |")
@@ -320,7 +320,7 @@ def environment_page() -> str:
 
 
 def environment_variables(source: str) -> list[tuple[str, str]]:
-    """The texts that a module's constants hold, with the docstrings behind them."""
+    """Return the texts that a module's constants hold, with the docstrings behind them."""
     result = []
     for first, second in pairwise(ast.parse(source).body):
         match first, second:

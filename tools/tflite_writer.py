@@ -1,6 +1,6 @@
 """Write every sample of every operator as TFLite, read it back, and tell what came of it as a reference page.
 
-``python tools/tflite_writer.py`` writes docs/reference/tflite-writer.md anew; with ``--check`` it changes nothing, and
+``python tools/tflite_writer.py`` writes docs/reference/tflite-writer.md again; with ``--check`` it changes nothing, and
 exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
 these, and prints what became of each sample. With ``--litert`` it also runs what it wrote in LiteRT's interpreter.
 """
@@ -88,7 +88,7 @@ def _difference(sample: Sample, network: Any, value: Any, requested: Any, *, ste
 
 
 def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
-    """What the file gives; inputs whose values must be known before it runs are constants of it."""
+    """Return what the file gives; inputs whose values must be known before it runs are constants of it."""
     try:
         graph = load(content, dynamic=True, values={name: feeds[name] for name in known}).graph
     except UnboundInputError as error:
@@ -100,7 +100,7 @@ def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ())
 
 
 def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
-    """What LiteRT's interpreter gives, or what it says."""
+    """Return what LiteRT's interpreter gives, or what it says."""
     from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is asked for
 
     try:
@@ -116,7 +116,7 @@ def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
 
 
 def operators() -> dict[str, type[Op]]:
-    """The operators that have samples."""
+    """Return the operators that have samples."""
     return {name: op for name, op in registered_ops().items() if op.executable and samples_of(op)}
 
 
@@ -163,7 +163,7 @@ def _told(reasons: Counter[str]) -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [row(name, op) for name, op in operators().items()]
     samples, exact = (sum(getattr(item, field) for item in rows) for field in ("samples", "exact"))
     return HEAD + "".join(f"{item}\n" for item in rows) + f"| **all** | {samples} | {exact} | | |\n"

@@ -30,7 +30,7 @@ Vocabulary = dict[str, dict[str, Any]]
 
 
 def known() -> Vocabulary:
-    """What the file says now; empty where there is none yet."""
+    """Return what the file says now; empty where there is none yet."""
     try:
         from interposer.plugins.capi.abi import vocabulary as module  # noqa: PLC0415 - it is made here
     except ImportError:
@@ -39,7 +39,7 @@ def known() -> Vocabulary:
 
 
 def wanted(before: Vocabulary) -> Vocabulary:
-    """What it should say."""
+    """Return what it should say."""
     shown = [op for op in shipped() if is_shown(op)]
     choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
     return {
@@ -63,7 +63,7 @@ def is_shown(op: type[Op]) -> bool:
 
 
 def kinds_of(op: type[Op]) -> dict[str, Any]:
-    """The kinds of an operator's attributes."""
+    """Return the kinds of an operator's attributes."""
     return {name: kind_of(annotation(op, name)) for name in op.attributes}
 
 
@@ -81,7 +81,7 @@ def _layer(op: type[Op], before: Layer | None) -> Layer:
 
 
 def vocabulary_module() -> str:
-    """The text of ``interposer/plugins/capi/abi/vocabulary.py``."""
+    """Return the text of ``interposer/plugins/capi/abi/vocabulary.py``."""
     tables = wanted(known())
     return "\n".join([_HEAD, *(_table(name, tables[name]) for name in tables)])
 
@@ -113,7 +113,7 @@ def _with_numbers(text: str, numbers: dict[str, int]) -> str:
 
 
 def frozen_faults() -> Iterator[str]:
-    """Names of released versions that have changed or gone."""
+    """Yield names of released versions that have changed or gone."""
     before = known()
     after = wanted(before)
     for name, (since, operands, attributes) in before["LAYERS"].items():

@@ -17,7 +17,7 @@ DEFAULT: Final = ("CpuAcc", *PEERS)
 
 
 def engine(name: str) -> Engine:
-    """The engine of that name: a peer, a backend of Interposer, or several of these as `Interposer[A,B]`.
+    """Return the engine of that name: a peer, a backend of Interposer, or several of these as `Interposer[A,B]`.
 
     These may have ` (fast math)` behind their names.
     """

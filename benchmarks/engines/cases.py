@@ -57,14 +57,14 @@ class Case:
         return self.name if self.batch == 1 else f"{self.name} x{self.batch}"
 
     def file(self, formats: Iterable[str]) -> Path | None:
-        """The original if an engine reads these formats, else what it was converted to, else None."""
+        """Return the original if an engine reads these formats, else what it was converted to, else None."""
         if self.path.suffix in formats:
             return self.path
         return next((self.converted[item] for item in formats if item in self.converted), None)
 
 
 def known(models: Path | None) -> list[str]:
-    """The names of all networks: the benchmark's own, and the model files of a folder."""
+    """Return the names of all networks: the benchmark's own, and the model files of a folder."""
     return [*networks.NETWORKS, *(path.name for path in _files(models))]
 
 
@@ -97,7 +97,7 @@ def _named(name: str, models: Path | None) -> Path:
 
 
 def tiny(folder: Path) -> dict[str, Path]:
-    """A network that costs nothing, in every format that can be written here."""
+    """Return a network that costs nothing, in every format that can be written here."""
     network = adding()
     folder.mkdir(parents=True, exist_ok=True)
     created, _ = _converted(network, folder / "tiny", folder, FORMATS)

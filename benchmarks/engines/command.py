@@ -109,7 +109,7 @@ def _numbers(said: str) -> list[int]:
 
 
 def _engines(said: str) -> list[str]:
-    """Names separated by commas, but not by those in brackets; each as tables have it."""
+    """Return names separated by commas, but not by those in brackets; each as tables have it."""
     names, depth = [""], 0
     for letter in said:
         depth += (letter == "[") - (letter == "]")
@@ -122,7 +122,7 @@ def _engines(said: str) -> list[str]:
 
 
 def _fast(name: str) -> str:
-    """The name of an engine with fast math, where it has that."""
+    """Return the name of an engine with fast math, where it has that."""
     created = engine(name)
     if not isinstance(created, Interposer) or not created.has_fast_math():
         raise argparse.ArgumentTypeError(f"{name} has no option {FAST_OPTION}")
@@ -130,7 +130,7 @@ def _fast(name: str) -> str:
 
 
 def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The names that any pattern fits, with or without the suffix of a file."""
+    """Return the names that any pattern fits, with or without the suffix of a file."""
     return [name for name in names if any(fnmatchcase(name, pattern) or fnmatchcase(Path(name).stem, pattern)
                                           for pattern in patterns)]  # fmt: skip
 

@@ -28,7 +28,7 @@ class Engine(ABC):
     """How far its floating-point results may be off, as a part of the largest number, where that is more than usual."""
 
     def absent(self) -> str:
-        """Why it cannot be here; empty if it can. Asked in the process that measures, before anything else."""
+        """Return why it cannot be here; empty if it can. Asked in the process that measures, before anything else."""
         missing = [package for package in self.packages if importlib.util.find_spec(package) is None]
         return f"{', '.join(missing)} is not installed" if missing else ""
 
@@ -52,18 +52,18 @@ class Engine(ABC):
 
     @abstractmethod
     def ways(self) -> Mapping[str, Call]:
-        """How one run can be called; the first one is for the first answer, the quickest of them is timed."""
+        """Return how one run can be called; the first one is for the first answer, the quickest of them is timed."""
 
     @abstractmethod
     def outputs(self) -> Arrays:
-        """What the last run gave, in the order of the model's outputs."""
+        """Return what the last run gave, in the order of the model's outputs."""
 
     def version(self) -> str:
         """Of the engine's package."""
         return ""
 
     def note(self) -> str:
-        """What a reader should know of how this network is run, if anything."""
+        """Return what a reader should know of how this network is run, if anything."""
         return ""
 
     def close(self) -> None:

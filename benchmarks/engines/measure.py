@@ -78,7 +78,7 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
 
 
 def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, place: Path) -> tuple[Process, Figures]:
-    """A process with the network ready, and what that took."""
+    """Return a process with the network ready, and what that took."""
     path = _file(name, case)
     colds, warms = [], []
     for number in range(plan.loads):
@@ -103,7 +103,7 @@ def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, 
 
 
 def _file(name: str, case: Case) -> Path:
-    """What this engine reads.
+    """Return what this engine reads.
 
     Raises:
         EngineError: the engine is not here, or cannot read the network.
@@ -130,7 +130,7 @@ def _process(name: str, path: Path, threads: int, cache: Path, plan: Plan) -> Pr
 
 
 def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Plan) -> float:
-    """Milliseconds of loading where the cache has what can be kept."""
+    """Return milliseconds of loading where the cache has what can be kept."""
     with _process(name, path, threads, cache, plan) as keeper:
         keeper.ask("keep", str(path))
     with _process(name, path, threads, cache, plan) as process:

@@ -50,7 +50,7 @@ class Interposer(Engine):
         return "; ".join(reasons)
 
     def has_fast_math(self) -> bool:
-        """Whether the first backend has the option, as far as that is known: what is not there, `absent` tells."""
+        """Whether the first backend has the option, as far as that is known: what is missing, `absent` tells."""
         registry, first = default_runtime().registry, self.backends[0]
         if first not in registry.available():
             return first != AUTO

@@ -27,7 +27,7 @@ class Peak:
     how: str
 
     def of(self, quantized: bool) -> float:
-        """The one that a network of this kind is compared with."""
+        """Return the one that a network of this kind is compared with."""
         return self.int8 if quantized else self.float32
 
 

@@ -52,7 +52,7 @@ class Process:
             raise
 
     def ask(self, request: str, *arguments: Any) -> Any:
-        """What the worker's method of this name gives."""
+        """Return what the worker's method of this name gives."""
         try:
             self._connection.send((request, arguments))
             if not self._connection.poll(self._patience):
@@ -65,7 +65,7 @@ class Process:
         return answer
 
     def _said(self) -> str:
-        """The status that it died with, and its last line, if any."""
+        """Return the status that it died with, and its last line, if any."""
         status = self._child.wait()
         self._log.seek(0)
         lines = self._log.read().splitlines()

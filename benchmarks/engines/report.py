@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 TIMES: Final = """milliseconds of one run: median (least)
 x: how many times as fast as the best of the others, by the medians of rounds; least: by the least times
 of peak: what part of the machine's peak that is, direct sums of products counted
-others: what part of all processors other programs used meanwhile"""
+others: what part of all processors other programs used at the same time"""
 
 
 class Versus:
@@ -34,7 +34,7 @@ class Versus:
 
 
 def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
-    """The comparison, where both have run; with fast math only where it is named."""
+    """Return the comparison, where both have run; with fast math only where it is named."""
     timed = {name: item for name, item in row["engines"].items() if "median_ms" in item}
     ours = timed.pop(subject, None)
     timed = {
@@ -47,7 +47,7 @@ def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
 
 
 def speed_of_peak(row: Row, name: str, peaks: Mapping[int, Peak]) -> float | None:
-    """The part of the machine's peak that an engine reached, with direct operations counted."""
+    """Return the part of the machine's peak that an engine reached, with direct operations counted."""
     figures = row["engines"].get(name, {})
     peak = peaks[row["threads"]].of(row["quantized"])
     if "median_ms" not in figures or not peak:
@@ -102,7 +102,7 @@ def _cell(figures: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that mean something."""
+    """Return three digits that mean something."""
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
 
 
@@ -156,7 +156,7 @@ def _mean(versuses: Sequence[Versus]) -> str:
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[str]:
-    """What did not run, and what runs in another way than its column says; each once."""
+    """Yield what did not run, and what runs in another way than its column says; each once."""
     said: dict[str, None] = {}
     for row in rows:
         for name, figures in row["engines"].items():

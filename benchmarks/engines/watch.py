@@ -19,7 +19,7 @@ class Watch:
         self._start, self._busy = time.perf_counter(), _busy_seconds()
 
     def others(self, ours_ms: float) -> float | None:
-        """The part of all processors' time that was not idle and not ours since then; None where nobody tells."""
+        """The part of all processors' time that was not idle and not ours since then; None if nobody tells."""
         busy = _busy_seconds()
         if busy is None or self._busy is None:
             return None

@@ -66,7 +66,7 @@ class Worker:
         return way
 
     def measure(self, seconds: float) -> dict[str, float]:
-        """One round: runs that are not counted for a fifth of the time, then those that are; milliseconds."""
+        """Return one round: runs that are not counted for a fifth of the time, then those that are; milliseconds."""
         cpu = time.process_time()
         _times(self._call, seconds / 5)
         times = _times(self._call, seconds)
@@ -74,7 +74,7 @@ class Worker:
         return {name: value * 1000 for name, value in result.items()} | {"runs": len(times)}
 
     def memory(self) -> int:
-        """Bytes that are resident now and were not before the network was loaded."""
+        """Return bytes that are resident now and were not before the network was loaded."""
         return _resident() - self._before
 
     def _first(self, path: str, inputs: list[Any], cache: Path) -> None:
@@ -88,7 +88,7 @@ def _nothing() -> None:
 
 
 def _times(call: Call, seconds: float) -> list[float]:
-    """Seconds of each run, for so long, but for some runs at least."""
+    """Return seconds of each run, for so long, but for some runs at least."""
     times = []
     end = time.perf_counter() + seconds
     while len(times) < FEWEST or time.perf_counter() < end:

@@ -1,7 +1,7 @@
 """The networks of the benchmark: well-known designs with seeded weights, as ONNX, built when they are first needed.
 
     build("resnet50", batch=8)              # an onnx.ModelProto
-    saved("resnet50", folder, batch=8)      # the path of its file, which is written where it is not there yet
+    saved("resnet50", folder, batch=8)      # the path of its file, which is written where it is missing yet
 
 The same name gives the same bytes on every machine, as far as NumPy draws the same numbers.
 """
@@ -42,12 +42,12 @@ QUICK: Final = ("mobilenet_v2", "squeezenet", "bert_small")
 
 
 def build(name: str, batch: int = 1) -> onnx.ModelProto:
-    """The network of that name."""
+    """Return the network of that name."""
     return NETWORKS[name](batch)
 
 
 def saved(name: str, folder: Path, batch: int = 1) -> Path:
-    """Its file in this folder; files that other versions of the builders wrote there are removed."""
+    """Return its file in this folder; files that other versions of the builders wrote there are removed."""
     stem = f"{name}-{batch}"
     path = folder / f"{stem}-{_version()}.onnx"
     if not path.exists():
@@ -62,7 +62,7 @@ def saved(name: str, folder: Path, batch: int = 1) -> Path:
 
 @cache
 def _version() -> str:
-    """A hash of the builders."""
+    """Return a hash of the builders."""
     result = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         result.update(source.read_bytes())

@@ -36,7 +36,7 @@ def _bert(name: str, layers: int, width: int, batch: int) -> onnx.ModelProto:
 
 
 def _hidden(g: Graph, mask: str) -> str:
-    """A large negative number for what is not to be seen."""
+    """Return a large negative number for what is not to be seen."""
     wide = g.node("Unsqueeze", mask, g.constant([1, 2], np.int64))
     seen = g.node("Cast", wide, to=TensorProto.FLOAT)
     return g.node("Mul", g.node("Sub", g.constant(1.0), seen), g.constant(-10000.0))

@@ -33,13 +33,13 @@ class Graph:
         self._inputs: list[Any] = []
 
     def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
-        """An input of this shape, which leaves out the batch."""
+        """Return an input of this shape, which leaves out the batch."""
         self._inputs.append(helper.make_tensor_value_info(name, dtype, [self.batch, *shape]))
         self.channels[name] = shape[0]
         return name
 
     def image(self, size: int, channels: int = 3) -> str:
-        """A square image."""
+        """Return a square image."""
         return self.input("image", (channels, size, size))
 
     def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
@@ -52,7 +52,7 @@ class Graph:
         return name if outputs == 1 else names
 
     def constant(self, value: Any, dtype: type = np.float32) -> str:
-        """A constant tensor."""
+        """Return a constant tensor."""
         name = f"constant_{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
@@ -67,7 +67,7 @@ class Graph:
         return self.constant(0.1 * self._random.standard_normal(size, np.float32))
 
     def finish(self, *outputs: str) -> onnx.ModelProto:
-        """The model with these outputs, whose shapes are inferred."""
+        """Return the model with these outputs, whose shapes are inferred."""
         results = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self._nodes, self.name, self._inputs, results, self._constants)
         opsets = [helper.make_opsetid("", OPSET)]
@@ -100,12 +100,12 @@ class Graph:
         return self.act(y, act)
 
     def depthwise(self, x: str, kernel: int = 3, stride: int = 1, act: str | None = "Relu") -> str:
-        """A convolution of every channel by itself."""
+        """Return a convolution of every channel by itself."""
         channels = self.channels[x]
         return self.conv(x, channels, kernel, stride, groups=channels, act=act)
 
     def act(self, x: str, kind: str | None) -> str:
-        """An activation by its ONNX name; Relu6 and Swish are what exporters write for them."""
+        """Return an activation by its ONNX name; Relu6 and Swish are what exporters write for them."""
         if kind is None:
             return x
         if kind == "Relu6":
@@ -138,21 +138,21 @@ class Graph:
         return self.node("Resize", x, "", scales, **how)
 
     def batch_norm(self, x: str) -> str:
-        """A normalization that no convolution can take in."""
+        """Return a normalization that no convolution can take in."""
         channels = self.channels[x]
         scale = self.constant(1 + 0.1 * self._random.standard_normal(channels, np.float32))
         variance = self.constant(1 + 0.1 * self._random.random(channels, np.float32))
         return self.node("BatchNormalization", x, scale, self.bias(channels), self.bias(channels), variance)
 
     def linear(self, x: str, features: int, gain: float = 1.0) -> str:
-        """A matrix product with the last axis, and a bias; `x` may be of any rank."""
+        """Return a matrix product with the last axis, and a bias; `x` may be of any rank."""
         depth = self.channels[x]
         y = self.add(self.node("MatMul", x, self.weights((depth, features), depth, gain)), self.bias(features))
         self.channels[y] = features
         return y
 
     def gemm(self, x: str, features: int, gain: float = 1.0) -> str:
-        """The same for rank 2, in one node."""
+        """Return the same for rank 2, in one node."""
         depth = self.channels[x]
         y = self.node("Gemm", x, self.weights((features, depth), depth, gain), self.bias(features), transB=1)
         self.channels[y] = features
@@ -164,7 +164,7 @@ class Graph:
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, with the types and shapes that ONNX infers for its outputs."""
+    """Return the model, with the types and shapes that ONNX infers for its outputs."""
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), strict_mode=True).graph.output
     for ours, result in zip(model.graph.output, inferred, strict=True):
         ours.CopyFrom(result)

@@ -45,7 +45,7 @@ def _partial(g: Graph, x: str, channels: int, blocks: int, add: bool = True) -> 
 
 
 def _pyramid(g: Graph, x: str) -> str:
-    """The largest numbers of ever larger surroundings."""
+    """Return the largest numbers of ever larger surroundings."""
     levels = [_conv(g, x, 256)]
     for _ in range(3):
         levels.append(g.max_pool(levels[-1], 5, 1))
@@ -53,7 +53,7 @@ def _pyramid(g: Graph, x: str) -> str:
 
 
 def _head(g: Graph, x: str, size: int) -> str:
-    """A row for each anchor of each cell: where, how certain, and of which class."""
+    """Return a row for each anchor of each cell: where, how certain, and of which class."""
     numbers = 5 + CLASSES
     y = g.conv(x, ANCHORS * numbers, act=None, gain=0.3)
     y = g.node("Reshape", y, g.constant([g.batch, ANCHORS, numbers, size, size], np.int64))

@@ -44,19 +44,19 @@ def split(rng: np.random.Generator) -> tuple[Floats, Integers, Floats, Integers]
 
 
 def to_picture(image: Floats) -> Image.Image:
-    """One image (1, 8, 8) as a picture large enough to look at."""
+    """Return one image (1, 8, 8) as a picture large enough to look at."""
     pixels = np.rint(image[0] * 255).astype(np.uint8)
     return Image.fromarray(pixels).resize((PICTURE_SIZE, PICTURE_SIZE), Image.Resampling.BICUBIC)
 
 
 def from_picture(picture: Image.Image) -> Floats:
-    """What `interposer run` makes of a picture for an input of float32[1, 1, 8, 8]."""
+    """Return what `interposer run` makes of a picture for an input of float32[1, 1, 8, 8]."""
     small = picture.convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR)
     return np.asarray(small, np.float32)[None] / 255
 
 
 def through_pictures(images: Floats) -> Floats:
-    """The images as they come back from pictures: a little softer."""
+    """Return the images as they come back from pictures: a little softer."""
     return np.stack([from_picture(to_picture(image)) for image in images])
 
 
@@ -75,7 +75,7 @@ def initial(rng: np.random.Generator) -> Parameters:
 
 
 def patches(x: Floats) -> Floats:
-    """The 3 x 3 surroundings of every pixel, zeros outside: (N, C, H, W) -> (N, H, W, C * 9)."""
+    """Return the 3 x 3 surroundings of every pixel, zeros outside: (N, C, H, W) -> (N, H, W, C * 9)."""
     n, c, h, w = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -88,7 +88,7 @@ def convolve(x: Floats, weight: Floats) -> Floats:
 
 
 def convolve_gradient(x: Floats, gradient: Floats) -> Floats:
-    """How the loss changes with the weight of `convolve`."""
+    """Return how the loss changes with the weight of `convolve`."""
     out_channels = gradient.shape[1]
     by_channel = gradient.transpose(1, 0, 2, 3).reshape(out_channels, -1)
     columns = patches(x)
@@ -102,7 +102,7 @@ def blocks(x: Floats) -> Floats:
 
 
 def forward(p: Parameters, x: Floats) -> dict[str, Floats]:
-    """Every intermediate value, with the probabilities last."""
+    """Return every intermediate value, with the probabilities last."""
     v = {"x": x}
     v["relu1"] = np.maximum(convolve(x, p["conv1.weight"]) + p["conv1.bias"][:, None, None], 0)
     v["relu2"] = np.maximum(convolve(v["relu1"], p["conv2.weight"]) + p["conv2.bias"][:, None, None], 0)
@@ -116,7 +116,7 @@ def forward(p: Parameters, x: Floats) -> dict[str, Floats]:
 
 
 def backward(p: Parameters, v: dict[str, Floats], digits: Integers) -> Parameters:
-    """The gradient of the mean cross-entropy."""
+    """Return the gradient of the mean cross-entropy."""
     g: Parameters = {}
     d = (v["probabilities"] - np.eye(10, dtype=np.float32)[digits]) / len(digits)
     g["dense2.weight"], g["dense2.bias"] = d.T @ v["relu3"], d.sum(axis=0)
@@ -135,13 +135,13 @@ def backward(p: Parameters, v: dict[str, Floats], digits: Integers) -> Parameter
 
 
 def batches(count: int, rng: np.random.Generator) -> Iterator[Integers]:
-    """Indices of every example once, in a new order, so many at a time."""
+    """Yield indices of every example once, in a new order, so many at a time."""
     order = rng.permutation(count)
     yield from (order[start : start + BATCH] for start in range(0, count, BATCH))
 
 
 def shifted(images: Floats, rng: np.random.Generator) -> Floats:
-    """The images moved by up to one pixel, all of them alike."""
+    """Return the images moved by up to one pixel, all of them alike."""
     down, right = rng.integers(0, 3, size=2)
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return padded[:, :, down : down + SIZE, right : right + SIZE]
@@ -165,12 +165,12 @@ def train(images: Floats, digits: Integers, rng: np.random.Generator) -> Paramet
 
 
 def accuracy(p: Parameters, images: Floats, digits: Integers) -> float:
-    """The share of images whose most probable digit is the right one."""
+    """Return the share of images whose most probable digit is the right one."""
     return float(np.mean(predict(p, images) == digits))
 
 
 def predict(p: Parameters, images: Floats) -> Integers:
-    """The most probable digit of each image."""
+    """Return the most probable digit of each image."""
     return forward(p, images)["probabilities"].argmax(axis=1)
 
 
@@ -178,7 +178,7 @@ def predict(p: Parameters, images: Floats) -> Integers:
 
 
 def to_onnx(p: Parameters) -> onnx.ModelProto:
-    """The network as ONNX, opset 17, for a batch of one."""
+    """Return the network as ONNX, opset 17, for a batch of one."""
     pads = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node("Conv", ["image", "conv1.weight", "conv1.bias"], ["c1"], "conv1", **pads),

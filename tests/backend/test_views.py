@@ -88,7 +88,7 @@ def test_a_compiled_layer_takes_no_constants_and_an_ordinary_one_takes_everythin
     assert Substitution(first, PreCompiled(), first.constants).entering == first.constants
 
 
-# --- answers carried out ----------------------------------------------------------------------------------------------
+# --- answers run ----------------------------------------------------------------------------------------------
 
 
 class Rewriting(Backend):

@@ -47,7 +47,7 @@ peak, 1 thread: 100 GFLOP/s of float32 (measured)
 milliseconds of one run: median (least)
 x: how many times as fast as the best of the others, by the medians of rounds; least: by the least times
 of peak: what part of the machine's peak that is, direct sums of products counted
-others: what part of all processors other programs used meanwhile
+others: what part of all processors other programs used at the same time
 
 network     type  threads         Ours         Peer        Other     x  least  of peak  others
 quick    float32        1  2.00 (2.00)  4.00 (4.00)            -  2.00   2.00      50%     25%

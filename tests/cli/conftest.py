@@ -13,7 +13,7 @@ from tests.devices import Device, Sums
 
 
 class Gone(Backend):
-    """A backend whose device is not there."""
+    """A backend whose device is missing."""
 
     id: ClassVar = "Gone"
 

@@ -1,4 +1,4 @@
-"""``interposer bench``: a network on all backends, side by side. Nothing here says how long anything takes."""
+"""``interposer bench``: a network on all backends, concurrently. Nothing here says how long anything takes."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_height_and_width_that_are_not_known_are_those_of_the_picture(picture)
         (
             TensorInfo((1, 5, 6, 7)),
             "input 'x' float32[1, 5, 6, 7] has no axis of 1, 3 or 4 channels, first or last; "
-            "give its values in a .npy file, or with --shape extents that are not known",
+            "give its values in a .npy file, or with --shape dimensions that are not known",
         ),
     ],
 )  # fmt: skip

@@ -37,7 +37,7 @@ def test_a_backend_that_is_right_has_a_table_of_counts_and_status_0(shown):
 def test_a_finding_is_shown_with_its_smallest_network_and_is_status_1(shown, tmp_path):
     words = ["--random", "24", "--seed", "3", "--kind", "float", "--shrink", "1"]
     text = shown(WRONG, *words, status=1)
-    assert "difference, at fault: FlatTransposing" in text
+    assert "difference, the cause: FlatTransposing" in text
     assert "The smallest network that fails in the same way (Transpose):" in text
     [script] = (tmp_path / "made").glob("*.py")
     assert f"python {script} shows it again" in text

@@ -183,7 +183,7 @@ def test_the_example_reads_every_digit(run):
 )
 def test_mobilenet_names_what_is_on_a_picture(run, picture, expected):
     if not SHARED.exists():
-        pytest.skip("../shared/models is not there")
+        pytest.skip("../shared/models is missing")
     model, labels = SHARED / "mobilenet_v2_1.0_224_quant.tflite", SHARED / "imagenet_labels.txt"
     result = as_json(run, model, "--input", SHARED / picture, "--labels", labels, "--top", len(expected))
     assert [(item["index"], item["label"], item["score"]) for item in result["top"]] == expected

@@ -17,7 +17,7 @@ ALLOW_LIST = settings()["backend_allow_list"]
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """The files here and of the user, which are not there yet."""
+    """The files here and of the user, which are missing yet."""
     for name in [setting.variable for setting in settings().values()]:
         monkeypatch.delenv(name, raising=False)
     here, user = tmp_path / "here", tmp_path / "settings" / "interposer"

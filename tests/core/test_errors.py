@@ -50,8 +50,8 @@ def test_a_near_name_is_suggested_whatever_its_case(given, known, hint):
 
 
 @pytest.mark.parametrize(("error", "text"), [
-    (InvalidNetworkError(["a is missing"], "net"), "network 'net' has 1 fault:\n  - a is missing"),
-    (InvalidNetworkError(["a", "b"]), "the network has 2 faults:\n  - a\n  - b"),
+    (InvalidNetworkError(["a is missing"], "net"), "network 'net' has 1 error:\n  - a is missing"),
+    (InvalidNetworkError(["a", "b"]), "the network has 2 errors:\n  - a\n  - b"),
     (VerificationError(["a"], after="fold"), "the graph is not valid after fold:\n  - a"),
     (VerificationError(["a"]), "the graph is not valid:\n  - a"),
     (ParseError("no magic"), "no magic"),

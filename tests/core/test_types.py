@@ -1,4 +1,4 @@
-"""Data types, extents, shapes, quantization and tensor infos."""
+"""Data types, dimensions, shapes, quantization and tensor infos."""
 
 import copy
 import math
@@ -92,7 +92,7 @@ def test_a_layout_knows_where_its_axes_are(layout):
     assert layout.channels_last == (axes.channels == layout.rank - 1)
 
 
-# --- extents ----------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("result", [
@@ -159,13 +159,13 @@ def test_two_shapes_accept_each_other_or_neither_does(a, b):
 
 
 @pytest.mark.parametrize(("dims", "message"), [
-    ((1, -2), "an extent must not be negative, but -2 was given; None means unknown"),
-    ((1.5,), "an extent must be an integer, a name or None, not 1.5"),
-    ((True,), "an extent must be an integer, a name or None, not True"),
-    (np.zeros((2, 2), int), "an extent must be an integer, a name or None, not array([0, 0])"),
-    (7, "a shape must be a sequence of extents, not 7"),
-    ("abc", "a shape must be a sequence of extents, not 'abc'"),
-    (None, "a shape must be a sequence of extents, not None"),
+    ((1, -2), "a dimension must not be negative, but -2 was given; None means unknown"),
+    ((1.5,), "a dimension must be an integer, a name or None, not 1.5"),
+    ((True,), "a dimension must be an integer, a name or None, not True"),
+    (np.zeros((2, 2), int), "a dimension must be an integer, a name or None, not array([0, 0])"),
+    (7, "a shape must be a sequence of dimensions, not 7"),
+    ("abc", "a shape must be a sequence of dimensions, not 'abc'"),
+    (None, "a shape must be a sequence of dimensions, not None"),
     ((1,) * 9, "a tensor has rank 9; ranks 0 to 8 are supported"),
 ])  # fmt: skip
 def test_what_is_no_shape_is_refused(dims, message):

@@ -85,7 +85,7 @@ def jobs_of(files: list[Path], count: int) -> Iterator[tuple[Path, int, int, str
 
 
 def go_through(path: Path, first: int, last: int, kind: str, seed: int, backends: str) -> Found:
-    """Run a batch; a variant that ends the process is a fault, and the rest goes on in another one."""
+    """Run a batch; a variant that ends the process is an error, and the rest goes on in another one."""
     result = Found()
     while first < last:
         command = [sys.executable, str(CHILD), str(path), *map(str, (seed, first, last)), kind, backends]
@@ -131,7 +131,7 @@ def main() -> int:
                 total.add(result)
             ends = ", ".join(f"{count:,} {name}" for name, count in total.ended.most_common())
             print(f"{title}: {sum(total.ended.values()):,} damaged variants of {len(files)} files: {ends}; ")
-            print(f"  {len(total.faults)} faults, at most {total.peak >> 20} MiB", flush=True)
+            print(f"  {len(total.faults)} errors, at most {total.peak >> 20} MiB", flush=True)
             for error in total.faults:
                 print(f"  {error}")
             errors += len(total.faults)

@@ -30,7 +30,7 @@ def keyword_spotting(folder: Path) -> Path:
     """A real quantized network with depthwise convolutions, pooling and softmax."""
     source = ROOT.parent / "shared/models/kws_ref_model.tflite"
     if not source.exists():
-        pytest.skip("../shared/models is not there")
+        pytest.skip("../shared/models is missing")
     return Path(shutil.copy(source, folder))
 
 

@@ -104,7 +104,7 @@ def test_what_inference_itself_refuses_is_a_fault_of_the_layer():
     graph = Graph()
     x = add(graph, Input(), info=TensorInfo((2,)))
     y = add(graph, Shrink(), x)
-    assert infer_layer(y) == ["an extent must not be negative, but -3 was given; None means unknown"]
+    assert infer_layer(y) == ["a dimension must not be negative, but -3 was given; None means unknown"]
 
 
 def test_a_constant_with_scales_that_do_not_fit_is_a_fault():
@@ -126,5 +126,5 @@ def test_all_faults_of_a_graph_are_raised_together():
     with pytest.raises(InvalidNetworkError) as caught:
         infer_graph(graph)
     assert len(caught.value.faults) == 2
-    assert str(caught.value).startswith("network 'net' has 2 faults:\n  - layer 'reshape' (Reshape): ")
+    assert str(caught.value).startswith("network 'net' has 2 errors:\n  - layer 'reshape' (Reshape): ")
     assert caught.value.faults[1] == "layer 'addition' (Addition): b is not connected"

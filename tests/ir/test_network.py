@@ -194,7 +194,7 @@ def test_all_faults_are_raised_together():
     with pytest.raises(InvalidNetworkError) as caught:
         network.validate()
     lines = str(caught.value).splitlines()
-    assert lines[0] == "network 'net' has 4 faults:"
+    assert lines[0] == "network 'net' has 4 errors:"
     assert lines[1].startswith("  - layer 'sum' (Addition): ")
     assert lines[2:] == [
         "  - layer 'half' (Addition): b is not connected",

@@ -49,7 +49,7 @@ def refusal(text):
     ("%y = Activation %x @", "4:1: expected a backend's id, found '}'"),
     ("%y = Activation %x : float33[2]", "3:24: unknown data type 'float33'; did you mean 'float32'?"),
     ("%y = Activation %x : float32", "4:1: expected '[', found '}'"),
-    ("%y = Activation %x : float32[-1]", "3:24: an extent must not be negative, but -1 was given; None means unknown"),
+    ("%y = Activation %x : float32[-1]", "3:24: a size must not be negative, but -1 was given; None means unknown"),
     ("%y = Activation %x : float32[1.5]", "3:32: expected an integer, found '1.5'"),
     ("%y = Activation %x : float32[1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "3:24: a tensor has rank 9; ranks 0 to 8 are supported"),

@@ -1,4 +1,4 @@
-"""Faults of a backend in a child process: each is an error here, and nothing is lost."""
+"""Errors of a backend in a child process: each is an error here, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_without_leave_to_fall_back_the_error_is_raised_and_the_next_run_fails_a
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime, fallback=False)
         with pytest.raises(ExecutionError, match="was killed by SIGSEGV"):
             model.run([X])
-        with pytest.raises(ExecutionError, match="backend 'Faulty' is put aside: its child process failed 2 times"):
+        with pytest.raises(ExecutionError, match="backend 'Faulty' is disabled: its child process failed 2 times"):
             model.run([X])
 
 
@@ -237,7 +237,7 @@ def every_third(runtime: ip.Runtime, runs: int) -> int:
 
 @pytest.mark.parametrize("runs", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_with_restarts_without_end_every_answer_is_right(runs: int, tmp_path: Path) -> None:
-    # Each run has two steps; after a fault in the first, one step more is counted before the next fault.
+    # Each run has two steps; after an error in the first, one step more is counted before the next error.
     errors = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
     with faulty_runtime(errors, max_restarts=None) as runtime:
         assert every_third(runtime, runs) == pytest.approx(runs / 3, abs=2)

@@ -200,13 +200,13 @@ def test_texts_can_be_moved():
 def test_an_index_outside_is_named():
     with pytest.raises(InvalidArgumentError) as caught:
         run(ScatterNd(), BASE, np.int32([[3]]), np.float32([[0, 0]]))
-    assert str(caught.value) == "index 3 is outside of an axis of extent 3"
+    assert str(caught.value) == "index 3 is outside of an axis of size 3"
 
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        ([4, -3], "input is [4, -3]; an extent must not be negative"),
+        ([4, -3], "input is [4, -3]; a dimension must not be negative"),
         ([4, 5], "updates has shape [2, 3]; expected [2, 5]"),
         ([4, 2], "updates has shape [2, 3]; expected [2, 2]"),
     ],

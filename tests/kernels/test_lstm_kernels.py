@@ -1,4 +1,4 @@
-"""LSTMs of real numbers, against the definition step by step and by what must be the same."""
+"""LSTMs of float values, against the definition step by step and by what must be the same."""
 
 from __future__ import annotations
 

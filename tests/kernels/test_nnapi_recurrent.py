@@ -96,7 +96,7 @@ def recurrent_cases() -> list[dict]:
     return [case for case in cases if [part["op"] for part in case["operations"]][0] in INPUTS and not case["fail"]]
 
 
-ABSENT = pytest.mark.skip(reason="the cases of NNAPI are not there: shared/conformance beside the checkout")
+ABSENT = pytest.mark.skip(reason="the cases of NNAPI are missing: shared/conformance beside the checkout")
 CASES = recurrent_cases() or [pytest.param({"test": "absent"}, marks=ABSENT)]
 
 

@@ -1,4 +1,4 @@
-"""LSTMs in integers: near to real numbers, and what they take. Bit for bit they are compared with TFLite elsewhere."""
+"""LSTMs in integers: near to float values, and what they take. Bit for bit they are compared with TFLite elsewhere."""
 
 from __future__ import annotations
 

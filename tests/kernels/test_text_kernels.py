@@ -81,7 +81,7 @@ def terms(**changes):
     ids=range(8),
 )
 def test_terms_are_counted_and_weighted(op, wanted):
-    """In "a a b", the term "a b" stands once side by side, and once with a word in between."""
+    """In "a a b", the term "a b" stands once concurrently, and once with a word in between."""
     array = np.array(["a", "a", "b"], object)
     assert compute(op, array).tolist() == wanted
     assert compute(op, np.stack([array, array])).tolist() == [wanted, wanted]

@@ -36,7 +36,7 @@ def cases() -> list[Any]:
 
 
 def array_of(operand: dict[str, Any]) -> np.ndarray:
-    """The data; an extent of 0 is whatever is left."""
+    """The data; a dimension of 0 is whatever is left."""
     flat = np.array(operand["data"], DTYPES[operand["type"]])
     shape = operand["dims"]
     return flat.reshape(shape) if 0 not in shape or not flat.size else flat

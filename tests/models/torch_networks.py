@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Example:
-    """A network, what it is given, and which extents (input -> axis -> name) an export leaves open."""
+    """A network, what it is given, and which dimensions (input -> axis -> name) an export leaves open."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]

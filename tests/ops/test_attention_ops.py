@@ -57,7 +57,7 @@ def test_attention_counts_both_products():
         (
             Attention(q_num_heads=4, kv_num_heads=2),
             [(2, 3, 24), (2, 5, 12), (2, 5, 7)],
-            "kv_num_heads is 2; expected a divisor of 7, the last extent of value",
+            "kv_num_heads is 2; expected a divisor of 7, the last dimension of value",
         ),
         (
             Attention(),
@@ -83,7 +83,7 @@ def test_attention_counts_both_products():
         (
             RotaryEmbedding(),
             [(2, 3, 24), (2, 3, 3), (2, 3, 3)],
-            "num_heads is 0; expected a divisor of 24, the input's last extent",
+            "num_heads is 0; expected a divisor of 24, the input's last dimension",
         ),
         (
             RotaryEmbedding(rotary_embedding_dim=8),

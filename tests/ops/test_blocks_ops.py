@@ -49,13 +49,13 @@ def test_blocks_of_space_go_into_the_batch_and_back(op, shape, expected):
     [
         (
             SpaceToBatchNd((2, 2), data_layout=NHWC),
-            "axis 1 has extent 5 with its pads; expected a multiple of the block's 2",
+            "axis 1 has size 5 with its pads; expected a multiple of the block's 2",
         ),
         (SpaceToBatchNd((1, 1), ((0, 0),), NHWC), "pad_list is ((0, 0),); expected 2 pairs of 0 or more"),
         (BatchToSpaceNd((1, 2), data_layout=NHWC), "the batch is 3; expected a multiple of the block's 2 elements"),
         (
             BatchToSpaceNd((1, 1), ((3, 3), (0, 0)), NHWC),
-            "the crops (3, 3) leave nothing of axis 1, which has extent 5",
+            "the crops (3, 3) leave nothing of axis 1, which has size 5",
         ),
         (BatchToSpaceNd((1, 1), ((0, -1), (0, 0)), NHWC), "crops is ((0, -1), (0, 0)); expected 2 pairs of 0 or more"),
         (
@@ -71,5 +71,5 @@ def test_blocks_that_do_not_fit_are_refused(op, text):
 def test_a_shuffle_needs_equal_groups():
     assert shape_of(ChannelShuffle(3, -1), TensorInfo((2, 6))) == (2, 6)
     assert ChannelShuffle(4, 1).violations(TensorInfo((2, 6))) == [
-        "axis 1 has extent 6, which num_groups = 4 does not divide"
+        "axis 1 has size 6, which num_groups = 4 does not divide"
     ]

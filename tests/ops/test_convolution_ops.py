@@ -1,4 +1,4 @@
-"""Shapes and faults of convolutions."""
+"""Shapes and errors of convolutions."""
 
 import pytest
 

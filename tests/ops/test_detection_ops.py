@@ -1,4 +1,4 @@
-"""Shapes and faults of the operators on boxes and regions."""
+"""Shapes and errors of the operators on boxes and regions."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             GatherElements(1),
             [TensorInfo((2, 3)), TensorInfo.of(np.array([[0, 3]]))],
-            ["index 3 is outside of an axis of extent 3"],
+            ["index 3 is outside of an axis of size 3"],
         ),
         (
             ScatterElements(),
@@ -41,7 +41,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             ScatterElements(0),
             [TensorInfo((2, 3)), TensorInfo.of(np.array([[-3]])), TensorInfo((1, 1))],
-            ["index -3 is outside of an axis of extent 2"],
+            ["index -3 is outside of an axis of size 2"],
         ),
         (
             ScatterElements(),

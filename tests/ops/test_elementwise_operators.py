@@ -69,7 +69,7 @@ def test_what_is_not_known_yet_stays_unknown_or_follows_the_other_operand():
 def test_shapes_that_do_not_broadcast_are_named():
     [error] = Addition().violations(info(2, 3), info(2, 2))
     assert error == (
-        "the shapes do not broadcast: a [2, 3] and b [2, 2]; from the last axis on, extents must agree or be 1"
+        "the shapes do not broadcast: a [2, 3] and b [2, 2]; from the last axis on, dimensions must agree or be 1"
     )
 
 

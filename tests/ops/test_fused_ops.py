@@ -1,4 +1,4 @@
-"""Operators that stand for several: shapes, faults, and that they give what the several ones give."""
+"""Operators that stand for several: shapes, errors, and that they give what the several ones give."""
 
 import numpy as np
 import pytest

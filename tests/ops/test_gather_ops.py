@@ -35,14 +35,14 @@ def test_tuples_of_indices_are_the_last_axis():
         (
             Gather(1, batch_dims=1),
             indices(5, 3),
-            "params has shape [2, 3, 4] and indices [5, 3]; their first 1 extents differ",
+            "params has shape [2, 3, 4] and indices [5, 3]; their first 1 dimensions differ",
         ),
-        (Gather(0), TensorInfo.of(np.array([0, 2])), "index 2 is outside of an axis of extent 2"),
-        (Gather(0), TensorInfo.of(np.array([-3])), "index -3 is outside of an axis of extent 2"),
+        (Gather(0), TensorInfo.of(np.array([0, 2])), "index 2 is outside of an axis of size 2"),
+        (Gather(0), TensorInfo.of(np.array([-3])), "index -3 is outside of an axis of size 2"),
         (Gather(0), indices(*[1] * 7), "the result has rank 9; ranks 0 to 8 are supported"),
-        (GatherNd(), indices(4, 4), "the last extent of indices is 4; params has 3 axes for it"),
-        (GatherNd(), indices(4, None), "the last extent of indices is not known"),
-        (GatherNd(), TensorInfo.of(np.array([[1, 3]])), "index 3 is outside of an axis of extent 3"),
+        (GatherNd(), indices(4, 4), "the last dimension of indices is 4; params has 3 axes for it"),
+        (GatherNd(), indices(4, None), "the last dimension of indices is not known"),
+        (GatherNd(), TensorInfo.of(np.array([[1, 3]])), "index 3 is outside of an axis of size 3"),
     ],
 )
 def test_picking_what_is_not_there_is_refused(op, which, text):

@@ -25,7 +25,7 @@ def test_steps_that_are_not_known_yet_stay_open():
         (
             OP,
             [QUERY, KEY, TensorInfo((2, 5, 7))],
-            "value has shape [2, 5, 7], whose last extent cannot be divided among 2 heads",
+            "value has shape [2, 5, 7], whose last dimension cannot be divided among 2 heads",
         ),
         (
             OP,

@@ -1,4 +1,4 @@
-"""Shapes and faults of the operators that look up, choose and scatter."""
+"""Shapes and errors of the operators that look up, choose and scatter."""
 
 import numpy as np
 import pytest
@@ -113,18 +113,18 @@ def test_scattering_on_zeros_has_the_shape_that_it_is_told():
 @pytest.mark.parametrize(
     ("op", "x", "indices", "updates", "fault"),
     [
-        (ScatterNd(), info(4, 5), info(3, 3, dtype=I32), info(3), "the last extent of indices is 3, but"),
+        (ScatterNd(), info(4, 5), info(3, 3, dtype=I32), info(3), "the last dimension of indices is 3, but"),
         (ScatterNd(), info(4, 5), info(3, 1, dtype=I32), info(3, 4), "updates has shape [3, 4]; expected [3, 5]"),
-        (ScatterNd(), info(4, 5), constant([[0], [4]]), info(2, 5), "index 4 is outside of an axis of extent 4"),
+        (ScatterNd(), info(4, 5), constant([[0], [4]]), info(2, 5), "index 4 is outside of an axis of size 4"),
         (ScatterNd(), info(4, 5), info(3, 1, dtype=I32), info(3, 5, dtype=I32), "updates is int32; expected float32"),
-        (ScatterNd(), info(4, 5), info(3, None, dtype=I32), info(3, 5), "the last extent of indices is not known"),
+        (ScatterNd(), info(4, 5), info(3, None, dtype=I32), info(3, 5), "the last dimension of indices is not known"),
         (
             ScatterNd(input_enabled=False), info(4, 5), info(3, 1, dtype=I32), info(3, 5),
             "input is float32[4, 5]; expected a shape, int32[R] or int64[R]",
         ),
         (
             ScatterNd(input_enabled=False), constant([4, -1]), info(3, 1, dtype=I32), info(3, 5),
-            "input is [4, -1]; an extent must not be negative",
+            "input is [4, -1]; a dimension must not be negative",
         ),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shapes and faults of products of matrices."""
+"""Shapes and errors of products of matrices."""
 
 import pytest
 

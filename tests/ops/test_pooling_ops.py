@@ -1,4 +1,4 @@
-"""Shapes and faults of pooling."""
+"""Shapes and errors of pooling."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Types and faults of operators that change how numbers are stored."""
+"""Types and errors of operators that change how numbers are stored."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_the_type_of_the_result_is_that_of_the_operator(op, given, expected):
 @pytest.mark.parametrize(
     ("op", "given", "fault"),
     [
-        (Quantize(), TensorInfo((2,), "int32"), "input is int32 and not quantized; expected real numbers"),
+        (Quantize(), TensorInfo((2,), "int32"), "input is int32 and not quantized; expected float values"),
         (
             Dequantize(),
             TensorInfo((2,), "int8"),

@@ -51,7 +51,7 @@ def test_a_splitter_has_as_many_outputs_as_sizes():
     op = Splitter(-1, (1, 2))
     assert op.num_results() == 2
     assert [info.shape for info in op.infer_infos(TensorInfo((5, 3)))] == [(5, 1), (5, 2)]
-    assert op.violations(TensorInfo((5, 4))) == ["sizes is (1, 2), 3 in all, but axis 1 has extent 4"]
+    assert op.violations(TensorInfo((5, 4))) == ["sizes is (1, 2), 3 in all, but axis 1 has size 4"]
     assert op.violations(TensorInfo((5, "n"))) == []
 
 

@@ -46,11 +46,11 @@ def test_zeros_copy_extents_where_that_is_asked_for(shape, target, expected):
         (Reshape((5, 5)), "an input of shape [2, 3, 4] cannot be given the shape (5, 5)"),
         (Reshape((-1, 5)), "an input of shape [2, 3, 4] cannot be given the shape (-1, 5)"),
         (Reshape((-1, 0)), "an input of shape [2, 3, 4] cannot be given the shape (-1, 0)"),
-        (Reshape((-1, -1)), "target_shape is (-1, -1); at most one extent may be -1"),
+        (Reshape((-1, -1)), "target_shape is (-1, -1); at most one dimension may be -1"),
         (Reshape((1,) * 9), "target_shape has rank 9; ranks 0 to 8 are supported"),
         (
             Reshape((2, 3, 4, 0), copy_zeros=True),
-            "target_shape is (2, 3, 4, 0); it copies an extent that the input of shape [2, 3, 4] lacks",
+            "target_shape is (2, 3, 4, 0); it copies a dimension that the input of shape [2, 3, 4] lacks",
         ),
     ],
 )
@@ -92,9 +92,9 @@ def test_a_fill_takes_its_shape_from_the_constant():
 @pytest.mark.parametrize(
     ("dims", "text"),
     [
-        (TensorInfo.of(np.array([2, -1])), "dims is [2, -1]; an extent must not be negative"),
-        (TensorInfo((9,), "int32"), "dims has 9 extents; ranks 0 to 8 are supported"),
-        (TensorInfo(("n",), "int32"), "the number of extents in dims is not known"),
+        (TensorInfo.of(np.array([2, -1])), "dims is [2, -1]; a dimension must not be negative"),
+        (TensorInfo((9,), "int32"), "dims has 9 dimensions; ranks 0 to 8 are supported"),
+        (TensorInfo(("n",), "int32"), "the number of dimensions in dims is not known"),
     ],
 )
 def test_a_fill_without_a_shape_that_can_be_meant_is_refused(dims, text):

@@ -1,4 +1,4 @@
-"""Shapes and faults of convolution and pooling of volumes."""
+"""Shapes and errors of convolution and pooling of volumes."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_pooling_rounds_up_where_it_is_asked_to():
         ({"stride_x": 1, "pool_width": 1}, "the strides (z, y, x) are (0, 0, 1); expected all or none to be 0"),
         (
             {"stride_x": 1, "stride_y": 1, "stride_z": 1, "pool_width": 1, "pool_height": 1},
-            "the window has the extents (depth, height, width) (0, 1, 1); expected at least 1",
+            "the window has the dimensions (depth, height, width) (0, 1, 1); expected at least 1",
         ),
     ],
 )

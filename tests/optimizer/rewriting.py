@@ -65,7 +65,7 @@ def random_array(rng: np.random.Generator, info: TensorInfo) -> np.ndarray:
 
 
 def concrete(graph: Graph, extent: int = 3) -> Graph:
-    """A copy of the graph whose inputs have this extent where theirs is unknown."""
+    """A copy of the graph whose inputs have this dimension where theirs is unknown."""
     copy = graph.clone()
     for layer in copy.inputs:
         shape = [extent if isinstance(dim, Dim) else dim for dim in layer.output.known.shape]

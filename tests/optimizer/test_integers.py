@@ -92,7 +92,7 @@ def _range(dtype):
 
 
 def compare(network, expected, steps=1, often=0.02):
-    """The optimized layers, and that results are within so many steps of those with real numbers, and how often."""
+    """The optimized layers, and that results are within so many steps of those with float values, and how often."""
     folded, floats = optimize(network, ["CpuRef"]), optimize(network, ["CpuRef"], options=FLOATS)
     assert kinds(folded) == expected
     feeds = feeds_of(network)
@@ -284,7 +284,7 @@ def test_a_quantize_that_rounds_as_tflite_does_wants_real_numbers():
 
 
 class FloatAdder(Backend):
-    """Adds real numbers only."""
+    """Adds float values only."""
 
     id = BackendId("FloatAdder")
     kernels = KernelTable()

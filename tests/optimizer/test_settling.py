@@ -26,7 +26,7 @@ def kinds(model):
 
 
 def flattening():
-    """Rows of a tensor of unknown extents, laid end to end: the shape is computed from that of the input."""
+    """Rows of a tensor of unknown dimensions, laid end to end: the shape is computed from that of the input."""
     network = ip.Network()
     x = network.add_input_layer(0, TensorInfo((Dim("n"), 3, Dim("m"))), name="x")
     shape = network.add_layer(Shape(DataType.INT64), x)

@@ -58,7 +58,7 @@ def records(discovery: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [
-        ("RaisesAtImport", "RuntimeError: the driver is not there"),
+        ("RaisesAtImport", "RuntimeError: the driver is missing"),
         ("ExitsAtImport", "SystemExit: no device"),
         ("BadId", "InvalidArgumentError: a backend id must not contain blanks or commas, as 'Bad Id' does"),
         ("NoModule", "ModuleNotFoundError: No module named 'broken_backends.nowhere'"),
@@ -73,7 +73,7 @@ def records(discovery: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]
         ("NextMajor", "it needs version 2.0 of the backend interface; this is 1.0"),
         ("OddVersion", "its api_version is '1.0'; expected two numbers, such as (1, 0)"),
         ("Unavailable", "the package 'acme' is not installed: pip install acme"),
-        ("OddlyUnavailable", "unavailable() gave False; expected a reason, or None where the backend works"),
+        ("OddlyUnavailable", "unavailable() gave False; expected a reason, or None if the backend works"),
         ("RaisesWhenAsked", "OSError: no such device"),
     ],
 )

@@ -50,7 +50,7 @@ class Faulty(Backend):
 
 
 def faulty(**methods: Callable[..., Any]) -> Backend:
-    """A Faulty backend with some of its methods replaced."""
+    """A defective backend with some of its methods replaced."""
     return type("Replaced", (Faulty,), methods)()
 
 
@@ -344,7 +344,7 @@ class OddMemory(MemoryManager):
 
 
 def making(**methods: Callable[..., Any]) -> Backend:
-    """A Faulty backend whose workload factory has some of its methods replaced."""
+    """A defective backend whose workload factory has some of its methods replaced."""
     created = type("OddFactory", (KernelWorkloadFactory,), methods)
     return faulty(create_workload_factory=lambda self, manager, options: created(self.kernels, manager))
 
@@ -464,7 +464,7 @@ class Explodes(Workload):
 
 
 def mapping(array: object) -> Backend:
-    """A Faulty backend whose handles map to this array."""
+    """A defective backend whose handles map to this array."""
     return making(create_tensor_handle=lambda _, info: replaced_handle(info, map=giving(array)))
 
 

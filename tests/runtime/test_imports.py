@@ -265,7 +265,7 @@ def test_all_refusals_come_at_once_and_nothing_is_imported(runtime: Runtime) -> 
     with pytest.raises(MemoryImportError) as caught:
         runtime.import_inputs(number, {0: X[0], 1: X.astype(np.int32)})
     assert str(caught.value) == (
-        "2 faults:\n  - input 0 (a) cannot be imported: it has shape [3]; expected [2, 3]\n"
+        "2 errors:\n  - input 0 (a) cannot be imported: it has shape [3]; expected [2, 3]\n"
         "  - input 1 (b) cannot be imported: it is int32; expected float32"
     )
 

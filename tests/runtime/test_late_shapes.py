@@ -188,7 +188,7 @@ def test_a_kernel_that_returns_its_results_finds_their_shape() -> None:
 
 
 def test_nothing_is_filled_whose_extent_turns_out_negative() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"dims is \[-1, 2\]; an extent must not be negative"):
+    with pytest.raises(InvalidArgumentError, match=r"dims is \[-1, 2\]; a dimension must not be negative"):
         evaluate(Fill(), [dims(-1, 2)], [DIMS], [TensorInfo((None, None))])
 
 

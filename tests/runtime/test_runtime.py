@@ -140,7 +140,7 @@ def test_memory_that_was_never_acquired_is_not_released(runtime: Runtime, device
         ([X], "inputs must be a mapping from binding id to array, not list"),
         (
             {7: X},
-            "2 faults:\n  - no tensor was given for input 0 (x)\n  - no input has the binding id 7; there are 0 (x)",
+            "2 errors:\n  - no tensor was given for input 0 (x)\n  - no input has the binding id 7; there are 0 (x)",
         ),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_network_with_unknown_extents_is_refused_when_loaded(runtime: Runtime)
     network.add_output_layer(0, network.add_addition_layer(x, x))
     with pytest.raises(LoadError) as caught:
         load(runtime, network)
-    assert str(caught.value) == "the tensor 'x' of shape [?, 3] has unknown extents; give the inputs' shapes"
+    assert str(caught.value) == "the tensor 'x' of shape [?, 3] has unknown dimensions; give the inputs' shapes"
 
 
 def test_closing_unloads_everything_even_where_a_context_says_no(runtime: Runtime, device: Device) -> None:

@@ -343,7 +343,7 @@ def test_where_the_last_one_fails_the_error_has_the_reason_of_each(runtime: Runt
         model.run([X])
     assert str(caught.value) == (
         "layer 'dense' (FullyConnected) failed on backend G: ValueError: out of sorts\n"
-        "  F was put aside before: layer 'dense' (FullyConnected) failed on backend F: ValueError: out of sorts"
+        "  F was disabled before: layer 'dense' (FullyConnected) failed on backend F: ValueError: out of sorts"
     )
 
 
@@ -354,7 +354,7 @@ def test_where_the_last_one_takes_no_layers_the_error_has_the_reason_of_each(run
         ip.load(network(), ["F", "G"], runtime=runtime)
     assert "G says: not its kind" in str(caught.value)
     assert str(caught.value).endswith(
-        "F was put aside before: layer 'dense' (FullyConnected) got no workload on backend F: ValueError: out of sorts"
+        "F was disabled before: layer 'dense' (FullyConnected) got no workload on backend F: ValueError: out of sorts"
     )
 
 
@@ -365,7 +365,7 @@ def test_inputs_on_which_all_fail_are_not_the_fault_of_any(runtime: Runtime) -> 
     created.add_output_layer(0, created.add_gather_layer(table, index, axis=0, name="gather"))
     failing(runtime, "F")
     model = ip.load(created, ["F", "CpuRef"], runtime=runtime)
-    with pytest.raises(ExecutionError, match="index 9 is outside of an axis of extent 3"):
+    with pytest.raises(ExecutionError, match="index 9 is outside of an axis of size 3"):
         model.run([np.int32([0, 9])])
     assert model.run([np.int32([0, 2])])[0].tolist() == [[0, 1], [4, 5]]
     assert placed(model) == {"gather": "F"}

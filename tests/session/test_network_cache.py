@@ -1,4 +1,4 @@
-"""Networks that are kept between processes: found again, and made anew where they are of no use any more."""
+"""Networks that are kept between processes: found again, and made again where they are of no use any more."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, 
     model = load(file)
     file.write_bytes(file.read_bytes() + b"\0")
     np.testing.assert_array_equal(model.run(numbers(model)), expected)
-    changed = f"^the file '{file.name}' was changed or deleted; load the model anew$"
+    changed = f"^the file '{file.name}' was changed or deleted; load the model again$"
     with pytest.raises(LoadError, match=changed):
         model.explain()
     if file.suffix == ".tflite":

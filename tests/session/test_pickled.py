@@ -69,12 +69,12 @@ def test_a_file_that_was_changed_is_refused_on_both_sides(path: Path) -> None:
     with pytest.raises(LoadError) as caught:
         pickle.loads(content)
     assert str(caught.value) == (
-        f"the file {str(path)!r} has another content than when the model was pickled; load the model anew"
+        f"the file {str(path)!r} has another content than when the model was pickled; load the model again"
     )
     with pytest.raises(InvalidArgumentError) as refused:
         pickle.dumps(model)
     assert str(refused.value) == (
-        f"the file {str(path)!r} was changed or deleted since the model was loaded; load the model anew"
+        f"the file {str(path)!r} was changed or deleted since the model was loaded; load the model again"
     )
     path.unlink()
     with pytest.raises(ParseError, match="the file cannot be read: No such file or directory"):
@@ -133,7 +133,7 @@ def test_a_model_on_a_runtime_of_its_own_cannot_be_pickled(path: Path) -> None:
         pickle.dumps(ip.load(path, ["CpuRef"], runtime=runtime))
     assert str(caught.value) == (
         "the model 'twice' is on a runtime of its own, which cannot be pickled; "
-        "load it on the default runtime (no runtime=), or load it anew in the other process"
+        "load it on the default runtime (no runtime=), or load it again in the other process"
     )
 
 

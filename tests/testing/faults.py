@@ -1,6 +1,6 @@
-"""All faults that are planted for the conformance kit to find, and the table of them in `docs/conformance.md`.
+"""All errors that are planted for the conformance kit to find, and the table of them in `docs/conformance.md`.
 
-`python -m tests.testing.faults` writes the table anew.
+`python -m tests.testing.errors` writes the table again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.testing.planted import Planted
 __all__ = ["FAULTS", "PAGE", "page_with_table", "table"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
-_BEGIN, _END = "<!-- begin of the table of planted faults -->\n", "<!-- end of the table of planted faults -->\n"
+_BEGIN, _END = "<!-- begin of the table of planted defects -->\n", "<!-- end of the table of planted defects -->\n"
 _UNUSABLE = "^optimize_subgraph gave an answer that cannot be used: "
 _NOT_ALONE = "^output 0 is not what it is when nothing else runs"
 
@@ -135,13 +135,13 @@ FAULTS: tuple[Planted, ...] = (
     *_numbers(), *wrong_numbers.FAULTS, *_support(), *_substitution(), *_memory(), *_left_behind(),
     *wrong_device.PLANTED,
 )  # fmt: skip
-"""Every planted fault, in the order of the table."""
+"""Every planted defect, in the order of the table."""
 
 
 def table() -> str:
-    """The table of planted faults in Markdown."""
+    """The table of planted defects in Markdown."""
     rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in FAULTS]
-    return "\n".join(["| group | fault | found by | named |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(["| group | error | found by | named |", "|---|---|---|---|", *rows, ""])
 
 
 def page_with_table() -> str:

@@ -1,4 +1,4 @@
-"""Records of faults that are planted in backends for the conformance kit to find."""
+"""Records of errors that are planted in backends for the conformance kit to find."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SUMS: tuple[type[Op], ...] = (Addition, Multiplication)
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault in a backend, and how the kit reports it.
+    """An error in a backend, and how the kit reports it.
 
     Args:
-        what: the fault in a sentence without a period, for the table in `docs/conformance.md`.
-        backend: the class or function that creates the backend; its `__name__` is the name of the fault.
-        case: the case that finds the fault, or a pattern of cases of which at least one does.
+        what: the error in a sentence without a period, for the table in `docs/conformance.md`.
+        backend: the class or function that creates the backend; its `__name__` is the name of the error.
+        case: the case that finds the error, or a pattern of cases of which at least one does.
         message: a regular expression that the text of the failure must contain.
-        kind: the group of the fault in the table, such as "numbers" or "memory".
+        kind: the group of the error in the table, such as "numbers" or "memory".
         operators: the operators whose samples are tried.
-        names_it: whether the message says what the fault is, not only that something is wrong.
-        settings: the settings that the fault needs.
+        names_it: whether the message says what the error is, not only that something is wrong.
+        settings: the settings that the error needs.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Planted:
 
     @property
     def name(self) -> str:
-        """The name of the fault, unique among all faults."""
+        """The name of the error, unique among all errors."""
         return self.backend.__name__
 
     def is_named_by(self, result: Result) -> bool:
@@ -55,7 +55,7 @@ class Planted:
 
 
 def failures_of(planted: Planted) -> list[Result]:
-    """Run the cases that should find the fault, and return those that failed."""
+    """Run the cases that should find the error, and return those that failed."""
     samples = [sample for op in planted.operators for sample in samples_of(op)]
     conformance = Conformance(planted.backend, only=planted.case, samples=samples, settings=planted.settings)
     return conformance.report().failures

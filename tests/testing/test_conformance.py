@@ -90,7 +90,7 @@ def test_a_backend_that_is_wrong_fails_beside_other_backends_of_the_runtime_too(
         case = "random/others"
         report = check_backend(wrong.WrongSums, runtime=runtime, only=case, samples=SAMPLES, settings=settings)
     assert [result.status for result in report.results] == [Status.FAIL]
-    assert "at fault: WrongSums" in report.results[0].text
+    assert "the cause: WrongSums" in report.results[0].text
 
 
 # --- which cases ------------------------------------------------------------------------------------------------------

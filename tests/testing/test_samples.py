@@ -87,7 +87,7 @@ def test_the_reference_gives_what_worked_examples_say(op: type[Op]) -> None:
             assert Tolerances().difference(result[index], expected, info) is None, sample.id
 
 
-# --- quantized tensors, by way of real numbers ------------------------------------------------------------------------
+# --- quantized tensors, by way of float values ------------------------------------------------------------------------
 
 
 def real(array: np.ndarray, info: TensorInfo) -> np.ndarray:

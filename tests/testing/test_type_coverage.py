@@ -56,7 +56,7 @@ def test_every_type_that_the_reference_takes_has_a_sample(op: type[Op]) -> None:
     tried = {first_kind(sample) for sample in samples}
     some = {type(sample.op).__name__ + repr(sample.op): sample for sample in samples if first_kind(sample)[0].is_float}
     plain = list(some.values())[:40] or list(samples[:10])
-    sizes = op.operands[0].dtypes == {DataType.INT32, DataType.INT64}  # these stand for no real numbers
+    sizes = op.operands[0].dtypes == {DataType.INT32, DataType.INT64}  # these stand for no float values
     expected = {
         (dtype, quantized) for dtype in ANY_TYPE for quantized in ((False,) if sizes else (False, True))
     } - tried

@@ -41,7 +41,7 @@ def test_at_least_twenty_faults_are_planted_in_a_device_with_its_own_memory() ->
 
 
 def test_the_table_in_the_documentation_lists_every_planted_fault() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page_with_table(), "run python -m tests.testing.faults"
+    assert PAGE.read_text(encoding="utf-8") == page_with_table(), "run python -m tests.testing.errors"
 
 
 def test_a_backend_that_is_right_passes_every_case() -> None:

@@ -1,7 +1,7 @@
 """A device with its own memory that is wrong in one thing each, for the conformance kit to find.
 
 `Board` does nothing wrong: it computes on tensors in a private heap, which the host cannot map, and a copy engine
-brings tensors in and out. Every other backend here is a board with one fault.
+brings tensors in and out. Every other backend here is a board with one error.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ PLANTED: list[Planted] = []
 def planted(
     what: str, case: str, message: str, settings: Settings = QUICK, *, names_it: bool = True
 ) -> Callable[[type[Backend]], type[Backend]]:
-    """Add a backend to the list of planted faults, and give it its class's name as its id."""
+    """Add a backend to the list of planted defects, and give it its class's name as its id."""
 
     def add(backend: type[Backend]) -> type[Backend]:
         backend.id = backend.__name__  # type: ignore[assignment]
@@ -345,7 +345,7 @@ class TransposedDownload(Board):
         array[...] = own.swapaxes(-1, -2).reshape(own.shape) if own.ndim > 1 else own
 
 
-@planted("Only the first upload to a tensor is carried out", "order/Addition-float32",
+@planted("Only the first upload to a tensor is run", "order/Addition-float32",
          "the device copy of .* brought something else .* than it was given")  # fmt: skip
 class UploadsOnce(Board):
     def __init__(self) -> None:
@@ -734,7 +734,7 @@ class WritesToGaps(Striding):
             outputs[0].whole.on_board()[..., -1] = 0
 
 
-@planted("It says that it takes unknown extents, but keeps the first one that it sees", "claims/dynamic-shapes",
+@planted("It says that it takes unknown dimensions, but keeps the first one that it sees", "claims/dynamic-shapes",
          "it says that it has DynamicShapes, but output 0, of shape .*, is wrong")  # fmt: skip
 class ClaimsDynamicShapes(wrong.Right):
     capabilities: ClassVar = Capabilities(DynamicShapes=True)

@@ -91,7 +91,7 @@ def planted(
 ) -> Callable[[Fault], Fault]:
     """Plant the decorated function in a backend in place of the kernel of an operator.
 
-    The docstring of the function is the description of the fault; `samples` is a pattern for the samples that find it.
+    The docstring of the function is the description of the error; `samples` is a pattern for the samples that find it.
     """
 
     def add(fault: Fault) -> Fault:

@@ -50,17 +50,17 @@ class CustomBackend(Backend):
         return OptimizationViews(view, substitutions=substitutions)
 
     def create_memory_manager(self) -> MemoryManager:
-        """A manager for the tensors of one network."""
+        """Return a manager for the tensors of one network."""
         custom_memory_manager = CustomMemoryManager()
         self.memory_managers.add(custom_memory_manager)
         return custom_memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """A factory for the workloads and the handles of one network, with the manager from above."""
+        """Return a factory for the workloads and the handles of one network, with the manager from above."""
         return CustomWorkloadFactory(memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext:
-        """What a runtime tells of the networks that it loads."""
+        """Return what a runtime tells of the networks that it loads."""
         custom_backend_context = CustomBackendContext(options)
         self.contexts.add(custom_backend_context)
         return custom_backend_context

@@ -20,7 +20,7 @@ class CustomPreCompiledObject:
 
 
 def compiled(part: SubgraphView) -> CustomPreCompiledObject:
-    """The object for a part that is one addition.
+    """Return the object for a part that is one addition.
 
     A PreCompiled layer takes the part's inputs, each once and without the constants.
     """

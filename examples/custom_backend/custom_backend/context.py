@@ -20,7 +20,7 @@ class CustomBackendContext(BackendContext):
         return True
 
     def after_load_network(self, network_id: int) -> bool:
-        """The network can run now."""
+        """Return the network can run now."""
         self.calls["after_load_network"] += 1
         return True
 

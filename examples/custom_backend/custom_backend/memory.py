@@ -18,7 +18,7 @@ class CustomMemoryManager(MemoryManager):
         self._blocks: list[Array] = []
 
     def take(self, size: int) -> int:
-        """The number of a block of this size that no tensor uses at the moment."""
+        """Return the number of a block of this size that no tensor uses at the moment."""
         for block in self._free:
             if self.sizes[block] == size:
                 self._free.remove(block)
@@ -39,7 +39,7 @@ class CustomMemoryManager(MemoryManager):
         self._blocks = []
 
     def block(self, number: int) -> Array:
-        """The bytes of a block."""
+        """Return the bytes of a block."""
         if not self._blocks:
             raise BackendContractError("the memory is not acquired", backend="Custom")
         return self._blocks[number]
@@ -62,7 +62,7 @@ class CustomTensorHandle(TensorHandle):
         self._manager.give_back(self._block)
 
     def map(self) -> Array:
-        """The block as an array. A device whose memory the host cannot see would fetch the tensor here ..."""
+        """Return the block as an array. A device whose memory the host cannot see would fetch the tensor here ..."""
         return self._manager.block(self._block).view(self.info.dtype.numpy).reshape(tuple(self.info.shape))
 
     def unmap(self) -> None:

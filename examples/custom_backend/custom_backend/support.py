@@ -12,7 +12,7 @@ class CustomLayerSupport(LayerSupport):
     """Yes to additions of float32 tensors; a no comes with its reasons, which people will read."""
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """One layer, asked by itself; its tensors are known already."""
+        """Return one layer, asked by itself; its tensors are known already."""
         if not isinstance(layer.op, Addition):
             return Support.no(f"{layer.kind} is not Addition")
         names = [layer.op.operand_name(index) for index in range(len(layer.inputs))]

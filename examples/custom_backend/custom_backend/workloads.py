@@ -35,12 +35,12 @@ class CustomWorkloadFactory(WorkloadFactory):
     """Makes the workloads and the handles of one network."""
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The workload of a PreCompiled layer; there are no other layers, as every addition is compiled."""
+        """Return the workload of a PreCompiled layer; there are no other layers, as every addition is compiled."""
         if isinstance(layer.op, PreCompiled) and isinstance(layer.op.object, CustomPreCompiledObject):
             return CustomPreCompiledWorkload(layer.op.object)
         return super().create_workload(layer, info)
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """The handle of a tensor, in the network's memory."""
+        """Return the handle of a tensor, in the network's memory."""
         assert isinstance(self.memory_manager, CustomMemoryManager)
         return CustomTensorHandle(info, self.memory_manager)

@@ -1,4 +1,4 @@
-"""`bench`: one network on several choices of backends, side by side."""
+"""`bench`: one network on several choices of backends, concurrently."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _silent(what: str, over: int, total: int) -> None:
 
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
-    """Every backend that is available, each completed by CpuRef, which comes last by itself."""
+    """Return every backend that is available, each completed by CpuRef, which comes last by itself."""
     ids = [item for item in runtime.registry.available() if item != REFERENCE]
     ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
     return [*((item, *ends) for item in ids), *((end,) for end in ends)]
@@ -247,7 +247,7 @@ def _time(result: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, secon
 
 
 def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
-    """Which backend runs each layer, and in what; equal for models that run in the same way."""
+    """Return which backend runs each layer, and in what; equal for models that run in the same way."""
     return tuple((placement.layer, placement.backend, placement.runs_in) for placement in model.optimized.placements)
 
 
@@ -269,7 +269,7 @@ def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
 
 
 def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
-    """Random numbers for one input: as of `random_inputs`."""
+    """Return random numbers for one input: as of `random_inputs`."""
     if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
     shape, dtype = tuple(info.shape), info.dtype.numpy
@@ -282,7 +282,7 @@ def random_array(generator: np.random.Generator, name: str, info: TensorInfo) ->
 
 
 def _deviation(values: Sequence[Any], expected: Sequence[Any]) -> float | None:
-    """The largest difference of tensors of numbers; None where there are none."""
+    """Return the largest difference of tensors of numbers; None if there are none."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(values, expected, strict=True)]
     worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
     return max(worst, default=None)

@@ -32,7 +32,7 @@ def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes
 
 
 def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Iterator[str]:
-    """The lines of both axes, four marks with numbers, and what the axes are called."""
+    """Yield the lines of both axes, four marks with numbers, and what the axes are called."""
     yield f'<path d="M{LEFT} {TOP - 4}V{bottom + 4}H{LEFT + WIDTH}" fill="none" stroke="black"/>'
     for part in range(MARKS + 1):
         x = LEFT + WIDTH * part / MARKS

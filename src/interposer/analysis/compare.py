@@ -86,7 +86,7 @@ class Cut:
 class Comparison:
     """Everything that `compare` found: layers in running order, and outputs of the whole network as it is compiled.
 
-    `culprit` is what differs beyond the tolerance, None where nothing does, and `cut` that part of the network.
+    `culprit` is what differs beyond the tolerance, None if nothing does, and `cut` that part of the network.
     """
 
     network: str
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True where nothing differs by more than the tolerance."""
+        """True if nothing differs by more than the tolerance."""
         return self.culprit is None
 
     @property
@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def largest(self) -> LayerComparison | None:
-        """The layer whose own difference, on the same inputs, is the largest; None where none differs."""
+        """The layer whose own difference, on the same inputs, is the largest; None if none differs."""
         result = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
         return max(result, key=lambda item: self.tolerance.share(item.local), default=None)
 
@@ -164,7 +164,7 @@ def compare(
 
     Raises:
         InvalidArgumentError: not two backends, or no inputs and shapes that are not known.
-        InterposerError: whatever `optimize` raises of backends that are not there, or a run of the first backend.
+        InterposerError: whatever `optimize` raises of backends that are missing, or a run of the first backend.
     """
     ids = listed_ids(backends)
     if len(ids) != 2 or ids[0] == ids[1]:
@@ -180,7 +180,7 @@ def compare(
 
 
 def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
-    """Arrays of the types and shapes that the inputs have; `BindingError` where they do not fit."""
+    """Return arrays of the types and shapes that the inputs have; `BindingError` if they do not fit."""
     infos = {element.name: element.output.known for element in network.graph.inputs}
     passing = Network("inputs")
     inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
@@ -204,7 +204,7 @@ class _Comparer:
         self.own: Arrays = {}
 
     def compare(self, feeds: Mapping[str, Any]) -> Comparison:
-        """Everything."""
+        """Return everything."""
         for layer in self.graph.inputs:
             self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
         layers = []
@@ -248,7 +248,7 @@ class _Comparer:
         return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
 
     def _run(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays | None:
-        """What a backend gives for one layer; None where it does not run it, with the reason in `refused`."""
+        """Return what a backend gives for one layer; None if it does not run it, with the reason in `refused`."""
         try:
             with self._loaded(part, backend) as model:
                 result = model.run(self._feeds([layer], arrays))
@@ -282,7 +282,7 @@ class _Comparer:
     # --- as a whole ---------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> dict[str, Divergence]:
-        """How the outputs of the whole network differ, as the second backend compiles it."""
+        """Return how the outputs of the whole network differ, as the second backend compiles it."""
         result = self._together(self.backends[1], self.running) if self.running else {}
         outputs = {}
         for layer in self.graph.outputs:
@@ -311,7 +311,7 @@ class _Comparer:
             item for item, value in pairs if self.tolerance.exceeded(item, depths[value.producer])
         )
 
-    # --- whose fault it is --------------------------------------------------------------------------------------------
+    # --- whose error it is --------------------------------------------------------------------------------------------
 
     def _culprit(self, layers: Sequence[LayerComparison], outputs: Mapping[str, Divergence]) -> Culprit | None:
         second = self.backends[1]
@@ -331,7 +331,7 @@ class _Comparer:
         return None
 
     def _fusion(self, backend: str) -> Culprit | None:
-        """The shortest run of layers that a backend gets wrong when it compiles them together."""
+        """Return the shortest run of layers that a backend gets wrong when it compiles them together."""
         count = len(self.running)
         if count < 2 or self._whole_differs(backend, self.running) is None:
             return None
@@ -354,7 +354,7 @@ class _Comparer:
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The least number for which something holds, that holds for `high` and goes on to hold once it does."""
+    """Return the least number for which something holds, that holds for `high` and goes on to hold once it does."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

@@ -24,9 +24,9 @@ SMALLEST: Final = 0.25
 class Divergence:
     """The largest difference of two arrays.
 
-    `absolute` is in real numbers, or in codes of integers; `relative` is that as a part of the largest element. `steps`
+    `absolute` is in float values, or in codes of integers; `relative` is that as a part of the largest element. `steps`
     counts codes for integers, and for floats how many others of the type lie between (units in the last place), at the
-    element where that is most. `count` of `size` elements differ at all. `fault` says why arrays cannot be compared, or
+    element where that is most. `count` of `size` elements differ at all. `error` says why arrays cannot be compared, or
     where one is infinite or not a number and the other is not; the numbers are then infinite.
     """
 
@@ -40,7 +40,7 @@ class Divergence:
 
     @property
     def differs(self) -> bool:
-        """True where any element does."""
+        """True if any element does."""
         return bool(self.count or self.fault)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Divergence:
 
 
 def _steps(a: Array, b: Array, apart: Array) -> float:
-    """The most numbers of the type from one to the other."""
+    """Return the most numbers of the type from one to the other."""
     if "float" not in str(a.dtype):
         return float(apart.max())
     size = f"i{a.dtype.itemsize}"
@@ -130,7 +130,7 @@ class Tolerance:
                 raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
 
     def share(self, divergence: Divergence | None) -> float:
-        """A difference as a part of what is allowed: more than 1 where it is too large."""
+        """Return a difference as a part of what is allowed: more than 1 where it is too large."""
         if divergence is None or not divergence.differs:
             return 0.0
         if "float" in divergence.dtype:
@@ -140,11 +140,11 @@ class Tolerance:
         return _ratio(divergence.steps, self.steps if eight else 0.0)
 
     def exceeded(self, divergence: Divergence | None, layers: int = 1) -> bool:
-        """True where a difference is too large behind so many layers, each of which may add to it."""
+        """Return True if a difference is too large behind so many layers, each of which may add to it."""
         return self.share(divergence) > layers
 
     def worst(self, divergences: Iterable[Divergence]) -> Divergence | None:
-        """The one that is most beyond what is allowed."""
+        """Return the one that is most beyond what is allowed."""
         return max(divergences, key=self.share, default=None)
 
 

@@ -71,7 +71,7 @@ class Backend:
     """What it says of itself, by name.
 
     Only a backend with ``DynamicShapes`` is offered layers with tensors whose shapes depend on data: it answers for
-    them while extents are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
+    them while dimensions are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
     memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape. Only one with ``Sequences`` is
     offered layers that take or give sequences and optionals; these are in ordinary memory too, as arrays of arrays.
     A backend with ``OnlyByName`` takes part only where somebody names it, not where no backends are given.
@@ -88,7 +88,7 @@ class Backend:
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why the backend cannot work on this machine (a package or driver that is missing), or None."""
+        """Return why the backend cannot work on this machine (a package or driver that is missing), or None."""
         return None
 
     def layer_support(self, options: Options) -> LayerSupport:
@@ -123,7 +123,7 @@ class Backend:
         return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
 
     def create_memory_manager(self) -> MemoryManager | None:
-        """The manager of one network's tensors, or None where its handles look after themselves."""
+        """Return the manager of one network's tensors, or None if its handles look after themselves."""
         return ArenaMemoryManager()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:

@@ -47,21 +47,21 @@ class Capabilities:
         return len(self._by_name)
 
     def get(self, name: str) -> OptionValue | None:
-        """The value of a capability, or None where the backend does not name it."""
+        """Return the value of a capability, or None if the backend does not name it."""
         result = self._by_name.get(name)
         return None if result is None else result.value
 
     def has(self, name: str, value: OptionValue = True) -> bool:
-        """True where the capability is named and has this value."""
+        """Return True if the capability is named and has this value."""
         result = self.get(name)
         return result is not None and type(result) is type(value) and result == value
 
     def describe(self, name: str) -> Capability:
-        """One capability with its line; `InvalidArgumentError` with the nearest name where there is none."""
+        """Return one capability with its line; `InvalidArgumentError` with the nearest name where there is none."""
         if name not in self._by_name:
             raise InvalidArgumentError(f"unknown capability {name!r}{did_you_mean(name, self._by_name)}")
         return self._by_name[name]
 
     def to_dict(self) -> dict[str, OptionValue]:
-        """Names and values as plain data."""
+        """Return names and values as plain data."""
         return {item.name: item.value for item in self}

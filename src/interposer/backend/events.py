@@ -10,8 +10,8 @@ __all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "TAKEN_BACK", "Ba
 
 CRASHED: Final = "crashed"
 RESTARTED: Final = "restarted"
-PUT_ASIDE: Final = "put aside"
-PLACED_ANEW: Final = "placed anew"
+PUT_ASIDE: Final = "disabled"
+PLACED_ANEW: Final = "placed again"
 TAKEN_BACK: Final = "taken back"
 
 
@@ -30,7 +30,7 @@ class BackendEvent:
     when: float = field(default_factory=time.time)
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON-compatible data."""
+        """Return the event as JSON-compatible data."""
         return asdict(self)
 
     def __str__(self) -> str:

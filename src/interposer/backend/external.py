@@ -47,7 +47,7 @@ class MemoryDescriptor:
         source: what kind of memory it is; a memfd or a file counts as `MemorySource.DMA_BUF`.
         offset: where the tensor begins, in bytes.
         size: how many bytes there are from there on; None for as many as the descriptor has.
-        protected: True where the processor must not read it; the same as the source `DMA_BUF_PROTECTED`.
+        protected: True if the processor must not read it; the same as the source `DMA_BUF_PROTECTED`.
         owned: True to hand the descriptors over: they are closed when the import is released. Where an import fails,
             they still belong to the caller.
         fence: a sync file that says when the memory may be used; the first run after the import waits for it. None
@@ -88,13 +88,13 @@ def _check_number(name: str, value: Any, least: int, *, optional: bool) -> None:
 
 
 def machine_sources() -> MemorySource:
-    """The memory sources that this machine has."""
+    """Return the memory sources that this machine has."""
     mappable = hasattr(os, "memfd_create")
     return MemorySource.MALLOC | (MemorySource.DMA_BUF if mappable else MemorySource.UNDEFINED)
 
 
 def source_fault(source: MemorySource) -> str | None:
-    """Why memory of a source cannot be used on this machine, or None where it can."""
+    """Return why memory of a source cannot be used on this machine, or None if it can."""
     had = machine_sources()
     if source in had:
         return None
@@ -140,7 +140,7 @@ class ExternalMemory:
 
     @property
     def settled(self) -> bool:
-        """True where nothing has to be looked at before a run."""
+        """True if nothing has to be looked at before a run."""
         return self._fence is None and self._watched is None
 
     def ready(self, check: Callable[[], None]) -> None:
@@ -271,7 +271,7 @@ def _access(fd: int) -> int:
 
 
 def _is_sealed(fd: int) -> bool:
-    """True where it cannot become smaller."""
+    """Return True if it cannot become smaller."""
     try:
         return bool(fcntl.fcntl(fd, _GET_SEALS) & _SHRINK)
     except OSError:  # no memfd: a file may, a dma-buf never does

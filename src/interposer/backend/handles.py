@@ -43,18 +43,18 @@ class TensorHandleFactory(ABC):
     id: str
     """"Vendor/Backend/Name", as backends name it in their preferences."""
     supports_map: bool = True
-    """True where the host can look into the memory: handles have `TensorHandle.map`."""
+    """True if the host can look into the memory: handles have `TensorHandle.map`."""
     supports_sub_tensors: bool = False
-    """True where pieces of a tensor have handles of their own: `create_sub_tensor`."""
+    """True if pieces of a tensor have handles of their own: `create_sub_tensor`."""
     supports_device_copy: bool = False
-    """True where the device itself fills its tensors from any that can be mapped, and these from its own."""
+    """True if the device itself fills its tensors from any that can be mapped, and these from its own."""
     import_sources: MemorySource = MemorySource.UNDEFINED
     """Kinds of memory that a handle can lie in which somebody else owns: `TensorHandle.import_memory`."""
     export_sources: MemorySource = MemorySource.UNDEFINED
     """Kinds of memory as which a handle shows its own to others: `TensorHandle.export_memory`."""
 
     def capabilities(self, layer: Layer, connected: Layer) -> Capabilities:
-        """What it says of a tensor that goes from `layer` to `connected`.
+        """Return what it says of a tensor that goes from `layer` to `connected`.
 
         With ``PaddingRequired`` the tensor is neither imported nor exported, as its rows have to lie apart.
         """
@@ -62,10 +62,10 @@ class TensorHandleFactory(ABC):
 
     @abstractmethod
     def create(self, info: TensorInfo) -> TensorHandle:
-        """The handle of a tensor, which the runtime manages and allocates: see `TensorHandle`."""
+        """Return the handle of a tensor, which the runtime manages and allocates: see `TensorHandle`."""
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """The handle of a constant, filled once; by default one made like all others, with memory of its own.
+        """Return the handle of a constant, filled once; by default one made like all others, with memory of its own.
 
         Constants are no part of the memory plan. A factory whose handles get their memory from a manager, or that
         cannot be mapped, overrides this.
@@ -76,11 +76,11 @@ class TensorHandleFactory(ABC):
         return handle
 
     def create_sub_tensor(self, parent: TensorHandle, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """The handle of a piece of a tensor of this factory, from `origin` on; None where there can be none."""
+        """Return the handle of a piece of a tensor of this factory, from `origin` on; None if there can be none."""
         return parent.create_sub_tensor(origin, info)
 
     def create_device_copy(self) -> Workload:
-        """A workload with one input and one output, of which one is of this factory and the other can be mapped.
+        """Return a workload with one input and one output, of which one is of this factory and the other can be mapped.
 
         Raises:
             BackendContractError: the factory says `supports_device_copy`, but has no such workload.
@@ -102,11 +102,11 @@ class ArrayHandleFactory(TensorHandleFactory):
         self.memory_manager = memory_manager
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """An array."""
+        """Return an array."""
         return ArrayHandle(info, manager=self.memory_manager)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """The constant itself, in place."""
+        """Return the constant itself, in place."""
         return ArrayHandle(info, array)
 
 
@@ -155,12 +155,12 @@ class TensorHandleFactoryRegistry:
         self._pairs[copy_id] = import_id
 
     def matching_import_factory(self, copy_id: str) -> str | None:
-        """The id of the factory that may stand in for this one at the network's border, if it is registered."""
+        """Return the id of the factory that may stand in for this one at the network's border, if it is registered."""
         result = self._pairs.get(copy_id)
         return result if result in self._factories else None
 
     def factory(self, factory_id: str) -> TensorHandleFactory:
-        """The factory of this id; `InvalidArgumentError` with the nearest one where there is none."""
+        """Return the factory of this id; `InvalidArgumentError` with the nearest one where there is none."""
         if factory_id not in self._factories:
             known = ", ".join(self._factories) or "none"
             raise InvalidArgumentError(

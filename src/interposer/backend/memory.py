@@ -40,12 +40,12 @@ class TensorHandle(ABC):
     once the manager is acquired. A handle without a manager gets memory of its own in `allocate`. Every `map` is
     followed by an `unmap`; a tensor that goes into a layer twice is mapped twice at a time.
 
-    A tensor whose shape depends on data has a handle of its own in every run, whose `info` has unknown extents until
+    A tensor whose shape depends on data has a handle of its own in every run, whose `info` has unknown dimensions until
     the workload that gives it has called `resize`.
     """
 
     imports: ClassVar[bool] = False
-    """True where the tensor can lie in memory of the caller: see `import_memory`."""
+    """True if the tensor can lie in memory of the caller: see `import_memory`."""
 
     def __init__(self, info: TensorInfo) -> None:
         self.info = info
@@ -66,7 +66,7 @@ class TensorHandle(ABC):
 
     @abstractmethod
     def map(self) -> Array:
-        """An array over the tensor's memory that the host may read and write until `unmap`."""
+        """Return an array over the tensor's memory that the host may read and write until `unmap`."""
 
     def unmap(self) -> None:
         """Give the memory back to the device after `map`."""
@@ -91,7 +91,7 @@ class TensorHandle(ABC):
         return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (requested.shape, requested.dtype.numpy)
 
     def import_memory(self, array: Array) -> bool:
-        """Let the tensor lie in memory of the caller until `forget_memory`; False where it cannot lie in this array.
+        """Let the tensor lie in memory of the caller until `forget_memory`; False if it cannot lie in this array.
 
         The array has the tensor's shape and type. Asked only of handles that say `imports`, which are not managed where
         they are for a tensor at the network's border; `allocate` gives one memory of its own if it says no.
@@ -102,7 +102,7 @@ class TensorHandle(ABC):
         """Let go of the memory that was imported."""
 
     def export_memory(self, source: MemorySource) -> Array:
-        """The tensor's own memory, for others to use in place until its next change of memory.
+        """Return the tensor's own memory, for others to use in place until its next change of memory.
 
         Asked only with a source that the handle's factory names among its `export_sources`. For `MemorySource.MALLOC`
         it is an array over the very memory.
@@ -115,12 +115,12 @@ class TensorHandle(ABC):
     def share(self, source: TensorHandle) -> bool:
         """Lie where another tensor lies, which nobody reads any more once this one is written.
 
-        Called instead of `manage`, while the other one lives; False where that is not possible.
+        Called instead of `manage`, while the other one lives; False if that is not possible.
         """
         return False
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """The handle of a piece of this tensor, from `origin` on; None where there can be none.
+        """Return the handle of a piece of this tensor, from `origin` on; None if there can be none.
 
         Its memory is that of this tensor: it is neither managed nor allocated.
         """
@@ -133,7 +133,7 @@ class TensorHandle(ABC):
         the handle no more: the network is unloaded, loading it failed, the working memory is closed, the import that
         the handle was created for is cleared, or the interpreter exits. A sub-tensor is destroyed before its parent,
         and a constant after all other tensors. At unloading, the memory managers have released their memory before. No
-        other method is called afterwards. No run uses the handle meanwhile. What this raises is logged.
+        other method is called afterwards. No run uses the handle at the same time. What this raises is logged.
         """
 
     def copy_in(self, array: Array) -> None:
@@ -221,18 +221,18 @@ class ArrayHandle(TensorHandle):
             self._array = None
 
     def export_memory(self, source: MemorySource) -> Array:
-        """The array, as ordinary memory."""
+        """Return the array, as ordinary memory."""
         return self.map() if source == MemorySource.MALLOC else super().export_memory(source)
 
     def share(self, source: TensorHandle) -> bool:
-        """True for a tensor of the same arena."""
+        """Return True for a tensor of the same arena."""
         if self._manager is None or not isinstance(source, ArrayHandle) or source.manager is not self._manager:
             return False
         self._managed = self._manager.join(self, source)
         return self._managed
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:
-        """A view of the array."""
+        """Return a view of the array."""
         return _SubTensorHandle(self, tuple(origin), info)
 
     def resize(self, shape: Sequence[int]) -> None:
@@ -248,7 +248,7 @@ class ArrayHandle(TensorHandle):
         self._array = None if memory is None else memory.view(self.info.dtype.numpy).reshape(tuple(self.info.shape))
 
     def map(self) -> Array:
-        """The array itself; `BackendContractError` while there is no memory."""
+        """Return the array itself; `BackendContractError` while there is no memory."""
         if self._array is None:
             raise BackendContractError(f"the tensor {self.info} is mapped while it has no memory")
         return self._array
@@ -271,7 +271,7 @@ class _SubTensorHandle(ArrayHandle):
         """The parent is allocated."""
 
     def map(self) -> Array:
-        """A view of the parent's array."""
+        """Return a view of the parent's array."""
         place: tuple[Any, ...] = (..., *self._place)  # gives a view of a scalar too
         view: Array = self._parent.map()[place]
         return view
@@ -313,7 +313,7 @@ class ArenaMemoryManager(MemoryManager):
         self._plan = None
 
     def join(self, handle: ArrayHandle, source: ArrayHandle) -> bool:
-        """Let a tensor lie where another one does that began before; False where it needs more room."""
+        """Let a tensor lie where another one does that began before; False if it needs more room."""
         number = self._numbers.get(source)
         if number is None or not 0 < _arena_bytes(handle.info) <= self._lives[number].size:
             return False
@@ -369,7 +369,7 @@ def _ordinary(size: int) -> Array:
 
 
 def _arena_bytes(info: TensorInfo) -> int:
-    """The bytes in the arena; none for what is no plain numbers."""
+    """Return the bytes in the arena; none for what is no plain numbers."""
     return int(info.num_bytes) if info.dtype.bits else 0
 
 

@@ -95,7 +95,7 @@ def _first(lifetimes: Sequence[Lifetime]) -> int:
 
 
 def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
-    """The bytes that live at each moment from the first to the last one."""
+    """Return the bytes that live at each moment from the first to the last one."""
     first = _first(lifetimes)
     change = [0] * (max((item.ends for item in lifetimes), default=-1) - first + 2)
     for lifetime, room in zip(lifetimes, rooms, strict=True):
@@ -136,7 +136,7 @@ def _placed(order: Sequence[int], rooms: Sequence[int], neighbours: Sequence[Seq
 
 
 def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """The start of the lowest gap that is large enough; behind everything where there is none."""
+    """Return the start of the lowest gap that is large enough; behind everything where there is none."""
     offset = 0
     for start, stop in taken:
         if start - offset >= room:
@@ -146,7 +146,7 @@ def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
 
 
 def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """The start of the smallest gap that is large enough."""
+    """Return the start of the smallest gap that is large enough."""
     offset, best, waste = 0, -1, 0
     for start, stop in taken:
         gap = start - offset - room

@@ -24,17 +24,17 @@ class Support:
 
     @classmethod
     def yes(cls) -> Support:
-        """The layer can be run."""
+        """Return the layer can be run."""
         return cls()
 
     @classmethod
     def no(cls, *reasons: str) -> Support:
-        """The layer cannot be run, and why."""
+        """Return the layer cannot be run, and why."""
         return cls(reasons or ("no reason was given",))
 
     @classmethod
     def of(cls, reasons: Iterable[str]) -> Support:
-        """A no where there are reasons, else a yes."""
+        """Return a no where there are reasons, else a yes."""
         return cls((reasons,) if isinstance(reasons, str) else tuple(reasons))
 
     def __bool__(self) -> bool:
@@ -45,11 +45,11 @@ class LayerSupport:
     """What a backend can run. Override `is_layer_supported`, or `query` where a verdict depends on the neighbours."""
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """Whether the backend can run one layer, whose tensor infos are known."""
+        """Return whether the backend can run one layer, whose tensor infos are known."""
         return Support.no("is_layer_supported is not implemented")
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """One verdict for each layer of a view, in its order. Assignment asks only this."""
+        """Return one verdict for each layer of a view, in its order. Assignment asks only this."""
         return [self.is_layer_supported(layer) for layer in view]
 
 
@@ -60,6 +60,6 @@ class KernelSupport(LayerSupport):
         self.kernels = kernels
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """A yes where a kernel takes the layer's operator on its tensors."""
+        """Return a yes where a kernel takes the layer's operator on its tensors."""
         info = KernelInfo.of(layer.op, layer.input_infos, layer.output_infos)
         return Support.of(self.kernels.reasons(layer.op, info))

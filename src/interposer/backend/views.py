@@ -56,7 +56,7 @@ class OptimizationViews:
 
     @classmethod
     def all_failed(cls, view: SubgraphView, reason: str) -> OptimizationViews:
-        """The answer that the backend can run nothing of the view after all."""
+        """Return the answer that the backend can run nothing of the view after all."""
         return cls(view, failed=[Failure(view, reason)])
 
     @property
@@ -70,7 +70,7 @@ class OptimizationViews:
         yield from (failure.part for failure in self.failed)
 
     def validate(self) -> None:
-        """Check that the answer can be carried out, for a view that no path leaves and reenters.
+        """Check that the answer can be run, for a view that no path leaves and reenters.
 
         Raises:
             BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose

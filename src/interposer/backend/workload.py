@@ -27,7 +27,7 @@ class WorkloadInfo:
 
     @classmethod
     def of(cls, layer: Layer) -> WorkloadInfo:
-        """The infos of a layer's tensors."""
+        """Return the infos of a layer's tensors."""
         return cls(layer.input_infos, layer.output_infos)
 
 
@@ -35,19 +35,19 @@ class Workload(ABC):
     """One layer made ready to run. It keeps no state between runs beyond what it was made with."""
 
     concurrent: bool = False
-    """True where several threads may execute it at the same time, on different tensors; else one after the other."""
+    """True if several threads may execute it at the same time, on different tensors; else one after the other."""
     in_place: bool = False
-    """True where the output may lie in the memory of an input that the operator names in `Op.in_place`."""
+    """True if the output may lie in the memory of an input that the operator names in `Op.in_place`."""
     only_reads: bool = False
-    """True where it is sure to write to no array of an input; others are given arrays that forbid it, at some cost."""
+    """True if it is sure to write to no array of an input; others are given arrays that forbid it, at some cost."""
     strided: bool = False
-    """True where tensors may be pieces of others, mapped to arrays with gaps between their rows."""
+    """True if tensors may be pieces of others, mapped to arrays with gaps between their rows."""
     estimates_memory: bool = False
-    """True where `memory` is an estimate, and not what was counted."""
+    """True if `memory` is an estimate, and not what was counted."""
 
     @property
     def memory(self) -> int | None:
-        """Bytes that it holds beside its tensors and the constants of the network; None where that is not known.
+        """Bytes that it holds beside its tensors and the constants of the network; None if that is not known.
 
         Of a compiled part, 0 means that it is not known.
         """
@@ -84,16 +84,16 @@ class WorkloadFactory:
 
     @property
     def makes_arrays(self) -> bool:
-        """True where tensor handles are what they are by default: arrays in ordinary memory."""
+        """True if tensor handles are what they are by default: arrays in ordinary memory."""
         return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
 
     @property
     def supports_sub_tensors(self) -> bool:
-        """True where handles give others for pieces of themselves: see `TensorHandle.create_sub_tensor`."""
+        """True if handles give others for pieces of themselves: see `TensorHandle.create_sub_tensor`."""
         return self.makes_arrays
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The workload of a layer that the backend was given; its descriptor is ``layer.op``.
+        """Return the workload of a layer that the backend was given; its descriptor is ``layer.op``.
 
         Raises:
             BackendContractError: this factory makes no workload for the layer.
@@ -101,13 +101,13 @@ class WorkloadFactory:
         raise BackendContractError(f"{type(self).__name__} makes no workload for layer {layer}")
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """The handle of a tensor that a layer of this backend gives or the network's caller brings."""
+        """Return the handle of a tensor that a layer of this backend gives or the network's caller brings."""
         manager = self.memory_manager
         arena = manager if isinstance(manager, ArenaMemoryManager) else None
         return ArrayHandle(info, manager=arena, alignment=self.alignment)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """The handle of a constant, filled once; a factory whose handles are arrays uses the constant in place.
+        """Return the handle of a constant, filled once; a factory whose handles are arrays uses the constant in place.
 
         Constants are no part of the memory plan: a factory whose handles get their memory from the manager overrides
         this too.
@@ -159,7 +159,7 @@ class KernelWorkload(Workload):
 
 
 def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -> Array:
-    """What a handle maps to; our own handles need no check, and are unmapped all at once."""
+    """Return what a handle maps to; our own handles need no check, and are unmapped all at once."""
     if type(handle) is not ArrayHandle:
         return stack.enter_context(handle.mapped())
     array = handle.map()
@@ -168,7 +168,7 @@ def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -
 
 
 def _seen(handle: TensorHandle) -> Array:
-    """The array that a handle of ours lies in, which stays the same as long as its memory does."""
+    """Return the array that a handle of ours lies in, which stays the same as long as its memory does."""
     with handle.mapped() as array:
         return array
 
@@ -186,7 +186,7 @@ class KernelWorkloadFactory(WorkloadFactory):
         self.kernels = kernels
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The kernel that takes the layer, made ready."""
+        """Return the kernel that takes the layer, made ready."""
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
         result = self.kernels.find(layer.op, kernel_info)
         if result is None:

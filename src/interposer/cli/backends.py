@@ -46,7 +46,7 @@ def _print(rows: list[tuple[str, ...]]) -> None:
 
 
 def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRecord | None]]:
-    """Each backend with the file that it comes from, if any; then the files from which none came."""
+    """Yield each backend with the file that it comes from, if any; then the files from which none came."""
     files = {file.source: file for file in runtime.dynamic_backends()}
     for record in runtime.registry.records():
         yield record, files.pop(record.source, None)

@@ -1,4 +1,4 @@
-"""``interposer bench``: one network on all backends, side by side."""
+"""``interposer bench``: one network on all backends, concurrently."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
-    """The backends that were named, else all and the fastest mix of them; then the mixes."""
+    """Return the backends that were named, else all and the fastest mix of them; then the mixes."""
     alone = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
         alone = [_completed([backend], runtime) for backend in args.backends]

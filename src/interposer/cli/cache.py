@@ -94,7 +94,7 @@ def _list(cached: list[_Kept], folder: str) -> None:
 
 
 def _reason(model: str, folder: str) -> str:
-    """Why nothing of a network is in the cache folder; its layers are divided now to know it."""
+    """Return why nothing of a network is in the cache folder; its layers are divided now to know it."""
     where = cache_folder(folder)
     if where is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"
@@ -145,7 +145,7 @@ def _asked(model: str, cached: list[_Kept]) -> list[_Kept]:
 
 
 def _all_kept(where: str) -> Iterator[_Kept]:
-    """What was kept by this package; other files in the folder are nobody's business here.
+    """Yield what was kept by this package; other files in the folder are nobody's business here.
 
     Only the package's own folder has more than networks and parts in it.
     """
@@ -205,7 +205,7 @@ def _plan(file: CachedFile, written: str, where: str) -> _Kept:
 
 
 def _outdated(plan: Plan) -> str:
-    """Why a plan is not looked for any more; with another number of threads it may be."""
+    """Return why a plan is not looked for any more; with another number of threads it may be."""
     here = made_with(default_runtime(), plan.backends)
     changed = [name for name, item in here.items() if name != "threads" and item != plan.made_with.get(name)]
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true",
-        help="as ONNX, write quantized layers with real numbers between DequantizeLinear and QuantizeLinear",
+        help="as ONNX, write quantized layers with float values between DequantizeLinear and QuantizeLinear",
     )  # fmt: skip
     parser.add_argument(
         "--external-data", action="store_true", help="of ONNX, put the weights into a file of their own"
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _with_open_dimensions(source: Network | Template) -> Network:
-    """The network with its open dimensions, or with the sizes in its file if its layers need them."""
+    """Return the network with its open dimensions, or with the sizes in its file if its layers need them."""
     try:
         return source.network() if isinstance(source, Template) else source
     except UnboundInputError:
@@ -69,7 +69,7 @@ def _with_open_dimensions(source: Network | Template) -> Network:
 
 
 def _with_fixed_dimensions(source: Network | Template, network: Network) -> Network | None:
-    """The network with the sizes in its file; None if the file has no sizes for open dimensions."""
+    """Return the network with the sizes in its file; None if the file has no sizes for open dimensions."""
     if not isinstance(source, Template) or not source.usual:
         return None
     is_open = any(not item.output.known.is_concrete for item in network.graph.inputs)

@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _left_out(model: Model) -> list[str]:
-    """The backends that are not available, and so not among those taken by default."""
+    """Return the backends that are not available, and so not among those taken by default."""
     registry = model.runtime.registry
     return [backend for backend in registry if registry.reason_absent(backend) is not None]
 

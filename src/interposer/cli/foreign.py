@@ -30,7 +30,7 @@ class ForeignName(NamedTuple):
 
 @cache
 def foreign_names() -> tuple[ForeignName, ...]:
-    """All names, in the order of the operators."""
+    """Return all names, in the order of the operators."""
     return tuple(name for op in registered_ops().values() for name in _names_of(op))
 
 
@@ -45,7 +45,7 @@ def _names_of(op: type[Op]) -> Iterator[ForeignName]:
 
 
 def ops_named(name: str) -> list[ForeignName]:
-    """The operators that any format calls so, whatever the case of the letters."""
+    """Return the operators that any format calls so, whatever the case of the letters."""
     return [foreign_name for foreign_name in foreign_names() if foreign_name.name.lower() == name.lower()]
 
 

@@ -32,7 +32,7 @@ class Preprocessing:
 
 
 def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocessing) -> Array:
-    """A picture as the input `name`: resized (bilinear) to its height and width, in its colours and of its type.
+    """Return a picture as the input `name`: resized (bilinear) to its height and width, in its colours and of its type.
 
     Raises:
         MissingDependencyError: Pillow is not installed.
@@ -81,7 +81,7 @@ def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
     if not first and not last:
         raise InvalidArgumentError(
             f"{label} has no axis of 1, 3 or 4 channels, first or last; "
-            "give its values in a .npy file, or with --shape extents that are not known"
+            "give its values in a .npy file, or with --shape dimensions that are not known"
         )
     return last
 
@@ -90,7 +90,7 @@ def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
 
 
 def _pixels(path: str, place: _Place) -> Array:
-    """The picture's codes as [height, width, channels]."""
+    """Return the picture's codes as [height, width, channels]."""
     pillow = _pillow()
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")

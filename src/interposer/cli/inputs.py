@@ -50,12 +50,12 @@ def add_input_arguments(parser: argparse.ArgumentParser, about: str = "as of int
 
 
 def seed_of(args: argparse.Namespace) -> int | None:
-    """The seed of random inputs; None if there are to be none."""
+    """Return the seed of random inputs; None if there are to be none."""
     return args.seed if args.seed is not None else 0 if args.random else None
 
 
 def inputs_text(args: argparse.Namespace) -> str:
-    """What a command ran on, in words."""
+    """Return what a command ran on, in words."""
     seed = seed_of(args)
     rest = f"random numbers, seed {seed}" if seed is not None else ""
     return ", ".join(filter(None, [" and ".join(args.input), rest]))
@@ -81,13 +81,13 @@ def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> lis
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
-    """The inputs of a model, with the sizes in its file where a dimension is open and the file has one."""
+    """Return the inputs of a model, with the sizes in its file where a dimension is open and the file has one."""
     sized = {item.name: item.output.known for item in model.optimized.inputs} if model.is_prepared else {}
     return {name: sized.get(name, info) for name, info in model.inputs.items()}
 
 
 def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
-    """Random numbers for an input, the same for a seed; nothing for an optional.
+    """Return random numbers for an input, the same for a seed; nothing for an optional.
 
     Raises:
         InvalidArgumentError: its shape is open, or it takes no numbers.
@@ -140,7 +140,7 @@ def read_inputs(
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
-    """The arrays for a network's inputs, from files as they are and from random numbers as the arguments say.
+    """Return the arrays for a network's inputs, from files as they are and from random numbers as the arguments say.
 
     Raises:
         BindingError: arrays that do not fit; and what `read_inputs` raises.
@@ -195,7 +195,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
 
 
 def _held(info: TensorInfo) -> TensorInfo:
-    """What a file gives for an input: for an optional its element."""
+    """Return what a file gives for an input: for an optional its element."""
     return info.element if info.dtype is DataType.OPTIONAL and info.element is not None else info
 
 
@@ -216,7 +216,7 @@ def _next(free: list[str], path: str, infos: Infos) -> str:
 
 
 def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
-    """The arrays of an archive by their names; the name of a sole one, or of one that is asked for, is free."""
+    """Return the arrays of an archive by their names; the name of a sole one, or of one that is asked for, is free."""
     arrays = _arrays(path)
     if name in arrays:
         return {name: arrays[name]}
@@ -261,7 +261,7 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
-    """The bare numbers of a file, in the machine's byte order."""
+    """Return the bare numbers of a file, in the machine's byte order."""
     label = f"input {name!r} {info}"
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")

@@ -17,7 +17,7 @@ _NUMBERED: Final = re.compile(r"\s*(\d{1,9})(?:\s*[:,]\s*|\s+)(\S.*)")
 
 
 def read_labels(path: str) -> Labels:
-    """The labels of a file by class, counted from zero: a line each, or lines that all start with their number.
+    """Return the labels of a file by class, counted from zero: a line each, or lines that all start with their number.
 
     Raises:
         InvalidArgumentError: the file is no text, is empty, or gives a number twice.
@@ -41,7 +41,7 @@ def read_labels(path: str) -> Labels:
 
 
 def check_count(labels: Labels, classes: int, path: str) -> None:
-    """Raise `InvalidArgumentError` where there are fewer labels than classes."""
+    """Raise `InvalidArgumentError` if there are fewer labels than classes."""
     count = max(labels) + 1
     if count < classes:
         raise InvalidArgumentError(f"{path}: {count} labels for {classes} classes; there must be one for each")

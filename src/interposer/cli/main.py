@@ -25,7 +25,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
-    "bench": "measure a network on all backends, side by side",
+    "bench": "measure a network on all backends, concurrently",
     "compare": "run two backends layer by layer, and show where they differ",
     "plan": "measure which backend should run which layer, and write that down",
     "convert": "write a network as an ONNX or a TensorFlow Lite model",

@@ -45,12 +45,12 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
-        help="the shape of an input, or the value of a named extent (batch=1); may be repeated",
+        help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
     )  # fmt: skip
 
 
 def network_path(text: str) -> str:
-    """The path of a network; `ArgumentTypeError` for a dash, which often stands for standard input."""
+    """Return the path of a network; `ArgumentTypeError` for a dash, which often stands for standard input."""
     if text == "-" and not os.path.exists(text):
         raise argparse.ArgumentTypeError("standard input is not read; give the path of a file")
     return text
@@ -84,7 +84,7 @@ def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the ne
 
 
 def sources_of(args: argparse.Namespace) -> Iterator[str]:
-    """The files that a command reads as its arguments say, also those in which an ONNX file has its weights."""
+    """Yield the files that a command reads as its arguments say, also those in which an ONNX file has its weights."""
     for name in ("network", "plan", "labels"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
@@ -96,7 +96,7 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
 
 
 def backend_ids(text: str) -> list[str]:
-    """The ids in a list with commas."""
+    """Return the ids in a list with commas."""
     ids = [AUTO if part.strip().lower() == AUTO else part.strip() for part in text.split(",") if part.strip()]
     if not ids:
         raise argparse.ArgumentTypeError("expected ids of backends with commas between them")
@@ -140,12 +140,12 @@ def _limit(text: str) -> int | None:
 
 
 def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
-    """What --shape says, or None; `InvalidArgumentError` if it says something twice."""
+    """Return what --shape says, or None; `InvalidArgumentError` if it says something twice."""
     return _once("--shape", args.shape)
 
 
 def values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
-    """What --value says, or None; `InvalidArgumentError` if it says something twice."""
+    """Return what --value says, or None; `InvalidArgumentError` if it says something twice."""
     return _once("--value", args.value)
 
 
@@ -158,7 +158,7 @@ def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
 
 
 def open_model(args: argparse.Namespace) -> Model:
-    """The model that the arguments ask for."""
+    """Return the model that the arguments ask for."""
     if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
         raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
     return load(

@@ -100,7 +100,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _words(name: str, vendor: str) -> dict[str, str]:
-    """What stands for ``{{key}}`` in the templates and in their paths."""
+    """Return what stands for ``{{key}}`` in the templates and in their paths."""
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {

@@ -13,28 +13,28 @@ _MOST_THREADS: Final = 4096
 
 
 def positive(text: str) -> int:
-    """A number of 1 or more; `ArgumentTypeError` for everything else."""
+    """Return a number of 1 or more; `ArgumentTypeError` for everything else."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
     return int(text)
 
 
 def threads(text: str) -> int:
-    """A number of threads; `ArgumentTypeError` for everything else."""
+    """Return a number of threads; `ArgumentTypeError` for everything else."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_THREADS):
         raise argparse.ArgumentTypeError(f"expected a number of threads from 1 to {_MOST_THREADS}, not {text!r}")
     return int(text)
 
 
 def whole(text: str) -> int:
-    """A whole number of 0 or more; `ArgumentTypeError` for everything else."""
+    """Return a whole number of 0 or more; `ArgumentTypeError` for everything else."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, not {text!r}")
     return int(text)
 
 
 def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
-    """What reads a finite number above zero, or zero where it may be that.
+    """Return what reads a finite number above zero, or zero where it may be that.
 
     Args:
         expected: what the `ArgumentTypeError` for everything else calls it.

@@ -69,7 +69,7 @@ def _row(op: type[Op]) -> tuple[str, ...]:
 
 
 def _listed(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:SHOWN])} and {more} more"
 
@@ -86,7 +86,7 @@ def _defaulted(op: type[Op], name: str) -> str:
 
 
 def _is_pinned(op: type[Op], name: str) -> bool:
-    """True where the class says the value already, as Addition does."""
+    """Return True if the class says the value already, as Addition does."""
     choices = op.attributes[name].choices
     return choices is not None and len(choices) == 1
 
@@ -216,7 +216,7 @@ def _conditions(kernel: Kernel) -> str:
 
 
 def _rules(kernel: Kernel) -> list[str]:
-    """What the kernel's further conditions are called."""
+    """Return what the kernel's further conditions are called."""
     names = (getattr(rule, "__name__", type(rule).__name__) for rule in kernel.rules)
     return ["a condition" if name == "<lambda>" else name.strip("_").replace("_", " ") for name in names]
 

@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One class: its score as it is stored and, where that is quantized, the real number that it stands for."""
+    """One class: its score as it is stored and, where that is quantized, the float value that it stands for."""
 
     index: int
     label: str | None
@@ -43,19 +43,19 @@ class Ranked:
     value: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The class as JSON-compatible data; ``value`` only where the score is quantized."""
+        """Return the class as JSON-compatible data; ``value`` only where the score is quantized."""
         plain = {"index": self.index, "label": self.label, "score": self.score}
         return plain if self.value is None else plain | {"value": self.value}
 
 
 def has_classes(array: Array) -> bool:
-    """True for a vector of numbers, which may have axes of extent 1 before."""
+    """Return True for a vector of numbers, which may have axes of size 1 before."""
     numbers = array.dtype.kind != "O" and array.ndim > 0
     return numbers and array.shape[-1] > 1 and array.size == array.shape[-1]
 
 
 def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> list[Ranked]:
-    """The classes of the highest scores; of equal ones the first."""
+    """Return the classes of the highest scores; of equal ones the first."""
     scores = _numbers(array).reshape(-1)
     best = np.argsort(scores[::-1], kind="stable")[::-1][:count]
     return [_ranked(scores.size - 1 - int(at), scores, info, labels) for at in best]
@@ -132,7 +132,7 @@ def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _values(array: Array) -> list[Any]:
-    """The elements in order; numbers that JSON lacks are the texts nan, inf and -inf."""
+    """Return the elements in order; numbers that JSON lacks are the texts nan, inf and -inf."""
     finite = array.dtype.kind != "f" or np.isfinite(array).all()
     elements: list[Any] = array.reshape(-1).tolist()
     return elements if finite else [element if math.isfinite(element) else str(element) for element in elements]
@@ -146,7 +146,7 @@ _SAVERS: Final = {".npz": save_npz, ".npy": _save_npy, ".json": _save_json}
 
 
 def file_path(text: str) -> Path:
-    """The path of a file to write; `ArgumentTypeError` for the empty one."""
+    """Return the path of a file to write; `ArgumentTypeError` for the empty one."""
     if not text:
         raise argparse.ArgumentTypeError("expected the path of a file, not ''")
     return Path(text)
@@ -177,7 +177,7 @@ def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[
 
 
 def _numbers(array: Array) -> Array:
-    """The array in a type of NumPy itself."""
+    """Return the array in a type of NumPy itself."""
     if array.dtype.kind in "biuf":
         return array
     return array.astype(np.int8 if "int" in array.dtype.name else np.float32)

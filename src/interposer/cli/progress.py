@@ -11,7 +11,7 @@ __all__ = ["progress_line"]
 
 
 def progress_line(last: str) -> Callable[[str, int, int], None]:
-    """What is to be called with what is done, how much of it is over, and how much there is.
+    """Return what is to be called with what is done, how much of it is over, and how much there is.
 
     Args:
         last: what is done last: at its end the line is gone.

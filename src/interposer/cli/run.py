@@ -131,7 +131,7 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 
 def _requested(args: argparse.Namespace, model: Model) -> list[str]:
-    """The names of the values to compute: those of the outputs, unless others are asked for."""
+    """Return the names of the values to compute: those of the outputs, unless others are asked for."""
     if not args.outputs:
         return list(model.outputs)
     known = model.outputs if model.needed_values else model.values
@@ -152,7 +152,7 @@ def _check_output(name: str | None, known: list[str]) -> None:
 
 
 def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
-    """What every layer gives in a run, by name; without constants and inputs."""
+    """Return what every layer gives in a run, by name; without constants and inputs."""
     if model.needed_values:
         model.run(inputs)  # from here on it is known which layers there are
     constants = {name for name, info in model.values.items() if info.constant is not None}
@@ -161,7 +161,7 @@ def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) -> tuple[dict[str, Any], list[float]]:
-    """The outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
+    """Return the outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
     requested = None if names == list(model.outputs) else names
     if repeat > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
@@ -217,7 +217,7 @@ def _result(
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
-    """What an output is: its array's type and shape, quantized as the model says."""
+    """Return what an output is: its array's type and shape, quantized as the model says."""
     known = model.outputs.get(name) or model.values.get(name)
     return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 
@@ -276,7 +276,7 @@ def _outputs(described: list[dict[str, Any]]) -> Table:
 
 
 def _figures(numbers: list[int | float | None]) -> list[str]:
-    """A column of numbers, with as many decimals each unless that would hide all of them or be absurdly long."""
+    """Return a column of numbers, with as many decimals each unless that would hide all of them or be absurdly long."""
     largest = max((abs(number) for number in numbers if number is not None), default=0)
     style = ".5f" if 1e-3 <= largest < 1e5 else ".5g"
     return [format(number, style) if isinstance(number, float) else _figure(number) for number in numbers]

@@ -69,7 +69,7 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def printable(text: str) -> str:
-    """The text in one line and without control characters, which could steer a terminal."""
+    """Return the text in one line and without control characters, which could steer a terminal."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

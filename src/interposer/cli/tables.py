@@ -26,7 +26,7 @@ class Table:
 
 
 def without_empty_columns(table: Table) -> Table:
-    """The table without the columns in which there is nothing."""
+    """Return the table without the columns in which there is nothing."""
     cached = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
     rows = [[row[column] for column in cached] for row in table.rows]
     return Table([table.titles[column] for column in cached], rows, table.right)
@@ -40,7 +40,7 @@ def show(table: Table) -> None:
 
 
 def plain_lines(table: Table) -> Iterator[str]:
-    """The table as lines of text, two blanks between columns."""
+    """Yield the table as lines of text, two blanks between columns."""
     rows = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -84,7 +84,7 @@ def say(line: str) -> None:
 
 
 def counted(count: int, text: str, many: str = "") -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{count} {text if count == 1 else many or f'{text}s'}"
 
 

@@ -16,7 +16,7 @@ _pointer_at = ctypes.c_void_p.from_address
 
 
 def address_of(array: Array) -> int:
-    """Where the first element lies, five times as fast as ``array.ctypes.data``.
+    """Return where the first element lies, five times as fast as ``array.ctypes.data``.
 
     Source: NumPy's C API, ``PyArrayObject``: the pointer to the data follows the object's head.
     """
@@ -29,7 +29,7 @@ if address_of(_probe) != _probe.ctypes.data:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) -> Array:
-    """A compact array whose data lies at a multiple of `alignment` bytes, a power of two."""
+    """Return a compact array whose data lies at a multiple of `alignment` bytes, a power of two."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + alignment, np.uint8)
     start = -address_of(raw) % alignment
@@ -37,7 +37,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) 
 
 
 def suitable(array: Array, alignment: int) -> Array:
-    """The array, or a copy where it is not compact or not aligned to its elements and to `alignment`."""
+    """Return the array, or a copy where it is not compact or not aligned to its elements and to `alignment`."""
     requested = max(alignment, array.dtype.alignment)
     if array.flags.c_contiguous and address_of(array) % requested == 0:
         return array

@@ -59,7 +59,7 @@ _told: set[tuple[Path, str]] = set()
 
 
 def cache_folder(folder: str = "") -> Path | None:
-    """The absolute path of the folder, whether it is there yet or not; None where there is to be none."""
+    """Return the absolute path of the folder, whether it is there yet or not; None if there is to be none."""
     said = folder if folder.strip() else os.environ.get(CACHE_DIR)
     if said is not None:
         return Path(os.path.expanduser(said)).absolute() if said.strip() else None
@@ -70,7 +70,7 @@ def cache_folder(folder: str = "") -> Path | None:
 
 
 def read_cached(name: str, folder: str = "") -> bytes | None:
-    """What was written under this name (a relative path), or None."""
+    """Return what was written under this name (a relative path), or None."""
     where = cache_folder(folder)
     if where is None:
         return None
@@ -84,7 +84,7 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
 
 
 def mapped_cached(name: str, folder: str = "") -> memoryview | None:
-    """The same, mapped and not copied; files of the folder are replaced, never changed."""
+    """Return the same, mapped and not copied; files of the folder are replaced, never changed."""
     where = cache_folder(folder)
     if where is None:
         return None
@@ -98,7 +98,7 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
 
 
 def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folder: str = "") -> bool:
-    """Keep `content`, or pieces of it, under a name (a relative path); False where that could not be done.
+    """Keep `content`, or pieces of it, under a name (a relative path); False if that could not be done.
 
     Readers see all of it or nothing, whatever happens to this process.
     """
@@ -132,7 +132,7 @@ class Record(NamedTuple):
     pieces: Sequence[bytes | memoryview]
 
     def content(self, magic: bytes) -> list[bytes | memoryview]:
-        """The pieces of a file that begins with `magic`, with sums by which damage is found."""
+        """Return the pieces of a file that begins with `magic`, with sums by which damage is found."""
         sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
@@ -143,7 +143,7 @@ class Record(NamedTuple):
 
 
 def read_record(content: bytes | memoryview, magic: bytes) -> Record:
-    """What such a file holds; its pieces lie in `content`.
+    """Return what such a file holds; its pieces lie in `content`.
 
     Raises:
         ValueError: it is damaged, or another file.
@@ -258,7 +258,7 @@ def _note_written(path: Path) -> None:
 
 
 def forget_cached(name: str, folder: str = "") -> bool:
-    """Delete a file of the folder; False where that cannot be done."""
+    """Delete a file of the folder; False if that cannot be done."""
     where = cache_folder(folder)
     if where is None:
         return False
@@ -271,7 +271,7 @@ def forget_cached(name: str, folder: str = "") -> bool:
 
 
 def own_names(pattern: str) -> re.Pattern[str]:
-    """The names of files that were written here under names of a pattern, or were begun to be."""
+    """Return the names of files that were written here under names of a pattern, or were begun to be."""
     return re.compile(rf"(?:{pattern})|\.(?:{pattern})\.[a-z0-9_]{{8}}")
 
 

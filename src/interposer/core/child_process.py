@@ -127,7 +127,7 @@ class Child:
             self._process.wait()
 
     def receive(self, deadline: float) -> dict[str, Any] | None:
-        """The next message; None where there are no more.
+        """Return the next message; None if there are no more.
 
         Raises:
             TimeoutError: nothing came before this moment of `time.monotonic`.
@@ -146,7 +146,7 @@ class Child:
         return message
 
     def ending(self, deadline: float) -> str | None:
-        """Wait until the process ends, and say how, in words; None where it has ended well.
+        """Wait until the process ends, and say how, in words; None if it has ended well.
 
         Raises:
             TimeoutError: it has not ended at this moment of `time.monotonic`.

@@ -26,27 +26,27 @@ class Codec:
     title = "a value"
 
     def coerce(self, value: Any) -> Any:
-        """The value in its stored form; TypeError or ValueError where it cannot be meant."""
+        """Return the value in its stored form; TypeError or ValueError if it cannot be meant."""
         return value
 
     def to_plain(self, value: Any) -> Any:
-        """The value as JSON-compatible data."""
+        """Return the value as JSON-compatible data."""
         return value
 
     def from_plain(self, plain: Any) -> Any:
-        """The value that `to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
+        """The value that `to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
         return plain
 
     def named(self, word: str) -> Any:
-        """The value that a bare word stands for in text; KeyError where it stands for none."""
+        """Return the value that a bare word stands for in text; KeyError if it stands for none."""
         raise KeyError(word)
 
     def equal(self, a: Any, b: Any) -> bool:
-        """True where both values are the same."""
+        """Return True if both values are the same."""
         return bool(a == b)
 
     def hash(self, value: Any) -> int:
-        """A hash that agrees with `equal`."""
+        """Return a hash that agrees with `equal`."""
         return hash(value)
 
 
@@ -234,7 +234,7 @@ class _QuantizationCodec(Codec):
 
 
 def array_to_plain(value: Array) -> dict[str, Any]:
-    """An array as JSON-compatible data: type, shape, and its bytes (little endian) in base64."""
+    """Return an array as JSON-compatible data: type, shape, and its bytes (little endian) in base64."""
     value = _ArrayCodec().coerce(value)
     plain: dict[str, Any] = {"dtype": str(DataType.of(value.dtype)), "shape": list(value.shape)}
     if value.dtype.kind == "O":
@@ -244,7 +244,7 @@ def array_to_plain(value: Array) -> dict[str, Any]:
 
 
 def array_from_plain(plain: Mapping[str, Any]) -> Array:
-    """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError where it cannot have written that."""
+    """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
     dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(TensorShape(plain["shape"]))
     if dtype.kind == "O":
         array = np.array(plain["data"], dtype=dtype)
@@ -260,7 +260,7 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def info_to_plain(info: TensorInfo) -> dict[str, Any]:
-    """A tensor's info as JSON-compatible data; an unknown extent is null or its name, an unknown rank a shape of null.
+    """A tensor's info as JSON-compatible data; an unknown size is null or its name, an unknown rank a shape of null.
 
     A sequence and an optional say what is known of an element under "element".
     """
@@ -275,7 +275,7 @@ def _dim_to_plain(dim: int) -> int | str | None:
 
 
 def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
-    """The info that `info_to_plain` wrote."""
+    """Return the info that `info_to_plain` wrote."""
     quantization, element = plain.get("quantization"), plain.get("element")
     return TensorInfo(
         ... if plain["shape"] is None else plain["shape"],

@@ -59,7 +59,7 @@ ISOLATE: Final = "INTERPOSER_ISOLATE"
 ISOLATION_DEADLINE_SECONDS: Final = "INTERPOSER_ISOLATION_DEADLINE_SECONDS"
 """Environment variable: how long one call of an isolated backend may take; 0 waits for ever."""
 ISOLATION_MAX_RESTARTS: Final = "INTERPOSER_ISOLATION_MAX_RESTARTS"
-"""Environment variable: how often the process of an isolated backend is started again after a fault."""
+"""Environment variable: how often the process of an isolated backend is started again after an error."""
 NUM_THREADS: Final = "INTERPOSER_NUM_THREADS"
 """Environment variable: how many threads runs and backends may use together; as many as there are processors, if 0."""
 CHECK_BACKENDS: Final = "INTERPOSER_CHECK_BACKENDS"
@@ -102,7 +102,7 @@ class Setting(Generic[T]):
     for_user: bool = False
 
     def read(self, value: T | None = None) -> T | None:
-        """`given`, unless it is None; else what environment or file say; None where nobody says anything.
+        """`given`, unless it is None; else what environment or file say; None if nobody says anything.
 
         Raises:
             ConfigError: what is said cannot be meant, or a file cannot be read.
@@ -204,7 +204,7 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
 
 
 def settings() -> Mapping[str, Setting[Any]]:
-    """The settings that the file may hold, by their keys."""
+    """Return the settings that the file may hold, by their keys."""
     return {setting.key: setting for setting in _SETTINGS}
 
 
@@ -233,7 +233,7 @@ def unknown_variables() -> dict[str, str]:
 
 
 def disabled_backends() -> frozenset[str]:
-    """The ids that environment or file leave out."""
+    """Return the ids that environment or file leave out."""
     return frozenset(settings()["disabled_backends"].read() or ())
 
 
@@ -241,7 +241,7 @@ def disabled_backends() -> frozenset[str]:
 
 
 def thread_budget(number: int | None = None) -> int:
-    """How many threads runs and backends may use together: what is given, or the setting ``num_threads``.
+    """Return how many threads runs and backends may use together: what is given, or the setting ``num_threads``.
 
     Where nobody says anything, the processors that the process may run on, as far as its control group's quota allows.
     """
@@ -254,7 +254,7 @@ def _processors() -> int:
 
 
 def _quota() -> int:
-    """The processors' worth of time that the control group (version 2, else 1) allows, rounded up."""
+    """Return the processors' worth of time that the control group (version 2, else 1) allows, rounded up."""
     try:
         quota, period = _CGROUP_2.read_text(encoding="ascii").split()
     except (OSError, ValueError):
@@ -272,7 +272,7 @@ def _first_line(path: Path) -> str:
 
 
 def config_files() -> tuple[Path, ...]:
-    """Where the file may be, whether it is there or not: in the working directory, and in the user's folder."""
+    """Return where the file may be, whether it is there or not: in the working directory, and in the user's folder."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
     here = Path(FILE_NAME)

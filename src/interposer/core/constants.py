@@ -26,7 +26,7 @@ _lock = threading.RLock()
 
 
 def _address_of(array: Array) -> int:
-    """Where the first element lies."""
+    """Return where the first element lies."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -53,7 +53,7 @@ _maps: dict[tuple[int, ...], weakref.ref[_Map]] = {}
 
 
 def mapped(path: str | os.PathLike[str]) -> Array:
-    """The bytes of a file that is not empty, mapped for reading, once however often it is asked for.
+    """Return the bytes of a file that is not empty, mapped for reading, once however often it is asked for.
 
     A file that others replace by renaming a new one keeps its content here. One that is written to changes under the
     networks that use it, and one that is cut short ends the process that reads behind its end.
@@ -77,7 +77,7 @@ def mapped(path: str | os.PathLike[str]) -> Array:
 
 
 def _state(fd: int) -> tuple[int, ...]:
-    """What is another one when the file is another one, or was written to."""
+    """Return what is another one when the file is another one, or was written to."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -110,13 +110,13 @@ def _map_of(array: Array) -> _Map | None:
 
 
 def place_of(array: Array) -> Place | None:
-    """Where an array without gaps lies in a file that is mapped by `mapped`; None for ordinary memory."""
+    """Return where an array without gaps lies in a file that is mapped by `mapped`; None for ordinary memory."""
     result = _map_of(array) if array.nbytes else None
     return None if result is None else Place(result.fd, _address_of(array) - result.address)
 
 
 def changed_file(arrays: Iterable[Array]) -> str | None:
-    """The path of a mapped file that one of the arrays lies in and that was written to since; None where none was."""
+    """The path of a mapped file that one of the arrays lies in and that was written to since; None if none was."""
     maps = {id(array): array for array in map(_map_of, arrays) if array is not None}
     return next((result.path for result in maps.values() if _state(result.fd) != result.state), None)
 
@@ -136,7 +136,7 @@ _swept = 64
 
 
 def share(array: Array, alignment: int = 1) -> Array:
-    """The array, or where equal bytes are in memory already, an array over those; neither may ever be changed.
+    """Return the array, or where equal bytes are in memory already, an array over those; neither may ever be changed.
 
     Args:
         array: of numbers, and of a certain size (`LEAST_SHARED`) or it is given back as it is.
@@ -162,14 +162,14 @@ def _sample(raw: Array) -> bytes:
 
 
 def _owner(array: Array) -> Array:
-    """The array that all views of the memory refer to, as NumPy makes them."""
+    """Return the array that all views of the memory refer to, as NumPy makes them."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _seen(known: _Known, size: int) -> Array | None:
-    """The bytes again, while they are there and what they were."""
+    """Return the bytes again, while they are there and what they were."""
     owner = known.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None

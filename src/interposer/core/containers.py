@@ -18,7 +18,7 @@ ToTensor = Callable[[str, TensorInfo, Any], Array]
 
 
 def collected(elements: Iterable[Array]) -> Array:
-    """Arrays as a sequence or optional holds them."""
+    """Return arrays as a sequence or optional holds them."""
     value = list(elements)
     stored = np.empty(len(value), object)
     for index, element in enumerate(value):
@@ -27,7 +27,7 @@ def collected(elements: Iterable[Array]) -> Array:
 
 
 def as_stored(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
-    """What a user gave, as it is stored: a list of arrays for a sequence; an element or None for an optional.
+    """Return what a user gave, as it is stored: a list of arrays for a sequence; an element or None for an optional.
 
     Raises:
         BindingError: something else, or elements that do not fit; says which.
@@ -51,7 +51,7 @@ def _items(title: str, value: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _element(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
-    """A tensor in memory of its own, as it may be handed on."""
+    """Return a tensor in memory of its own, as it may be handed on."""
     if value is None:
         raise BindingError(f"{title} is None; expected {info}")
     return np.array(to_tensor(title, info, value))
@@ -62,7 +62,7 @@ def _counted(count: int) -> str:
 
 
 def as_given(info: TensorInfo, stored: Array) -> Any:
-    """What is stored, as a user has it: the array of a tensor, a list of arrays; an element or None."""
+    """Return what is stored, as a user has it: the array of a tensor, a list of arrays; an element or None."""
     if info.element is None:
         return stored
     elements = [as_given(info.element, item) for item in stored]
@@ -72,7 +72,7 @@ def as_given(info: TensorInfo, stored: Array) -> Any:
 
 
 def refined(info: TensorInfo, stored: Array) -> TensorInfo:
-    """What is known of a tensor, a sequence or an optional whose value this is."""
+    """Return what is known of a tensor, a sequence or an optional whose value this is."""
     known = info.with_shape(stored.shape)
     if info.element is None or not len(stored):
         return known

@@ -54,7 +54,7 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
 
 
 def _rounded(array: Array, requested: DataType) -> Array:
-    """The elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
+    """Return the elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
     with np.errstate(all="ignore"):
         try:
             created: Array = array.astype(requested.numpy)
@@ -64,7 +64,7 @@ def _rounded(array: Array, requested: DataType) -> Array:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    """The kind of numbers of a dtype; that of no numbers comes after all others."""
+    """Return the kind of numbers of a dtype; that of no numbers comes after all others."""
     result = _RANKS.get(dtype.kind)
     if result is not None:
         return result
@@ -85,7 +85,7 @@ def _check_range(array: Array, requested: DataType) -> None:
 
 
 def _exact(array: Array, numbers: Any) -> Array:
-    """The array of objects in place of floats that NumPy has made of large integers."""
+    """Return the array of objects in place of floats that NumPy has made of large integers."""
     if array.dtype.kind != "f":
         return array
     exact = np.array(numbers, object)
@@ -136,7 +136,7 @@ def _refuse(array: Array, bad: Array, expected: str) -> None:
 
 
 def _texts(array: Array) -> Array:
-    """The array as an array of str objects."""
+    """Return the array as an array of str objects."""
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it as you mean it")
     flat = array.astype(object).ravel()
@@ -149,7 +149,7 @@ def _texts(array: Array) -> Array:
 
 
 def _decoded(value: object, index: tuple[Any, ...]) -> str:
-    """A text, or UTF-8 bytes as a text."""
+    """Return a text, or UTF-8 bytes as a text."""
     if isinstance(value, str):
         return value
     where = f" at {[int(axis) for axis in index]}" if index else ""

@@ -87,7 +87,7 @@ _TYPES: Final = dict(_plain_types()) | _RARE
 
 
 def as_array(value: Any, title: str = "it") -> Array:
-    """The array that something is or can be seen as: without a copy where it lies in memory of the host.
+    """Return the array that something is or can be seen as: without a copy where it lies in memory of the host.
 
     Lists and numbers become arrays. Of other libraries, everything that NumPy takes, that has the buffer protocol, or
     ``__dlpack__`` is taken.
@@ -106,7 +106,7 @@ def as_array(value: Any, title: str = "it") -> Array:
 
 
 def shared_array(value: Any, title: str = "it") -> Array:
-    """An array over the very memory of something: NumPy's, or what has ``__dlpack__`` or the buffer protocol.
+    """Return an array over the very memory of something: NumPy's, or what has ``__dlpack__`` or the buffer protocol.
 
     It is read-only where the other side says that nobody may write there.
 
@@ -135,13 +135,13 @@ class Exported:
         self.array = array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The processor's memory."""
+        """Return the processor's memory."""
         return 1, 0
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        """The array as a capsule.
+        """Return the array as a capsule.
 
         Raises:
             BufferError: the type has no number in DLPack, or the array is read-only and the other side does not know
@@ -211,7 +211,7 @@ def _is_known_read_only(value: Any, array: Array) -> bool:
 
 
 def _read(capsule: Any) -> Array:
-    """The array in a capsule, which is used up by that; the producer's memory is let go of with the array."""
+    """Return the array in a capsule, which is used up by that; the producer's memory is let go of with the array."""
     name, managed = _opened(capsule)
     tensor = managed.tensor
     dtype = _TYPES.get((tensor.dtype.code, tensor.dtype.bits))
@@ -239,7 +239,7 @@ _USED: Final = {name: b"used_" + name for name in _CAPSULES}
 
 
 def _opened(capsule: Any) -> tuple[bytes, Any]:
-    """The name of a capsule, and the structure in it."""
+    """Return the name of a capsule, and the structure in it."""
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -254,7 +254,7 @@ def _opened(capsule: Any) -> tuple[bytes, Any]:
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
-    """The bytes from the first to the last element."""
+    """Return the bytes from the first to the last element."""
     if 0 in shape:
         return 0
     if strides is None:

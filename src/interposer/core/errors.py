@@ -5,10 +5,10 @@
     InterposerError
     ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
     │   ├── OptionError                        an option that a backend does not declare, or a value of the wrong kind
-    │   ├── UnknownRankError                   a rank or an extent was asked for, and not even the rank is known
+    │   ├── UnknownRankError                   a rank or a dimension was asked for, and not even the rank is known
     │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
     ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
-    ├── InvalidNetworkError                    .faults: everything wrong with a network, all at once
+    ├── InvalidNetworkError                    .errors: everything wrong with a network, all at once
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   ├── DamagedFileError                   a file that is truncated or damaged
@@ -91,7 +91,7 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
 
 
 def expect(value: object, kind: type | UnionType, requested: str) -> None:
-    """Raise `InvalidArgumentError` where an argument is of another kind; `wanted` says what it must be."""
+    """Raise `InvalidArgumentError` if an argument is of another kind; `wanted` says what it must be."""
     if not isinstance(value, kind):
         plain = type(value).__module__ == "builtins"
         raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if plain else type(value).__name__}")
@@ -111,7 +111,7 @@ def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator
 
 
 def culprit(error: BaseException) -> str:
-    """The id of the backend whose fault an error is, as far as it tells; of several, the one that failed first."""
+    """The id of the backend whose error an error is, as far as it tells; of several, the one that failed first."""
     named = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
     return next((item for item in reversed(named) if item not in ("", "None")), "")
 
@@ -132,7 +132,7 @@ class InterposerError(Exception):
 
 
 def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts: Mapping[str, object]) -> object:
-    """An exception with its message and its attributes, whatever its class needs to make a new one."""
+    """Return an exception with its message and its attributes, whatever its class needs to make a new one."""
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(facts)
     return error
@@ -147,7 +147,7 @@ class OptionError(InvalidArgumentError):
 
 
 class UnknownRankError(InvalidArgumentError):
-    """The rank or the extents of a tensor were asked for of which nothing is known before running."""
+    """The rank or the dimensions of a tensor were asked for of which nothing is known before running."""
 
 
 class FileWriteError(InvalidArgumentError, OSError):
@@ -170,17 +170,17 @@ class ConfigError(InterposerError, ValueError):
 
 
 class InvalidNetworkError(InterposerError):
-    """A network with faults, all of which are in `faults` (one sentence each)."""
+    """A network with errors, all of which are in `errors` (one sentence each)."""
 
     def __init__(self, errors: Sequence[str], name: str = "") -> None:
         self.faults = tuple(errors)
         title = f"network {name!r}" if name else "the network"
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        count = "1 error" if len(self.faults) == 1 else f"{len(self.faults)} errors"
         super().__init__("\n  - ".join([f"{title} has {count}:", *self.faults]))
 
 
 class VerificationError(InterposerError):
-    """A graph that breaks an invariant of the IR; `faults` lists every one, `after` says what had run before."""
+    """A graph that breaks an invariant of the IR; `errors` lists every one, `after` says what had run before."""
 
     def __init__(self, errors: Sequence[str], after: str = "") -> None:
         self.faults = tuple(errors)
@@ -201,7 +201,7 @@ class ParseError(InterposerError):
         super().__init__(": ".join(part for part in (path, self.summary, where, message) if part))
 
     def at(self, path: str) -> ParseError:
-        """The same error with the file's path, unless it has one already."""
+        """Return the same error with the file's path, unless it has one already."""
         return self if self.path else type(self)(self.message, path=path, where=self.where)
 
 
@@ -233,7 +233,7 @@ class UnsupportedOperatorError(ParseError):
         return f" ({self.notes[name]})" if name in self.notes else ""
 
     def at(self, path: str) -> ParseError:
-        """The same error with the file's path, unless it has one already."""
+        """Return the same error with the file's path, unless it has one already."""
         return (
             self
             if self.path
@@ -244,7 +244,7 @@ class UnsupportedOperatorError(ParseError):
 class UnboundInputError(UnsupportedOperatorError):
     """A model that becomes a network only once more is known of its inputs, as operators need it before running.
 
-    `inputs` names those whose values must be known; `shapes` is True where all shapes must be. `operators` and `notes`
+    `inputs` names those whose values must be known; `shapes` is True if all shapes must be. `operators` and `notes`
     tell which operators ask for it.
     """
 
@@ -264,7 +264,7 @@ class UnboundInputError(UnsupportedOperatorError):
         super().__init__(operators, path=path, notes=notes)
 
     def at(self, path: str) -> ParseError:
-        """The same error with the file's path, unless it has one already."""
+        """Return the same error with the file's path, unless it has one already."""
         if self.path:
             return self
         return UnboundInputError(self.operators, self.inputs, shapes=self.shapes, path=path, notes=self.notes)
@@ -394,7 +394,7 @@ class MemoryImportError(BindingError):
 
 
 class LoadError(InterposerError):
-    """A network that could not be loaded into the runtime; nothing stays behind. `backend` is at fault, if any."""
+    """A network that could not be loaded into the runtime; nothing stays behind. `backend` is the cause, if any."""
 
     def __init__(self, message: str, *, backend: str = "") -> None:
         self.backend = backend

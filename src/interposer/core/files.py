@@ -70,7 +70,7 @@ def synchronize(file: BinaryIO) -> None:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """The cause of a failure in words, without the number and the path that `OSError` puts around it."""
+    """Return the cause of a failure in words, without the number and the path that `OSError` puts around it."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

@@ -33,7 +33,7 @@ def _of_rank(info: TensorInfo | None, rank: int | None) -> TensorInfo | None:
 
 
 def true_of_all(cases: Iterable[tuple[TensorInfo | None, ...] | None]) -> tuple[TensorInfo | None, ...]:
-    """What is true of every result in all cases that can be (those that cannot are None; one can)."""
+    """Return what is true of every result in all cases that can be (those that cannot are None; one can)."""
     first, *others = (case for case in cases if case is not None)
     for other in others:
         first = tuple(a and b and a.joined(b) for a, b in zip(first, other, strict=True))

@@ -1,7 +1,7 @@
 """The declaration of an operator: one class is descriptor, validation, shape inference, serial form and documentation.
 
 A class under `@op` names its operands and results with `operand` and `result`, its attributes with annotations, and may
-define `check` (an iterator of faults) and `infer` (the infos of its results). Everything else is derived::
+define `check` (an iterator of errors) and `infer` (the infos of its results). Everything else is derived::
 
     @op
     class DepthToSpace(Op):
@@ -12,8 +12,8 @@ define `check` (an iterator of faults) and `infer` (the infos of its results). E
         def check(self, input: TensorInfo) -> Iterator[str]: ...
         def infer(self, input: TensorInfo) -> TensorInfo: ...
 
-`check` and `infer` take one argument per operand: a `TensorInfo`, None where an optional operand is absent, and a tuple
-for a variadic one. They see whole infos, constants included, and shapes whose unknown extents are `Dim`.
+`check` and `infer` take one argument per operand: a `TensorInfo`, None if an optional operand is absent, and a tuple
+for a variadic one. They see whole infos, constants included, and shapes whose unknown dimensions are `Dim`.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Attribute:
 
     @property
     def required(self) -> bool:
-        """True where there is no default."""
+        """True if there is no default."""
         return self.default is _MISSING
 
     def faults(self, value: Any) -> Iterator[str]:
-        """What is wrong with a value of the right type."""
+        """Yield what is wrong with a value of the right type."""
         yield from self._bound_faults(value)
         if self.choices is not None and value not in self.choices:
             yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
@@ -203,7 +203,7 @@ class Op:
     executable: ClassVar[bool] = True
     """False for what has no kernel: the border of a network, stand-ins, compiled parts, and what the runtime runs."""
     pure: ClassVar[bool] = True
-    """False where two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
+    """False if two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
     in_place: ClassVar[tuple[str, ...]] = ()
     """Names of operands of the output's shape and size that the output may be written over, element by element."""
     family: ClassVar[str] = ""
@@ -249,22 +249,22 @@ class Op:
 
     @classmethod
     def codecs(cls) -> dict[str, Codec]:
-        """How each attribute is checked, written and read; worked out from the annotations on first use."""
+        """Return how each attribute is checked, written and read; worked out from the annotations on first use."""
         if cls.__dict__.get("_codecs") is None:
             cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
         return cast("dict[str, Codec]", cls._codecs)
 
     @classmethod
     def op_name(cls) -> str:
-        """The operator's name in text forms, messages and files."""
+        """Return the operator's name in text forms, messages and files."""
         return cls.__name__
 
     def attribute_values(self) -> dict[str, Any]:
-        """All attributes by name, defaults included."""
+        """Return all attributes by name, defaults included."""
         return {name: getattr(self, name) for name in self.attributes}
 
     def changed_attributes(self) -> dict[str, Any]:
-        """The attributes that are not at their default."""
+        """Return the attributes that are not at their default."""
         codecs = self.codecs()
         return {
             name: value
@@ -276,7 +276,7 @@ class Op:
         return self.codecs()[name].coerce(self.attributes[name].default)
 
     def replace(self, **changes: Any) -> typing.Self:
-        """A copy with some attributes changed."""
+        """Return a copy with some attributes changed."""
         return type(self)(**(self.attribute_values() | changes))
 
     def canonical(self) -> Op:
@@ -284,20 +284,20 @@ class Op:
         return self
 
     def num_results(self) -> int:
-        """How many outputs there are; operators with a variadic result override this."""
+        """Return how many outputs there are; operators with a variadic result override this."""
         return len(self.results)
 
     def result_name(self, index: int) -> str:
-        """The declared name of an output, numbered where it is variadic."""
+        """Return the declared name of an output, numbered where it is variadic."""
         declared = self.results[min(index, len(self.results) - 1)]
         return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
 
     def check(self, *operands: Any) -> Iterator[str]:
-        """Yield faults of the operands beyond ranks and types; called only where those are right."""
+        """Yield errors of the operands beyond ranks and types; called only where those are right."""
         return iter(())
 
     def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """The infos of the results; by default each is like the operand that its declaration names.
+        """Return the infos of the results; by default each is like the operand that its declaration names.
 
         None stands for a result that cannot be inferred and must be declared where the layer is added.
         """
@@ -315,7 +315,7 @@ class Op:
         return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
 
     def arguments(self, ts: Sequence[_T | None]) -> list[Any]:
-        """`given`, one item per operand: None where an optional one is absent, a tuple for a variadic one."""
+        """`given`, one item per operand: None if an optional one is absent, a tuple for a variadic one."""
         fixed = [o for o in self.operands if not o.variadic]
         padded = [*ts, *[None] * (len(fixed) - len(ts))]
         if len(fixed) < len(self.operands):
@@ -323,19 +323,19 @@ class Op:
         return padded
 
     def operand_name(self, index: int) -> str:
-        """The name of the operand at a position, numbered where it is variadic."""
+        """Return the name of the operand at a position, numbered where it is variadic."""
         declared = self.operands[min(index, len(self.operands) - 1)]
         return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
 
     def arity_fault(self, count: int) -> str | None:
-        """Why `count` operands are too many, or None."""
+        """Return why `count` operands are too many, or None."""
         variadic = bool(self.operands) and self.operands[-1].variadic
         if variadic or count <= len(self.operands):
             return None
         return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
 
     def violations(self, *infos: TensorInfo | None) -> list[str]:
-        """Everything that is wrong with operands of these infos; empty where the operator is valid on them.
+        """Return everything that is wrong with operands of these infos; empty where the operator is valid on them.
 
         Where a rank is not known, the operator is valid if it is so for some rank.
         """
@@ -359,7 +359,7 @@ class Op:
                         yield f"{declared.name} is {info.dtype}; expected {requested}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
-        """The infos of all results, for operands without violations; None for those that must be declared.
+        """Return the infos of all results, for operands without violations; None for those that must be declared.
 
         Where a rank is not known, they are what is true of the results for every rank that is valid.
         """
@@ -372,7 +372,7 @@ class Op:
         return match
 
     def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
-        """The infos of all results, None where the operator is not valid."""
+        """Return the infos of all results, None if the operator is not valid."""
         if self.violations(*infos):
             return None
         try:
@@ -381,7 +381,7 @@ class Op:
             return None
 
     def to_plain(self) -> dict[str, Any]:
-        """The operator as JSON-compatible data: its name and the attributes that are not at their default."""
+        """Return the operator as JSON-compatible data: its name and the attributes that are not at their default."""
         codecs = self.codecs()
         return {"op": self.op_name()} | {
             name: codecs[name].to_plain(value) for name, value in self.changed_attributes().items()
@@ -389,7 +389,7 @@ class Op:
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Op:
-        """The operator that `to_plain` described; `InvalidArgumentError` where nothing can be described so."""
+        """Return the operator that `to_plain` described; `InvalidArgumentError` if nothing can be described so."""
         if not isinstance(plain, Mapping):
             raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
         if "op" not in plain:
@@ -437,7 +437,7 @@ def _codec(cls: type[Op], name: str) -> Codec:
 
 
 def annotation(cls: type[Op], name: str) -> Any:
-    """The type that an operator's attribute is annotated with."""
+    """Return the type that an operator's attribute is annotated with."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
     return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint
@@ -573,12 +573,12 @@ def _attribute_from(value: Any) -> Attribute:
 
 
 def registered_ops() -> dict[str, type[Op]]:
-    """All operators that have been declared so far, by name (import `interposer.ops` for the built-in ones)."""
+    """Return all operators that have been declared so far, by name (import `interposer.ops` for the built-in ones)."""
     return dict(sorted(_REGISTRY.items()))
 
 
 def op_class(name: str) -> type[Op]:
-    """The operator of this name; `InvalidArgumentError` with the nearest name where there is none."""
+    """Return the operator of this name; `InvalidArgumentError` with the nearest name where there is none."""
     match = _REGISTRY.get(name)
     if match is None:
         raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, _REGISTRY)}")

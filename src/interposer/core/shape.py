@@ -1,4 +1,4 @@
-"""Extents and shapes: what is known of how large a tensor is."""
+"""Dimensions and shapes: what is known of how large a tensor is."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_RANK: Final = 8
 
 
 class Dim(int):
-    """An extent that is not known yet, optionally named (``Dim("batch")``); arithmetic with it gives `UNKNOWN` again.
+    """A dimension that is not known yet, optionally named (``Dim("batch")``); arithmetic with it gives `UNKNOWN` again.
 
     It orders with nothing (every ``<`` or ``>`` is False) and divides by everything, so that a check which reports
-    faults by comparing keeps quiet about what cannot be known. Its value as an int is -1.
+    errors by comparing keeps quiet about what cannot be known. Its value as an int is -1.
     """
 
     name: str | None
@@ -75,7 +75,7 @@ ShapeLike: TypeAlias = "Iterable[int | str | None] | EllipsisType"
 
 
 class TensorShape(tuple[int, ...]):
-    """The extents of a tensor, rank 0 to 8; `None` or a name stands for an extent that is not known yet.
+    """The dimensions of a tensor, rank 0 to 8; `None` or a name stands for a dimension that is not known yet.
 
     The Ellipsis stands for a shape of which not even the rank is known: see `UNRANKED`.
 
@@ -93,7 +93,7 @@ class TensorShape(tuple[int, ...]):
         if dims is ...:
             return UNRANKED
         if isinstance(dims, (str, bytes)) or not isinstance(dims, Iterable):
-            raise InvalidArgumentError(f"a shape must be a sequence of extents, not {dims!r}")
+            raise InvalidArgumentError(f"a shape must be a sequence of dimensions, not {dims!r}")
         created = tuple(map(_dim, dims))
         if len(created) > MAX_RANK:
             raise InvalidArgumentError(f"a tensor has rank {len(created)}; ranks 0 to {MAX_RANK} are supported")
@@ -106,33 +106,33 @@ class TensorShape(tuple[int, ...]):
 
     @property
     def is_ranked(self) -> bool:
-        """True where the rank is known, and so an extent, known or not, for every axis."""
+        """True if the rank is known, and so a dimension, known or not, for every axis."""
         return True
 
     @property
     def is_concrete(self) -> bool:
-        """True where every extent is known."""
+        """True if every dimension is known."""
         return Dim not in map(type, self)
 
     @property
     def num_elements(self) -> int:
-        """The product of the extents (1 for a scalar); `UNKNOWN` where one is unknown."""
+        """The product of the dimensions (1 for a scalar); `UNKNOWN` where one is unknown."""
         return math.prod(self) if self.is_concrete else UNKNOWN
 
     def accepts(self, other: TensorShape) -> bool:
-        """True where `other` has the same rank and agrees in every extent that both know."""
+        """Return True if `other` has the same rank and agrees in every dimension that both know."""
         if not other.is_ranked:
             return True
         return len(self) == len(other) and not any(differ(a, b) for a, b in zip(self, other, strict=True))
 
     def joined(self, other: TensorShape) -> TensorShape:
-        """What is true of both shapes: an extent that differs is unknown, and so is a rank that does."""
+        """Return what is true of both shapes: a dimension that differs is unknown, and so is a rank that does."""
         if not other.is_ranked or len(self) != len(other):
             return UNRANKED
         return TensorShape(a if a == b else UNKNOWN for a, b in zip(self, other, strict=True))
 
     def merged(self, other: TensorShape) -> TensorShape:
-        """All that either shape knows of one tensor; where both know an extent, what this one says."""
+        """Return all that either shape knows of one tensor; where both know a dimension, what this one says."""
         if not other.is_ranked:
             return self
         return TensorShape(b if isinstance(a, Dim) else a for a, b in zip(self, other, strict=True))
@@ -145,7 +145,7 @@ class TensorShape(tuple[int, ...]):
 
 
 class _Unranked(TensorShape):
-    """The only shape of unknown rank. What asks for the rank or for extents gets an `UnknownRankError`."""
+    """The only shape of unknown rank. What asks for the rank or for dimensions gets an `UnknownRankError`."""
 
     __slots__ = ()
 
@@ -205,7 +205,7 @@ class _Unranked(TensorShape):
 UNRANKED: Final[TensorShape] = tuple.__new__(_Unranked)
 """The shape of a tensor whose rank is not known before running, such as that of an element of some sequences.
 
-`TensorShape.is_ranked` tells it from others; its rank and its extents cannot be asked for.
+`TensorShape.is_ranked` tells it from others; its rank and its dimensions cannot be asked for.
 """
 
 
@@ -221,12 +221,12 @@ def _dim(number: int | str | None) -> int:
     except TypeError:
         size = None
     if size is None or isinstance(number, bool):
-        raise InvalidArgumentError(f"an extent must be an integer, a name or None, not {number!r}")
+        raise InvalidArgumentError(f"a dimension must be an integer, a name or None, not {number!r}")
     if size < 0:
-        raise InvalidArgumentError(f"an extent must not be negative, but {size} was given; None means unknown")
+        raise InvalidArgumentError(f"a dimension must not be negative, but {size} was given; None means unknown")
     return size
 
 
 def differ(a: int, b: int) -> bool:
-    """True where both extents are known and are not the same."""
+    """Return True if both dimensions are known and are not the same."""
     return a != b and not isinstance(a, Dim) and not isinstance(b, Dim)

@@ -43,7 +43,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class DataType(Enum):
-    """How one element is stored; whether it stands for a real number by scale and zero point, `Quantization` says.
+    """How one element is stored; whether it stands for a float value by scale and zero point, `Quantization` says.
 
     Two of them are no types of tensors: a sequence is an array of arrays, and an optional one that holds one or none.
 
@@ -125,7 +125,7 @@ class DataType(Enum):
 
     @classmethod
     def of(cls, what: DataType | str | np.dtype[Any] | type) -> DataType:
-        """The type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
+        """Return the type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
         if isinstance(what, DataType):
             return what
         if isinstance(what, np.dtype):
@@ -199,13 +199,13 @@ def _dtype_name(what: np.dtype[Any] | type) -> str:
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type."""
+    """Return the least and the greatest value of an integer type."""
     bits = data_type.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
 
 
 def largest_float(data_type: DataType) -> float:
-    """The greatest finite value of a float type."""
+    """Return the greatest finite value of a float type."""
     try:
         return float(np.finfo(data_type.numpy).max)
     except ValueError:  # a type that NumPy lacks
@@ -225,7 +225,7 @@ def smallest_float(data_type: DataType) -> float:
 
 
 def from_bits(codes: Array, data_type: DataType) -> Array:
-    """Elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
+    """Return elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
     if data_type.is_float:
         floats: Array = bits.view(data_type.numpy)
@@ -257,7 +257,7 @@ class DataLayout(Enum):
 
     @property
     def channels_last(self) -> bool:
-        """True where the channels are the last axis."""
+        """True if the channels are the last axis."""
         return str(self.value).endswith("C")
 
     @property
@@ -270,7 +270,7 @@ class DataLayout(Enum):
 
 
 class Quantization:
-    """How stored integers stand for real numbers: ``real = scale * (stored - zero_point)``.
+    """How stored integers stand for float values: ``real = scale * (stored - zero_point)``.
 
     One scale for the whole tensor, or one for every index along `axis`. Immutable and hashable.
 
@@ -299,7 +299,7 @@ class Quantization:
 
     @property
     def per_axis(self) -> bool:
-        """True where every index along `axis` has a scale of its own."""
+        """True if every index along `axis` has a scale of its own."""
         return self.axis is not None
 
     @property
@@ -417,7 +417,7 @@ class TensorInfo:
 
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
-        """The info of a constant array, which it keeps."""
+        """Return the info of a constant array, which it keeps."""
         array = np.asarray(array)
         return cls(array.shape, array.dtype, quantization, array)
 
@@ -472,12 +472,12 @@ class TensorInfo:
 
     @property
     def rank(self) -> int:
-        """How many axes there are; a scalar has none. `UnknownRankError` where that is not known."""
+        """How many axes there are; a scalar has none. `UnknownRankError` if that is not known."""
         return len(self.shape)
 
     @property
     def is_ranked(self) -> bool:
-        """True where the rank is known."""
+        """True if the rank is known."""
         return self.shape.is_ranked
 
     @property
@@ -487,22 +487,22 @@ class TensorInfo:
 
     @property
     def num_elements(self) -> int:
-        """How many elements there are; `UNKNOWN` where an extent is."""
+        """How many elements there are; `UNKNOWN` where a dimension is."""
         return self.shape.num_elements
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the NumPy array, or of all arrays that a collection holds; `UNKNOWN` where an extent is."""
+        """Bytes of the NumPy array, or of all arrays that a collection holds; `UNKNOWN` where a dimension is."""
         return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
 
     @property
     def is_concrete(self) -> bool:
-        """True where every extent is known."""
+        """True if every dimension is known."""
         return self.shape.is_concrete
 
     @property
     def is_quantized(self) -> bool:
-        """True where stored integers stand for real numbers."""
+        """True if stored integers stand for float values."""
         return self.quantization is not None
 
     @property
@@ -532,19 +532,19 @@ class TensorInfo:
         )
 
     def with_quantization(self, quantization: Quantization | None) -> TensorInfo:
-        """This info with another quantization, constant kept."""
+        """Return this info with another quantization, constant kept."""
         return TensorInfo(self.shape, self.dtype, quantization, self.constant, self.element)
 
     def with_constant(self, constant: Array | None) -> TensorInfo:
-        """This info with the value that the tensor is known to have, or without one."""
+        """Return this info with the value that the tensor is known to have, or without one."""
         return TensorInfo(self.shape, self.dtype, self.quantization, constant, self.element)
 
     def with_element(self, element: TensorInfo) -> TensorInfo:
-        """This info of a collection with something else known of its elements."""
+        """Return this info of a collection with something else known of its elements."""
         return TensorInfo(self.shape, self.dtype, element=element)
 
     def joined(self, other: TensorInfo) -> TensorInfo:
-        """What is true of both infos: extents and ranks that differ are unknown, and so is the constant.
+        """Return what is true of both infos: dimensions and ranks that differ are unknown, and so is the constant.
 
         Raises:
             InvalidArgumentError: the types, or how they are quantized, differ.
@@ -595,7 +595,7 @@ def _with_article(dtype: DataType) -> str:
 
 
 def _joined_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
-    """What is known of elements of either collection; of one that is empty, they say nothing."""
+    """Return what is known of elements of either collection; of one that is empty, they say nothing."""
     if first.dtype is second.dtype and a.shape[0] == 0:
         return second
     return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)

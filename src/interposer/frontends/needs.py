@@ -34,7 +34,7 @@ def needs_of(
     folds: Callable[[Op], bool],
     around: Mapping[Layer, Value] = MappingProxyType({}),
 ) -> Needs | None:
-    """What a value follows from: inputs and their shapes; None where something is in between that only runs.
+    """Return what a value follows from: inputs and their shapes; None if something is in between that only runs.
 
     `around` are the values around regions by the regions' inputs that take them.
     """

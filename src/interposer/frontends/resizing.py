@@ -16,7 +16,7 @@ Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
 
 
 def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, TensorShape]:
-    """The shapes of all inputs, with those that the caller gives.
+    """Return the shapes of all inputs, with those that the caller gives.
 
     A given shape must have the rank of the input. It may change a known dimension; None keeps what the model says. A
     named dimension has the same value wherever it stands.

@@ -28,7 +28,7 @@ class Template:
     Args:
         name: the network's name.
         inputs: what the model says of its inputs, in its order.
-        outputs: the same of its outputs; None where it says nothing.
+        outputs: the same of its outputs; None if it says nothing.
         build: gives the network for shapes by name, and for values of inputs, which then are inputs no more. It may be
             called from several threads.
         usual: shapes of inputs that are open, as they were where the model was made.
@@ -41,7 +41,7 @@ class Template:
     usual: Shapes = field(default_factory=dict)
 
     def network(self, shapes: Shapes | None = None, values: Values | None = None) -> Network:
-        """The network for these shapes and values.
+        """Return the network for these shapes and values.
 
         Raises:
             UnboundInputError: more must be known; says of which inputs, and what.
@@ -50,7 +50,7 @@ class Template:
         return self.build(shapes or {}, values or {})
 
     def bound(self, values: Values) -> Template:
-        """The template with values for some inputs, which it has no more then; `network` will check them."""
+        """Return the template with values for some inputs, which it has no more then; `network` will check them."""
         rest = {name: info for name, info in self.inputs.items() if name not in values}
         usual = {name: shape for name, shape in self.usual.items() if name not in values}
         build = self.build
@@ -58,7 +58,7 @@ class Template:
 
 
 def check_names(values: Values, inputs: Iterable[str]) -> None:
-    """Raise `InvalidArgumentError` where one of the values is for what is no input."""
+    """Raise `InvalidArgumentError` if one of the values is for what is no input."""
     known = list(inputs)
     for name in values:
         if name not in known:

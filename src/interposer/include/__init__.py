@@ -11,5 +11,5 @@ __all__ = ["path"]
 
 
 def path() -> Path:
-    """The folder in which ``interposer/backend.h``, ``backend.hpp`` and ``backend.rs`` lie."""
+    """Return the folder in which ``interposer/backend.h``, ``backend.hpp`` and ``backend.rs`` lie."""
     return Path(__file__).resolve().parent

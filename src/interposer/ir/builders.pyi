@@ -610,7 +610,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Repeat a tensor along axes of extent 1, and along new ones in front, as a shape that is a tensor asks for."""
+        """Repeat a tensor along axes of size 1, and along new ones in front, as a shape that is a tensor asks for."""
     def add_dynamic_pad_layer(
         self,
         input: Value | Layer | None,
@@ -691,7 +691,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Compare two tensors, element by element; quantized ones by the real numbers that they stand for."""
+        """Compare two tensors, element by element; quantized ones by the float values that they stand for."""
     def add_division_layer(
         self,
         a: Value | Layer | None,
@@ -1341,7 +1341,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Convert numbers to another type: stored integers as they are, whatever real numbers they stand for."""
+        """Convert numbers to another type: stored integers as they are, whatever float values they stand for."""
     def add_convert_bf16_to_fp32_layer(
         self,
         input: Value | Layer | None,
@@ -1382,7 +1382,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The real numbers that stored integers stand for: ``scale * (input - zero_point)``."""
+        """The float values that stored integers stand for: ``scale * (input - zero_point)``."""
     def add_fake_quantization_layer(
         self,
         input: Value | Layer | None,
@@ -1394,7 +1394,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Round real numbers to those that a quantized tensor could hold, as quantizing and dequantizing would."""
+        """Round float values to those that a quantized tensor could hold, as quantizing and dequantizing would."""
     def add_quantize_layer(
         self,
         input: Value | Layer | None,
@@ -1404,7 +1404,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Store real numbers as integers: ``clamp(round(input / scale) + zero_point)``."""
+        """Store float values as integers: ``clamp(round(input / scale) + zero_point)``."""
     def add_q_lstm_layer(
         self,
         input: Value | Layer | None,
@@ -1792,7 +1792,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Repeat a tensor along its axes of extent 1, and along new axes in front, until it has a shape."""
+        """Repeat a tensor along its axes of size 1, and along new axes in front, until it has a shape."""
     def add_fill_layer(
         self,
         dims: Value | Layer | None,
@@ -1829,7 +1829,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The extents of a tensor, as a tensor."""
+        """The dimensions of a tensor, as a tensor."""
     def add_resize_layer(
         self,
         input: Value | Layer | None,

@@ -17,7 +17,7 @@ _FIELDS: Final = ("backend", "hint", "source", "replaced")
 
 
 def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
-    """True where both graphs have the same layers with the same connections, infos, constants and backends.
+    """Return True if both graphs have the same layers with the same connections, infos, constants and backends.
 
     With `opaque=False`, attributes of any type (a backend's compiled object) are left out.
     """
@@ -25,7 +25,7 @@ def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
 
 
 def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
-    """What sets two graphs apart, a line each; nothing where they are the same."""
+    """Yield what sets two graphs apart, a line each; nothing where they are the same."""
     if a.name != b.name:
         yield f"the graphs are called {a.name!r} and {b.name!r}"
     others = {layer.name: layer for layer in b}
@@ -80,7 +80,7 @@ def _value_differences(a: Value, b: Value) -> Iterator[str]:
 
 
 def same_constant(a: TensorInfo | None, b: TensorInfo | None) -> bool:
-    """True where both infos carry the same value, bit for bit, or neither carries one."""
+    """Return True if both infos carry the same value, bit for bit, or neither carries one."""
     mine, other = (None if info is None else info.constant for info in (a, b))
     if mine is None or other is None:
         return mine is other

@@ -50,7 +50,7 @@ class Uses(Collection[Use]):
         return use in self._uses
 
     def __eq__(self, other: object) -> bool:
-        """True for the same uses in the same order, also those of a list."""
+        """Return True for the same uses in the same order, also those of a list."""
         return list(self) == list(other) if isinstance(other, Uses | list) else NotImplemented
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class Value:
 
     @property
     def known(self) -> TensorInfo:
-        """The info; `VerificationError` where it is not known."""
+        """The info; `VerificationError` if it is not known."""
         if self.info is None:
             raise VerificationError([f"the tensor {self.name} has no known info"])
         return self.info
@@ -102,7 +102,7 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """True where a Constant layer gives it."""
+        """True if a Constant layer gives it."""
         return isinstance(self.producer.op, Constant)
 
     @property
@@ -129,7 +129,7 @@ class Inference(NamedTuple):
 
 
 class Layer:
-    """An operator in a graph, with its inputs (None where an optional one is absent or not connected yet) and outputs.
+    """An operator in a graph, with its inputs (None if an optional one is absent or not connected yet) and outputs.
 
     `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
     from ("net.onnx, node 'MatMul_3'"). `merged` holds the names of the layers that it stands for after rewriting, and
@@ -187,7 +187,7 @@ class Layer:
 
     @property
     def output(self) -> Value:
-        """The only output; `InvalidArgumentError` where there is not exactly one."""
+        """The only output; `InvalidArgumentError` if there is not exactly one."""
         if len(self.outputs) != 1:
             raise InvalidArgumentError(
                 f"layer {self.name!r} ({self.op.op_name()}) has {len(self.outputs)} outputs; name one"
@@ -201,7 +201,7 @@ class Layer:
 
     @property
     def input_infos(self) -> tuple[TensorInfo | None, ...]:
-        """The infos of the inputs, None where one is absent or unknown."""
+        """The infos of the inputs, None if one is absent or unknown."""
         return tuple([None if value is None else value.info for value in self._inputs])
 
     @property
@@ -210,7 +210,7 @@ class Layer:
         return tuple(value.known for value in self.outputs)
 
     def operand(self, name: str) -> Value | None:
-        """The input of that name, or None where it is absent."""
+        """Return the input of that name, or None if it is absent."""
         index = next((i for i, declared in enumerate(self.op.operands) if declared.name == name), None)
         if index is None:
             names = ", ".join(declared.name for declared in self.op.operands)
@@ -344,7 +344,7 @@ class Graph:
             self.set_input(use.layer, use.position, new)
 
     def erase(self, layer: Layer) -> None:
-        """Remove a layer whose outputs nobody uses; `InvalidArgumentError` where somebody does."""
+        """Remove a layer whose outputs nobody uses; `InvalidArgumentError` if somebody does."""
         self._check_member(layer)
         users = [str(use.layer) for value in layer.outputs for use in value.uses]
         if users:
@@ -373,7 +373,7 @@ class Graph:
         return gone
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
-        """The output of a new Constant layer, quantized as `like` is."""
+        """Return the output of a new Constant layer, quantized as `like` is."""
         layer = self.add(Constant(value, like.quantization if like else None), name=name)
         layer.output.info = layer.op.infer_infos()[0]
         return layer.output
@@ -391,14 +391,14 @@ class Graph:
         return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 
     def layer(self, name: str) -> Layer:
-        """The layer of that name; `InvalidArgumentError` where there is none."""
+        """Return the layer of that name; `InvalidArgumentError` if there is none."""
         for layer in self._layers.values():
             if layer.name == name:
                 return layer
         raise InvalidArgumentError(f"no layer is called {name!r}")
 
     def topological(self) -> list[Layer]:
-        """The layers in an order in which they can run: producers first, otherwise as they were added.
+        """Return the layers in an order in which they can run: producers first, otherwise as they were added.
 
         Raises:
             VerificationError: layers that depend on themselves.
@@ -473,14 +473,14 @@ class Graph:
 
 
 def binding_id(layer: Layer) -> int:
-    """The number by which a caller gives an Input layer's tensor, or asks for an Output layer's."""
+    """Return the number by which a caller gives an Input layer's tensor, or asks for an Output layer's."""
     op = layer.op
     assert isinstance(op, Input | Output)
     return op.binding_id
 
 
 def cycle_fault(stuck: Sequence[Layer]) -> str:
-    """What is wrong with layers that can never run, without those of them that are only behind a cycle."""
+    """Return what is wrong with layers that can never run, without those of them that are only behind a cycle."""
     among = set(stuck)
     left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}
     ends = [layer for layer, count in left.items() if count == 0]

@@ -62,12 +62,12 @@ def graph_html(kind: str, graph: Graph) -> str:
 
 
 def box(*pieces: str) -> str:
-    """The outermost element, with the given pieces of HTML in it."""
+    """Return the outermost element, with the given pieces of HTML in it."""
     return f'<div style="{_BOX}">{"".join(pieces)}</div>'
 
 
 def title(kind: str, name: str) -> str:
-    """A line with the kind and the name of what is shown."""
+    """Return a line with the kind and the name of what is shown."""
     return f"<div><strong>{escape(kind)}</strong> <code>{escape(name)}</code></div>"
 
 
@@ -87,14 +87,14 @@ def folded(summary: str, content: str) -> str:
 
 
 def border_table(inputs: Border, outputs: Border) -> str:
-    """A table of inputs and outputs with their types; an unknown type is a question mark."""
+    """Return a table of inputs and outputs with their types; an unknown type is a question mark."""
     rows = [("input", name, "?" if info is None else str(info)) for name, info in inputs]
     rows += [("output", name, "?" if info is None else str(info)) for name, info in outputs]
     return table(("", "name", "type"), rows)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of escaped texts, cut off after `MOST_ROWS` rows."""
+    """Return a table of escaped texts, cut off after `MOST_ROWS` rows."""
     head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
     body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
     more = len(rows) - MOST_ROWS
@@ -117,5 +117,5 @@ def _shortened(text: str) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A count with its noun, such as "2 layers"."""
+    """Return a count with its noun, such as "2 layers"."""
     return f"{count} {what if count == 1 else f'{what}s'}"

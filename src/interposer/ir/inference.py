@@ -16,9 +16,9 @@ __all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_
 
 
 def infer_layer(layer: Layer) -> list[str]:
-    """Set the infos of a layer's outputs from those of its inputs; returns the faults, none where all is well.
+    """Set the infos of a layer's outputs from those of its inputs; returns the errors, none where all is well.
 
-    Of a layer with control flow, the infos of its regions' values are set too. Where there are faults, or an input is
+    Of a layer with control flow, the infos of its regions' values are set too. Where there are errors, or an input is
     not known, the outputs are left unknown.
     """
     known = known_inference(layer)
@@ -52,7 +52,7 @@ def infer_layer(layer: Layer) -> list[str]:
 
 
 def known_inference(layer: Layer) -> Inference | None:
-    """What was inferred of a layer without faults, where it has the same operator and infos as then; None otherwise.
+    """What was inferred of a layer without errors, where it has the same operator and infos as then; None otherwise.
 
     Operators and infos are immutable, so that they need not be asked again.
     """
@@ -66,7 +66,7 @@ def known_inference(layer: Layer) -> Inference | None:
 
 
 def layer_faults(layer: Layer) -> list[str]:
-    """What is wrong with a layer's inputs; faults that only follow from an unknown input are left out."""
+    """Return what is wrong with a layer's inputs; errors that only follow from an unknown input are left out."""
     infos = layer.input_infos
     if any(value.info is None for value in layer.values):
         missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
@@ -84,7 +84,7 @@ def _inferred(layer: Layer) -> Sequence[TensorInfo | None]:
 def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
     """The infos of what a layer with regions gives; carried values become as unknown as any iteration makes them.
 
-    Every round makes at least one extent of a carried value unknown, so that there are not many.
+    Every round makes at least one dimension of a carried value unknown, so that there are not many.
     """
     operands = op.arguments(layer.input_infos)
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
@@ -100,7 +100,7 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
 
 
 def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
-    """The infos of what a region gives where its inputs are bound to such tensors."""
+    """Return the infos of what a region gives where its inputs are bound to such tensors."""
     region = layer.regions[index]
     order, stuck = region.schedule()
     errors = [cycle_fault(stuck)] if stuck else []
@@ -145,7 +145,7 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
 
 
 def shaped_by_data(graph: Graph) -> set[Value]:
-    """The values whose shape is only known while running, however much is known of the inputs' shapes.
+    """Return the values whose shape is only known while running, however much is known of the inputs' shapes.
 
     These are results that are declared dynamic, as far as inference could not tell their shape, and what follows; in a
     region, all of whose shape is unknown.
@@ -199,7 +199,7 @@ def infer_graph(graph: Graph) -> None:
     """Infer the infos of all values.
 
     Raises:
-        InvalidNetworkError: with every fault of every layer.
+        InvalidNetworkError: with every error of every layer.
     """
     errors = [f"layer {layer}: {error}" for layer in graph.topological() for error in infer_layer(layer)]
     if errors:

@@ -67,16 +67,16 @@ class Lexer:
             tokens.append(Token(str(result.lastgroup), result.group(), start, fresh))
 
     def peek(self, ahead: int = 0) -> Token:
-        """The next word, or one behind it."""
+        """Return the next word, or one behind it."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def sees(self, kind: str, text: str | None = None, ahead: int = 0) -> bool:
-        """True where the next word is of this kind and reads so."""
+        """Return True if the next word is of this kind and reads so."""
         token = self.peek(ahead)
         return token.kind == kind and text in (None, token.text)
 
     def accept(self, kind: str, text: str | None = None) -> Token | None:
-        """The next word, passed, if it is of this kind and reads so."""
+        """Return the next word, passed, if it is of this kind and reads so."""
         if not self.sees(kind, text):
             return None
         token = self.peek()
@@ -84,19 +84,19 @@ class Lexer:
         return token
 
     def take(self, kind: str, text: str | None = None, what: str = "") -> Token:
-        """The next word, passed; `ParseError` where it is another."""
+        """Return the next word, passed; `ParseError` if it is another."""
         token = self.accept(kind, text)
         if token is None:
             raise self.expected(what or (f"'{text}'" if text else _TITLES[kind]))
         return token
 
     def expected(self, what: str, token: Token | None = None) -> ParseError:
-        """The error that something else stands where `what` should."""
+        """Return the error that something else stands where `what` should."""
         token = token or self.peek()
         return self.error(token, f"expected {what}, found {token}")
 
     def error(self, place: Token | int, message: str) -> ParseError:
-        """The error with its line and column."""
+        """Return the error with its line and column."""
         offset = place.offset if isinstance(place, Token) else place
         line = self.text.count("\n", 0, offset) + 1
         return ParseError(message, where=f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}")

@@ -29,17 +29,17 @@ class MergedNames:
         return bool(self._parts)
 
     def is_only(self, name: str) -> bool:
-        """True if `name` is the only name."""
+        """Return True if `name` is the only name."""
         return self._parts == (name,)
 
     def flat(self) -> tuple[str, ...]:
-        """The names; the result is cached."""
+        """Return the names; the result is cached."""
         if any(isinstance(part, MergedNames) for part in self._parts):
             self._parts = tuple(dict.fromkeys(self._names()))
         return tuple(part for part in self._parts if isinstance(part, str))
 
     def _names(self) -> Iterator[str]:
-        """All names, depth first without recursion; shared parts are visited once."""
+        """Yield all names, depth first without recursion; shared parts are visited once."""
         pending, visited = [*reversed(self._parts)], set[MergedNames]()
         while pending:
             part = pending.pop()

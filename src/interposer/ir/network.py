@@ -21,7 +21,7 @@ class Network(Builders):
     """A network of layers, to be optimized for some backends and run.
 
     Layers are added with `add_layer` or with a method of their own (`add_convolution2d_layer` ...); a layer's inputs
-    are values, that is outputs of layers added before (a layer with one output may stand for it). Faults of shape stay
+    are values, that is outputs of layers added before (a layer with one output may stand for it). Errors of shape stay
     on the layer and are reported by `validate` and by `optimize`, all at once. Not safe to change from several threads.
 
     >>> network = Network("sum")
@@ -83,7 +83,7 @@ class Network(Builders):
         return self.add_layer(Constant(value, quantization), name=name)
 
     def connect(self, value: Value | Layer, layer: Layer, operand: int | str = 0) -> None:
-        """Connect a value to an operand of a layer, given by its number or its name; infos are inferred anew."""
+        """Connect a value to an operand of a layer, given by its number or its name; infos are inferred again."""
         expect(layer, Layer, "connect needs the layer that takes the value")
         index = operand if isinstance(operand, int) else _operand_index(layer, operand)
         error = layer.op.arity_fault(index + 1)
@@ -93,7 +93,7 @@ class Network(Builders):
         self._infer_from(layer)
 
     def _infer_from(self, layer: Layer) -> None:
-        """Infer this layer anew, and of those behind it what that concerns; a cycle is left as it is."""
+        """Infer this layer again, and of those behind it what that concerns; a cycle is left as it is."""
         changed: set[Layer] = set()
         for each in _behind(layer):
             if each is layer or any(value.producer in changed for value in each.values):
@@ -121,14 +121,14 @@ class Network(Builders):
         """Check that the network can be optimized.
 
         Raises:
-            InvalidNetworkError: with all faults: what is not connected, does not fit, is bound twice, or missing.
+            InvalidNetworkError: with all errors: what is not connected, does not fit, is bound twice, or missing.
         """
         errors = list(self.faults())
         if errors:
             raise InvalidNetworkError(errors, self.name)
 
     def faults(self) -> Iterator[str]:
-        """Everything that is wrong with the network, a sentence each."""
+        """Yield everything that is wrong with the network, a sentence each."""
         order, stuck = self.graph.schedule()
         if stuck:
             yield cycle_fault(stuck)
@@ -149,7 +149,7 @@ class Network(Builders):
 
     @classmethod
     def parse(cls, text: str) -> Network:
-        """The network that `text` has written, or somebody in that form.
+        """Return the network that `text` has written, or somebody in that form.
 
         Raises:
             ParseError: the text is no network; says line and column.
@@ -177,7 +177,7 @@ def _known(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
 
 
 def _behind(layer: Layer) -> list[Layer]:
-    """The layer and all that depend on it, in running order; none where it depends on itself."""
+    """Return the layer and all that depend on it, in running order; none where it depends on itself."""
     order: list[Layer] = []
     seen = {layer}
     path = [(layer, iter(_consumers(layer)))]

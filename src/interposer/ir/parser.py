@@ -26,7 +26,7 @@ _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
 def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
-    """The graph that `print_graph` wrote.
+    """Return the graph that `print_graph` wrote.
 
     Infos are taken as they stand; `infer_graph` works out those that the text leaves out, and `verify` tells whether
     the graph is a sound one. `opaque` gives, by layer name, the objects that text cannot hold (printed `<opaque>`).
@@ -90,7 +90,7 @@ class _Parser:
         return _Builder(self, name).built(self.block(self.statement))
 
     def block(self, item: Callable[[], _T]) -> list[_T]:
-        """What stands between braces, each item on lines of its own."""
+        """Return what stands between braces, each item on lines of its own."""
         items = []
         with self.deeper(self.lexer.take("mark", "{")):
             while not self.lexer.accept("mark", "}"):
@@ -178,7 +178,7 @@ class _Parser:
     def extent(self) -> int | str | None:
         if self.lexer.accept("mark", "?"):
             return None
-        return self.integer() if self.lexer.sees("number") else self.word("an extent")
+        return self.integer() if self.lexer.sees("number") else self.word("a dimension")
 
     def quantization(self) -> Quantization:
         start = self.lexer.take("word", "q")
@@ -424,7 +424,7 @@ class _Builder:
 
 
 def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:
-    """The info of a constant's output knows its value, which the text says only once."""
+    """Return the info of a constant's output knows its value, which the text says only once."""
     if info is None or not isinstance(op, Constant):
         return info
     return info.with_constant(op.value) if info.constant is None else info

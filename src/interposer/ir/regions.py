@@ -18,7 +18,7 @@ _KNOWN_ELEMENTS: Final = 1024
 
 
 def region_title(layer: Layer, index: int) -> str:
-    """What a region is called: as its operator says, else by its number."""
+    """Return what a region is called: as its operator says, else by its number."""
     names = layer.op.region_names if isinstance(layer.op, ControlFlow) else ()
     return names[index] if index < len(names) else str(index)
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str, Graph]]:
-    """A graph and all regions in it, each with what stands in front of its layers' names: ``"loop/body/"``."""
+    """Yield a graph and all regions in it, each with what stands in front of its layers' names: ``"loop/body/"``."""
     prefix = path(graph) if prefix is None else prefix
     yield prefix, graph
     for layer in graph:
@@ -41,13 +41,13 @@ def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str,
 
 
 def places(graph: Graph) -> Iterator[Place]:
-    """All layers of a graph and of the regions in it, every graph's in running order."""
+    """Yield all layers of a graph and of the regions in it, every graph's in running order."""
     for prefix, each in named_graphs(graph):
         yield from (Place(f"{prefix}{layer.name}", each, layer) for layer in each.topological())
 
 
 def path(graph: Graph) -> str:
-    """What stands in front of the names of a graph's layers; nothing where it is no region.
+    """Return what stands in front of the names of a graph's layers; nothing where it is no region.
 
     A region does not know what the graph around it is a region of; `named_graphs` starts from there.
     """
@@ -59,7 +59,7 @@ def path(graph: Graph) -> str:
 
 
 def find_layer(graph: Graph, name: str) -> Layer:
-    """The layer of that name, which may be one in a region; `InvalidArgumentError` where there is none."""
+    """Return the layer of that name, which may be one in a region; `InvalidArgumentError` if there is none."""
     result = {place.name: place.layer for place in places(graph)}
     if name not in result:
         raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, result)}")
@@ -67,7 +67,7 @@ def find_layer(graph: Graph, name: str) -> Layer:
 
 
 def border_faults(layer: Layer) -> Iterator[str]:
-    """What is wrong with the number of a layer's regions, and of their inputs and outputs."""
+    """Yield what is wrong with the number of a layer's regions, and of their inputs and outputs."""
     op = layer.op
     if not isinstance(op, ControlFlow):
         return
@@ -94,7 +94,7 @@ def _id_faults(title: str, kind: str, layers: Iterable[Layer], count: int) -> It
 
 
 def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
-    """What is known of a region's input that is bound to a tensor of that info, or why it cannot be."""
+    """Return what is known of a region's input that is bound to a tensor of that info, or why it cannot be."""
     declared, constant = value.declared, info.constant
     if constant is not None and constant.size > _KNOWN_ELEMENTS:
         info = info.with_constant(None)

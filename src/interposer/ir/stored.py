@@ -16,7 +16,7 @@ _VALUE = ("info", "declared", "factory", "aliases")
 
 
 def parts_of(graph: Graph) -> tuple[Any, ...]:
-    """Everything that a graph holds, layer by layer in running order, for `graph_of`."""
+    """Return everything that a graph holds, layer by layer in running order, for `graph_of`."""
     order = graph.topological()
     numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
     layers = [
@@ -33,7 +33,7 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
 
 
 def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -> Graph:
-    """The graph of such data."""
+    """Return the graph of such data."""
     graph = Graph(name)
     graph.folded = folded
     values: list[Any] = []
@@ -50,13 +50,13 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
 
 
 def _without_constant(fact: Any, op: Op) -> Any:
-    """What is known of a constant's output, without the array, which is in the operator."""
+    """Return what is known of a constant's output, without the array, which is in the operator."""
     known = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
     return (fact.with_constant(None),) if known else fact
 
 
 def _with_constant(fact: Any, op: Op) -> Any:
-    """The reverse of `_without_constant`."""
+    """Return the reverse of `_without_constant`."""
     if isinstance(op, Constant) and isinstance(fact, tuple) and fact and isinstance(fact[0], TensorInfo):
         return fact[0].with_constant(op.value)
     return fact

@@ -55,7 +55,7 @@ class SubgraphView:
         return isinstance(layer, Layer) and layer.guid in self._guids
 
     def part(self, layers: Iterable[Layer]) -> SubgraphView:
-        """A view of some of these layers.
+        """Return a view of some of these layers.
 
         Raises:
             InvalidArgumentError: a layer that is not in this view.
@@ -88,7 +88,7 @@ class SubgraphView:
         return run
 
     def is_convex(self) -> bool:
-        """True where no path leaves the part and comes back."""
+        """Return True if no path leaves the part and comes back."""
         return quotient_is_acyclic(self.graph, [self.layers])
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class _Division:
         return part
 
     def can_merge(self, first: int, second: int) -> bool:
-        """True where `second` needs `first` only directly, not by way of a third part."""
+        """Return True if `second` needs `first` only directly, not by way of a third part."""
         bit = 1 << first
         return not any(self.below[other] & bit for other in self.before[second] if other != first)
 
@@ -182,7 +182,7 @@ def _merge_until_stable(division: _Division) -> None:
 
 
 def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]]) -> bool:
-    """True where the graph of these parts, every other one of `layers` a part of its own, has no cycle.
+    """Return True if the graph of these parts, every other one of `layers` a part of its own, has no cycle.
 
     `layers` are a whole graph, or a part of it that no path leaves and reenters: a cycle would lie within.
 

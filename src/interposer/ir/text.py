@@ -33,7 +33,7 @@ _SIMPLE: Final = (bool, int, float, str, type(None))
 
 
 def print_graph(graph: Graph, *, elide: int | None = None) -> str:
-    """The graph as text, layers in running order, attributes at their default left out.
+    """Return the graph as text, layers in running order, attributes at their default left out.
 
     With `elide`, an array of more elements than that is shown as its shape and a short hash of its content: good to
     look at and to compare, but it cannot be parsed back.
@@ -180,7 +180,7 @@ def _quantization(q: Quantization) -> str:
 
 
 def _content(array: Array, most: int) -> str:
-    """Numbers where they are few and say every bit (those of most NaNs do not), otherwise base64."""
+    """Return numbers where they are few and say every bit (those of most NaNs do not), otherwise base64."""
     if array.dtype.kind == "O":
         return ", ".join(map(_quoted, array.ravel()))
     if array.size <= most:
@@ -195,7 +195,7 @@ def _element(shown: str) -> Any:
 
 
 def _number(item: Any) -> str:
-    """The shortest decimal that gives the element back."""
+    """Return the shortest decimal that gives the element back."""
     data_type = DataType.of(item.dtype)
     if not data_type.is_float:
         return str(bool(item)) if data_type is DataType.BOOL else str(int(item))

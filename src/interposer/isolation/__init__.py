@@ -30,7 +30,7 @@ def isolated_backend(
     how: Isolation | None = None,
     record: Callable[[BackendEvent], None] = lambda event: None,
 ) -> Backend:
-    """A backend that runs in a child process, started here; `factory` makes it there, and is never called here.
+    """Return a backend that runs in a child process, started here; `factory` makes it there, and is never called here.
 
     Args:
         backend_id: what the backend calls itself.

@@ -27,7 +27,7 @@ __all__ = ["IsolatedBackend"]
 
 
 class IsolatedBackend(Backend):
-    """A backend in a child process, where a fault of it is an error here. Behaves as the backend itself does.
+    """A backend in a child process, where an error of it is an error here. Behaves as the backend itself does.
 
     Args:
         backend_id: what the backend calls itself.
@@ -70,16 +70,16 @@ class IsolatedBackend(Backend):
         return RemoteSupport(self.supervisor, options)
 
     def create_memory_manager(self) -> MemoryManager:
-        """A manager of memory that the child shares."""
+        """Return a manager of memory that the child shares."""
         return SharedMemory()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """A factory whose workloads run in the child."""
+        """Return a factory whose workloads run in the child."""
         memory = memory_manager if isinstance(memory_manager, SharedMemory) else None
         return RemoteFactory(self.supervisor, memory, options)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """The context in the child, if the backend has one; none where it is put aside already."""
+        """Return the context in the child, if the backend has one; none where it is disabled already."""
         if self.supervisor.aside is not None:
             return None
         context = RemoteContext(self.supervisor, options)
@@ -118,11 +118,11 @@ class RemoteSupport(LayerSupport):
         self.supervisor, self.options = supervisor, dict(options)
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """The verdict on a layer by itself."""
+        """Return the verdict on a layer by itself."""
         return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """The child's verdicts, and a no for layers that cannot be handed to another process."""
+        """Return the child's verdicts, and a no for layers that cannot be handed to another process."""
         errors = {layer: error for layer in view if (error := crossing_fault(layer)) is not None}
         asked = view.part([layer for layer in view if layer not in errors]) if errors else view
         value = iter(self._asked(asked) if len(asked) else ())

@@ -46,7 +46,7 @@ class Message(NamedTuple):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The body, where it is a JSON object; `GarbageError` where it is not."""
+        """The body, where it is a JSON object; `GarbageError` if it is not."""
         try:
             result = json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -67,7 +67,7 @@ class Channel:
         self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message; OSError where nobody can get it, TimeoutError where nobody takes it."""
+        """Send a message; OSError if nobody can get it, TimeoutError if nobody takes it."""
         head = HEAD.pack(MARK, kind, number, len(body))
         if not fds:
             self._socket.sendall(head + body)
@@ -82,7 +82,7 @@ class Channel:
             self._waiting = seconds
 
     def receive(self) -> Message:
-        """The next message.
+        """Return the next message.
 
         Raises:
             EOFError: the other end is closed.

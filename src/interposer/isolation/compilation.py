@@ -37,7 +37,7 @@ class RemotePart:
 
 
 def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
-    """What makes plain data of graphs for this child, and a list of what these data need there."""
+    """Return what makes plain data of graphs for this child, and a list of what these data need there."""
     needed: list[Lasting] = []
 
     def token(op: Op) -> Plain | None:
@@ -92,7 +92,7 @@ class Compilation:
         self._life = life
 
     def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
-        """Copies of the arrays that the answer has beside it."""
+        """Return copies of the arrays that the answer has beside it."""
         with reading(f"the answer of {_WHAT}"):
             described = [(DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]]
             sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]
@@ -107,7 +107,7 @@ class Compilation:
         return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in pairs]
 
     def views(self, view: SubgraphView) -> OptimizationViews:
-        """The answer, in terms of the view; whether it makes sense is for others to check.
+        """Return the answer, in terms of the view; whether it makes sense is for others to check.
 
         Raises:
             WireError: the answer cannot be read.

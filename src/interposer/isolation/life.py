@@ -45,7 +45,7 @@ _MOST_OUTPUT: Final = 1 << 24
 
 
 def during(what: str, layer: str = "") -> str:
-    """What a process was doing, in words."""
+    """Return what a process was doing, in words."""
     return f"{what} of layer {layer}" if layer else what
 
 
@@ -129,7 +129,7 @@ class Life:
         weakref.finalize(region, self._unused.append, region.number).atexit = False
 
     def unused_regions(self) -> list[int]:
-        """The regions that the process need not keep any more; each is given once."""
+        """Return the regions that the process need not keep any more; each is given once."""
         result = self._unused[:]
         del self._unused[: len(result)]
         self._mapped.difference_update(result)
@@ -200,7 +200,7 @@ class Life:
         return result
 
     def garbage(self, why: str, what: str) -> BackendCrashedError:
-        """The error for an answer that does not make sense; the process is killed."""
+        """Return the error for an answer that does not make sense; the process is killed."""
         return self._over(f"gave an answer that makes no sense ({why})", what, "")
 
     def _over(self, reason: str, what: str, layer: str) -> BackendCrashedError:
@@ -271,7 +271,7 @@ class _Process(subprocess.Popen[bytes]):
 
 
 def _telling(output: Iterable[str]) -> list[str]:
-    """The lines to repeat: the last ones, or where the interpreter says what it ran, the first of that."""
+    """Return the lines to repeat: the last ones, or where the interpreter says what it ran, the first of that."""
     lines = [line for line in output if line]
     fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
     return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]
@@ -293,7 +293,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 
 def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """True where a process ends within a while."""
+    """Return True if a process ends within a while."""
     deadline = time.monotonic() + _POLITELY
     while process.returncode is None and time.monotonic() < deadline:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:

@@ -34,7 +34,7 @@ class RemoteFactory(WorkloadFactory):
         self.supervisor = supervisor
         self.number = next(_numbers)
         self.own_memory = False
-        """True where the backend keeps tensors in memory of its own, so that the child has to copy them."""
+        """True if the backend keeps tensors in memory of its own, so that the child has to copy them."""
         self.steps = Steps(self)
         self.workloads: dict[int, weakref.ref[RemoteWorkload]] = {}
         self._told = {"do": "factory", "network": self.number, "options": dict(options)}
@@ -46,17 +46,17 @@ class RemoteFactory(WorkloadFactory):
         supervisor.call(self.ensure)
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """A workload in the child."""
+        """Return a workload in the child."""
         workload = RemoteWorkload(self, layer, info)
         self.supervisor.call(workload.ensure)
         return workload
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """A handle in shared memory."""
+        """Return a handle in shared memory."""
         return self.memory.new_handle(info)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """The constant, which the child finds in shared memory."""
+        """Return the constant, which the child finds in shared memory."""
         handle = ConstantHandle(info, array, self.supervisor)
         self._constants.append(handle)
         return handle
@@ -165,7 +165,7 @@ class RemoteWorkload(Workload):
             step.owner.add(step)
 
     def _step_on(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Step | None:
-        """The step on these tensors, which belong to one of the runs; None where not all of them do."""
+        """Return the step on these tensors, which belong to one of the runs; None if not all of them do."""
         owner = steps_of(outputs) or steps_of(inputs)
         step = None if owner is None else owner.step(self, inputs, outputs)
         self._step = step

@@ -48,7 +48,7 @@ class Region:
             _forbid_writing(self.fd)
 
     def place(self, offset: int, array: Array) -> Place:
-        """Where an array of that type and shape lies, from `offset` on."""
+        """Return where an array of that type and shape lies, from `offset` on."""
         return (self.number, offset, str(DataType.of(array.dtype)), list(array.shape))
 
 
@@ -60,23 +60,23 @@ def _forbid_writing(fd: int) -> None:
 
 
 def map_region(fd: int, size: int, writable: bool) -> Array:
-    """The bytes of a region in the child, which may close `fd` then."""
+    """Return the bytes of a region in the child, which may close `fd` then."""
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     return np.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED, protection), np.uint8)
 
 
 def array_bytes(array: Array) -> int:
-    """The bytes that the elements of an array take."""
+    """Return the bytes that the elements of an array take."""
     return array.size * array.dtype.itemsize
 
 
 def info_bytes(info: TensorInfo) -> int:
-    """The bytes that the array of a tensor of known shape takes."""
+    """Return the bytes that the array of a tensor of known shape takes."""
     return int(info.num_elements) * info.dtype.itemsize
 
 
 def array_at(memory: Array, offset: int, dtype: DataType, shape: Sequence[int]) -> Array:
-    """The array that lies at `offset`; ValueError where it would reach beyond the memory."""
+    """Return the array that lies at `offset`; ValueError if it would reach beyond the memory."""
     count = int(np.prod(tuple(TensorShape(shape)), dtype=np.int64))
     size = count * dtype.itemsize
     if dtype.bits == 0 or offset < 0 or offset + size > memory.size:

@@ -61,7 +61,7 @@ class Served:
         self.backend = created
 
     def description(self) -> Plain:
-        """What the backend says of itself."""
+        """Return what the backend says of itself."""
         backend = self.backend
         return {
             "capabilities": [
@@ -75,12 +75,12 @@ class Served:
     # --- what messages are made of ------------------------------------------------------------------------------------
 
     def array(self, place: Sequence[Any]) -> Array:
-        """The array at a place in shared memory."""
+        """Return the array at a place in shared memory."""
         region, offset, dtype, shape = place
         return array_at(self.regions[region], offset, DataType.of(dtype), shape)
 
     def reader(self, reported: Plain, *, lenient: bool = False) -> Reader:
-        """What reads the graphs and infos in a message."""
+        """Return what reads the graphs and infos in a message."""
         arrays = [self.array(place) for place in reported.get("arrays", ())]
         return Reader(arrays, self._token, importing=True, lenient=lenient)
 
@@ -111,7 +111,7 @@ class Served:
         return {"verdicts": [[strange[layer]] if layer in strange else next(arguments).reasons for layer in view]}
 
     def do_optimize(self, reported: Plain) -> Plain:
-        """What the backend makes of a view; objects of its own stay here, under tokens."""
+        """Return what the backend makes of a view; objects of its own stay here, under tokens."""
         view, layers = self._view(reported, self.reader(reported))
         result = self.backend.optimize_subgraph(view, reported["options"])
         answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)
@@ -264,7 +264,7 @@ def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
 
 
 def _kept(op: Op, cached: list[Op]) -> Plain | None:
-    """The token for an operator that the host cannot know; it is kept."""
+    """Return the token for an operator that the host cannot know; it is kept."""
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None
     cached.append(op)
@@ -307,7 +307,7 @@ class ServedNetwork:
         self._acquired = False
 
     def handle(self, slot: int) -> TensorHandle | None:
-        """The handle of a tensor; None for an input that is absent. Constants have numbers below that one's."""
+        """Return the handle of a tensor; None for an input that is absent. Constants have numbers below that one's."""
         return self._handles[slot] if slot >= ABSENT else self._served.constants[slot]
 
     def describe(self, infos: Sequence[TensorInfo], lifetimes: Sequence[Sequence[int]]) -> None:
@@ -320,7 +320,7 @@ class ServedNetwork:
                 (handle.allocate if ended else handle.manage)()
 
     def constant(self, info: TensorInfo | None) -> TensorHandle:
-        """The handle of a constant."""
+        """Return the handle of a constant."""
         assert info is not None
         assert info.constant is not None
         return checked(

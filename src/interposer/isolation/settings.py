@@ -21,7 +21,7 @@ class Isolation:
     Args:
         deadline_seconds: how long one call may take, be it to compile a part or to run it; None waits for ever.
         start_seconds: how long the process may take to start and to make the backend.
-        max_restarts: how often the process is started again after a fault, before the backend is put aside in its
+        max_restarts: how often the process is started again after an error, before the backend is disabled in its
             runtime; None sets no bound. One call that fails four times in a row is given up in any case.
         memory_bytes: how much address space the process may take beside the tensors that it shares with the host;
             None sets no bound.

@@ -34,7 +34,7 @@ MOST_PLANS: Final = 256
 LONGEST_LATE: Final = 1 << 36
 """Bytes that a tensor may have whose shape the child found."""
 ABSENT: Final = -1
-"""In place of a slot: an optional input that is not there. Constants have the slots below."""
+"""In place of a slot: an optional input that is missing. Constants have the slots below."""
 
 
 class Step:
@@ -69,7 +69,7 @@ class Plan:
         return [[step.workload.number, step.reads, step.writes] for step in self.steps]
 
     def layer_of(self, index: int) -> str:
-        """The layer of a step, by its place among them; nothing before the first."""
+        """Return the layer of a step, by its place among them; nothing before the first."""
         return self.steps[index].workload.title if 0 <= index < len(self.steps) else ""
 
 
@@ -97,7 +97,7 @@ class Steps:
     def step(
         self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
     ) -> Step | None:
-        """The step for a workload on tensors of this network; None where some of them are others."""
+        """Return the step for a workload on tensors of this network; None if some of them are others."""
         if not all(self._is_own(handle) for handle in (*inputs, *outputs)):
             return None
         reads, writes = tuple(map(self._slot, inputs)), tuple(map(self._slot, outputs))
@@ -219,7 +219,7 @@ class Steps:
             self._host_lacks |= plan.writes
 
     def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
-        """Those of the tensors that the backend does not have in its own memory."""
+        """Return those of the tensors that the backend does not have in its own memory."""
         if not self._factory.own_memory:
             return []
         absent = [slot for slot in slots if self._there.get(slot) is not life]
@@ -330,7 +330,7 @@ class Steps:
         return result
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
-        """What the child has computed and keeps: copies of it."""
+        """Return what the child has computed and keeps: copies of it."""
         scratch, offset, places, result = self._room(life, infos), 0, list[list[int]](), list[Array]()
         for info in infos:
             places.append([scratch.number, offset])

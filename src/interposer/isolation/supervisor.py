@@ -1,4 +1,4 @@
-"""Keeps a child process running: starts it, starts it again after a fault, and gives up at last."""
+"""Keeps a child process running: starts it, starts it again after an error, and gives up at last."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Supervisor:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, action: Callable[[Life], _T]) -> _T:
-        """Do something with the process; after a fault, once more with a fresh one, as long as restarts are left.
+        """Do something with the process; after an error, once more with a fresh one, as long as restarts are left.
 
         Raises:
             BackendCrashedError: the process failed too often.
@@ -100,7 +100,7 @@ class Supervisor:
         return self.call(action)
 
     def once(self, action: Callable[[Life], _T]) -> _T:
-        """Do something with the process; after a fault it is not tried again."""
+        """Do something with the process; after an error it is not tried again."""
         with self._lock:
             return self._tried(action)
 
@@ -112,7 +112,7 @@ class Supervisor:
             return self._life
         if self.aside is not None:
             raise BackendCrashedError(
-                f"backend {self.backend!r} is put aside: {self.aside}", backend=self.backend, reason=self.aside
+                f"backend {self.backend!r} is disabled: {self.aside}", backend=self.backend, reason=self.aside
             )
         if self._faulty:
             self.restarts += 1
@@ -141,7 +141,7 @@ class Supervisor:
         return life
 
     def started(self) -> tuple[Life, dict[str, Any]]:
-        """A new process with the backend in it, and how the backend describes itself."""
+        """Return a new process with the backend in it, and how the backend describes itself."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
         reported = {"do": "make", "backend": self.backend, "factory": self._pickled}
         try:
@@ -219,7 +219,7 @@ class Constants:
         self._regions: dict[int, tuple[Region, int]] = {}
 
     def placed(self, arrays: Collection[Array], life: Life) -> list[Place]:
-        """Where these arrays lie; the process has the memory then."""
+        """Return where these arrays lie; the process has the memory then."""
         self._add([array for array in arrays if id(array) not in self._regions])
         supervisor = self._supervisor()
         seconds = supervisor.how.deadline_seconds if supervisor is not None else None

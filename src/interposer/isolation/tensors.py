@@ -58,7 +58,7 @@ class SharedMemory(MemoryManager):
         return result
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
-        """The handle of a tensor of this network."""
+        """Return the handle of a tensor of this network."""
         handle = SharedHandle(info, self, len(self.handles))
         self.handles.append(handle)
         return handle
@@ -108,7 +108,7 @@ class SharedMemory(MemoryManager):
             handle.bind(array_at(region.bytes, handle.place, handle.info.dtype, shape))
 
     def region(self, handle: SharedHandle) -> Region | None:
-        """The arena that a tensor lies in."""
+        """Return the arena that a tensor lies in."""
         return self.made if handle.mode == MADE else self.given
 
     def renew(self) -> None:
@@ -125,7 +125,7 @@ class SharedMemory(MemoryManager):
 
     @property
     def stale(self) -> bool:
-        """True where the arenas belong to the process that this one was forked from."""
+        """True if the arenas belong to the process that this one was forked from."""
         return self._stale
 
 
@@ -156,7 +156,7 @@ class SharedHandle(ArrayHandle):
         TensorHandle.resize(self, shape)
 
     def map(self) -> Array:
-        """The tensor, once all that was asked of the child before is done; the host may write to it."""
+        """Return the tensor, once all that was asked of the child before is done; the host may write to it."""
         self._ready(writing=self.mode != MADE)
         return super().map()
 
@@ -187,7 +187,7 @@ class ConstantHandle(ArrayHandle):
 
 
 def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
-    """The steps of the first shared tensor among these."""
+    """Return the steps of the first shared tensor among these."""
     return next((handle.memory.steps for handle in handles if isinstance(handle, SharedHandle)), None)
 
 

@@ -1,6 +1,6 @@
 """Graphs, operators and infos as JSON-compatible data, for a message; arrays are set aside, to go by shared memory.
 
-Both ends use this. What comes from a child is data that may say anything: reading it raises `WireError` where it does
+Both ends use this. What comes from a child is data that may say anything: reading it raises `WireError` if it does
 not make sense, and what it describes is then checked as the answer of any backend is.
 """
 
@@ -43,7 +43,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def crossing_fault(layer: Layer) -> str | None:
-    """Why a layer cannot be handed to another process, or None where it can."""
+    """Return why a layer cannot be handed to another process, or None if it can."""
     if layer.regions:
         return "a layer with regions does not cross into another process"
     for value in (*layer.values, *layer.outputs):
@@ -64,21 +64,21 @@ class Packer:
         self._tokens = tokens
 
     def array(self, array: Array) -> int:
-        """The number of an array."""
+        """Return the number of an array."""
         if id(array) not in self._numbers:
             self._numbers[id(array)] = len(self.arrays)
             self.arrays.append(array)
         return self._numbers[id(array)]
 
     def info(self, info: TensorInfo | None) -> Plain | None:
-        """An info, with its constant."""
+        """Return an info, with its constant."""
         if info is None:
             return None
         constant = info.constant
         return info_to_plain(info) | ({} if constant is None else {"constant": self.array(constant)})
 
     def op(self, op: Op) -> Plain:
-        """An operator."""
+        """Return an operator."""
         token = self._tokens(op)
         if token is not None:
             return token
@@ -88,7 +88,7 @@ class Packer:
         return {"op": op.op_name(), "module": type(op).__module__, "attributes": others, "arrays": arrays}
 
     def layer(self, layer: Layer, places: Mapping[Value, Sequence[int]]) -> Plain:
-        """A layer, whose inputs are at these places."""
+        """Return a layer, whose inputs are at these places."""
         return {
             "op": self.op(layer.op),
             "name": layer.name,
@@ -100,7 +100,7 @@ class Packer:
         }
 
     def graph(self, graph: Graph) -> list[Plain]:
-        """All layers of a graph, in running order."""
+        """Return all layers of a graph, in running order."""
         places: dict[Value, Sequence[int]] = {}
         result = []
         for number, layer in enumerate(graph.topological()):
@@ -153,7 +153,7 @@ class Replica:
         return plain | {"infos": [], "declared": []}
 
     def part(self, view: SubgraphView, numbers: Iterable[Any]) -> SubgraphView:
-        """The layers of these numbers, as a part of the view."""
+        """Return the layers of these numbers, as a part of the view."""
         return view.part([self.layers[int(number)] for number in numbers])
 
 
@@ -178,14 +178,14 @@ class Reader:
         self._importing, self._lenient = importing, lenient
 
     def info(self, plain: Plain | None) -> TensorInfo | None:
-        """An info, with its constant."""
+        """Return an info, with its constant."""
         if plain is None:
             return None
         info = info_from_plain(plain)
         return info.with_constant(self._arrays[plain["constant"]]) if plain.get("constant") is not None else info
 
     def op(self, plain: Plain) -> Op:
-        """An operator."""
+        """Return an operator."""
         if "op" not in plain:
             return self._tokens(plain)
         kind = self._kind(plain)
@@ -201,7 +201,7 @@ class Reader:
         return op_class(name)
 
     def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
-        """A graph, and its layers by their numbers."""
+        """Return a graph, and its layers by their numbers."""
         graph, layers = Graph(), list[Layer]()
         for number, item in enumerate(plain):
             op = self._op_of(number, item)
@@ -225,6 +225,6 @@ class Reader:
 
 
 def is_described(op: Op) -> bool:
-    """True where `Packer.op` tells all of an operator: every attribute is a plain value or an array."""
+    """Return True if `Packer.op` tells all of an operator: every attribute is a plain value or an array."""
     codecs = op.codecs()
     return all(codecs[name] is not _ANY or type(value) in _SIMPLE for name, value in op.changed_attributes().items())

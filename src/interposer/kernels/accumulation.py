@@ -45,19 +45,19 @@ _EXACT: Final = ((np.float32, 2**24), (np.float64, 2**53))
 
 
 def float_type(dtype: DataType) -> np.dtype[Any]:
-    """The type to compute in for unquantized tensors: narrow floats in float32, integers in int64."""
+    """Return the type to compute in for unquantized tensors: narrow floats in float32, integers in int64."""
     if dtype.is_float:
         return np.dtype(np.float64 if dtype is DataType.FLOAT64 else np.float32)
     return np.dtype(np.int64)
 
 
 def exact_type(largest_sum: float) -> np.dtype[Any]:
-    """The quickest type in which sums are exact whose absolute parts add up to `largest_sum` at most."""
+    """Return the quickest type in which sums are exact whose absolute parts add up to `largest_sum` at most."""
     return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
 
 
 def largest_code(info: TensorInfo) -> int:
-    """How far from its zero point a stored integer of the tensor can be."""
+    """Return how far from its zero point a stored integer of the tensor can be."""
     limits = np.iinfo(info.dtype.numpy)
     return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
 
@@ -71,7 +71,7 @@ def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
 
 
 def summable_types(_: object, info: KernelInfo) -> str | None:
-    """The rule for kernels with input, weights and perhaps bias: which types may meet."""
+    """Return the rule for kernels with input, weights and perhaps bias: which types may meet."""
     return _quantized_types(info) if info.quantized else _unquantized_types(info)
 
 
@@ -129,7 +129,7 @@ class Requantizer:
     def of(
         cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
     ) -> Requantizer:
-        """What belongs to tensors of these infos."""
+        """Return what belongs to tensors of these infos."""
         wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32)
         ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
         return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
@@ -148,7 +148,7 @@ class Requantizer:
 
 
 def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, single: bool) -> NDArray[np.float64]:
-    """How many steps of the output one step of the sums is, for each channel or for all."""
+    """Return how many steps of the output one step of the sums is, for each channel or for all."""
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
@@ -173,7 +173,7 @@ class Plan(NamedTuple):
 
 
 def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling) -> Plan:
-    """The plan for weights whose output channels lie along `axis`."""
+    """Return the plan for weights whose output channels lie along `axis`."""
     x = info.input
     if not x.is_quantized:
         dtype = float_type(x.dtype)

@@ -119,7 +119,7 @@ def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
 
 
 def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """TFLite's result for stored integers; where it has no rule, that of real numbers in float32."""
+    """TFLite's result for stored integers; where it has no rule, that of float values in float32."""
     wide = input.dtype is DataType.INT16
     normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
@@ -163,7 +163,7 @@ def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Arra
 
 
 def _softmax(x: Array, axis: int, beta: float) -> Array:
-    """The greatest score is taken off first, so that no exponential overflows."""
+    """Return the greatest score is taken off first, so that no exponential overflows."""
     exps = np.exp((x - x.max(axis=axis, keepdims=True)) * beta)
     probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
     return probabilities
@@ -181,7 +181,7 @@ def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | Non
 
 @kernel(Softmax, LogSoftmax, when=(all_quantized, _is_float))
 def softmax(op: Softmax | LogSoftmax, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """In integers where TFLite has a rule for the quantization, else with real numbers in float32."""
+    """In integers where TFLite has a rule for the quantization, else with float values in float32."""
     rule = _integer_rule(op, info)
     if x.size == 0:
         return

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _split(x: Array, heads: int) -> Array:
-    """The heads as an axis of its own, before the sequence."""
+    """Return the heads as an axis of its own, before the sequence."""
     if x.ndim == 4:
         return x
     batch, length, width = x.shape
@@ -25,7 +25,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def _joined(x: Array, rank: int) -> Array:
-    """The opposite of `_split`, for a tensor that had that rank."""
+    """Return the opposite of `_split`, for a tensor that had that rank."""
     if rank == 4:
         return x
     batch, heads, length, size = x.shape
@@ -82,7 +82,7 @@ def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
 
 
 def _added(mask: Array | None, scores: Array) -> Array:
-    """What a mask of numbers adds to the scores."""
+    """Return what a mask of numbers adds to the scores."""
     if mask is None or mask.dtype == np.bool_:
         return np.zeros((), scores.dtype)
     return _for_all_keys(mask, scores.shape[3]).astype(scores.dtype)
@@ -108,7 +108,7 @@ def _for_all_keys(mask: Array, keys: int) -> Array:
 
 
 def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
-    """Which key each query may see by its position, (B or 1, 1, Q, K)."""
+    """Return which key each query may see by its position, (B or 1, 1, Q, K)."""
     key = np.arange(keys)
     valid = np.array([keys]) if valid_lengths is None else valid_lengths
     offset = np.array([past]) if valid_lengths is None else valid_lengths - queries
@@ -136,7 +136,7 @@ def _softmax(scores: Array) -> Array:
 def rotary_embedding(
     op: RotaryEmbedding, x: Array, cos: Array, sin: Array, position_ids: Array | None, *, info: KernelInfo
 ) -> Array:
-    """The pairs are seen as two arrays, whether they are neighbours or not."""
+    """Return the pairs are seen as two arrays, whether they are neighbours or not."""
     cos, sin = real(cos, info.at(1)), real(sin, info.at(2))
     if position_ids is not None:
         _check_positions(position_ids, len(cos))

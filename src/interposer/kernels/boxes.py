@@ -37,7 +37,7 @@ Lower = Callable[[Array, Array], Array]
 
 
 def reals_only(_: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: integers stand for real numbers, but for those that say which image a box belongs to."""
+    """Return a kernel's rule: integers stand for float values, but for those that say which image a box belongs to."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and tensor.dtype.is_integer and name != "batches" and not tensor.is_quantized:
             return f"{name} is {tensor.dtype} and not quantized; takes floats, or integers with a scale"
@@ -45,7 +45,7 @@ def reals_only(_: object, info: KernelInfo) -> str | None:
 
 
 def stored(values: Array, info: TensorInfo) -> Array:
-    """Real numbers as a tensor like `info` holds them, whatever shape that has."""
+    """Float values as a tensor like `info` holds them, whatever shape that has."""
     array = np.empty(values.shape, info.dtype.numpy)
     store(values, info, array)
     return array
@@ -68,7 +68,7 @@ def check_boxes(boxes: Array, name: str) -> None:
 
 
 def overlaps(box: Array, others: Array) -> Array:
-    """The intersection of one box with each of the others, divided by the union; 0 for those without area."""
+    """Return the intersection of one box with each of the others, divided by the union; 0 for those without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     width, height = np.maximum(high - low, 0).T
     intersection = width * height
@@ -83,7 +83,7 @@ def _area(boxes: Array) -> Array:
 
 
 def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
-    """The candidates by falling score, without those that overlap one before them by more than the threshold.
+    """Return the candidates by falling score, without those that overlap one before them by more than the threshold.
 
     Of equal scores, the first one goes first.
     """
@@ -97,7 +97,7 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
 
 
 def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
-    """The candidates in the order in which NNAPI's reference takes them; None sets no limit.
+    """Return the candidates in the order in which NNAPI's reference takes them; None sets no limit.
 
     After each, `lower` is asked about those that are left. Of equal scores, the first one goes first, where taking a
     candidate puts the first one in its place, and dropping one puts the last one there.
@@ -144,7 +144,7 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
 
 
 def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
-    """Boxes (N, 4) moved and stretched by deltas (N, C, 4) and clipped to images of sizes (N, 2): (N, C, 4)."""
+    """Return boxes (N, 4) moved and stretched by deltas (N, C, 4) and clipped to images of sizes (N, 2): (N, C, 4)."""
     check_boxes(boxes, "boxes")
     corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
     size = end - corner

@@ -13,11 +13,11 @@ __all__: list[str] = []
 
 @kernel(Merge)
 def merge(op: Merge, a: Array, b: Array) -> Array:
-    """Both inputs are always there when whole graphs run, so the first is as good as the other."""
+    """Return both inputs are always there when whole graphs run, so the first is as good as the other."""
     return a
 
 
 @kernel(Switch)
 def switch(op: Switch, data: Array, condition: Array) -> tuple[Array, Array]:
-    """Both outputs carry the data; what is not live is not looked at."""
+    """Return both outputs carry the data; what is not live is not looked at."""
     return data, np.copy(data)

@@ -154,12 +154,12 @@ def transpose_convolution(
 
 
 def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array:
-    """The image (N, H, W, C) in the type to compute in; where it is quantized, zero is a real zero."""
+    """Return the image (N, H, W, C) in the type to compute in; where it is quantized, zero is a real zero."""
     return to_nhwc(centered(x, info.input, weights.dtype), op.data_layout)
 
 
 def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    """Weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
+    """Return weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     old = info.at(1).dtype is DataType.UINT8
     created = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
@@ -167,7 +167,7 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
 
 
 def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:
-    """The plan, where weights and bias are constants."""
+    """Return the plan, where weights and bias are constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

@@ -49,7 +49,7 @@ def _plan(info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
 
 @kernel.prepare(convolution3d)
 def prepare(op: Convolution3d, info: KernelInfo) -> Plan | None:
-    """The plan, where weights and bias are constants."""
+    """Return the plan, where weights and bias are constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

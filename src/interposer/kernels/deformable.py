@@ -21,7 +21,7 @@ def deformable_convolution(
     op: DeformableConvolution2d, x: Array, weights: Array, offset: Array, bias: Array | None, mask: Array | None, *,
     info: KernelInfo,
 ) -> Array:  # fmt: skip
-    """What each weight sees is gathered first, then a matrix product sums."""
+    """Return what each weight sees is gathered first, then a matrix product sums."""
     n, _, height, width = info.output.shape
     seen = _seen(op, real(x, info.input), real(offset, info.input), weights.shape[2:])
     if mask is not None:
@@ -34,7 +34,7 @@ def deformable_convolution(
 
 
 def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[int, ...]) -> Array:
-    """What every weight sees, (N, D, I / D, KH, KW, OH, OW)."""
+    """Return what every weight sees, (N, D, I / D, KH, KW, OH, OW)."""
     n, channels, *image = x.shape
     places = offset.shape[2:]
     moves = np.moveaxis(offset.reshape(n, op.offset_groups, *window, 2, *places), 4, 0)
@@ -51,7 +51,7 @@ def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[in
 
 
 def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], places: tuple[int, ...]) -> Array:
-    """Where each weight would look without an offset along one axis, (KH, KW, OH, OW)."""
+    """Return where each weight would look without an offset along one axis, (KH, KW, OH, OW)."""
     moving = op.windows(*window)[axis]
     taps, steps = np.arange(window[axis]) * moving.dilation, np.arange(places[axis]) * moving.stride
     at = taps[:, np.newaxis] + steps - moving.pad_before
@@ -59,7 +59,7 @@ def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], plac
 
 
 def _corners(at: Array, size: int) -> list[tuple[Array, Array]]:
-    """The two pixels around each place along one axis and their weights, which are zero outside of the image."""
+    """Return the two pixels around each place along one axis and their weights, which are zero outside of the image."""
     low = np.floor(at)
     result = []
     for pixel, weight in ((low, 1 - (at - low)), (low + 1, at - low)):

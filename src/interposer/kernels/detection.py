@@ -67,7 +67,7 @@ class _Detections:
         self.boxes, self.scores, self.classes = np.zeros((rows, 4)), np.zeros(rows), np.zeros(rows)
 
     def of(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
-        """What is found among boxes (N, 4) with scores (N, C)."""
+        """Return what is found among boxes (N, 4) with scores (N, C)."""
         scores = scores[:, scores.shape[1] - self.op.num_classes :]
         count = self._regular(boxes, scores) if self.op.use_regular_nms else self._fast(boxes, scores)
         return self.boxes, self.classes, self.scores, np.array(count)
@@ -111,7 +111,7 @@ class _Detections:
 
 @kernel(NonMaxSuppression, dtypes=FLOATS)
 def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, info: KernelInfo) -> Array:
-    """Boxes that are given by any two corners are turned so that the first one is the lesser one."""
+    """Return boxes that are given by any two corners are turned so that the first one is the lesser one."""
     corners = _corners(op, real(boxes, info.at(0)))
     chosen = [
         (image, number, box)
@@ -140,7 +140,7 @@ def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
 def box_with_nms_limit(
     op: BoxWithNmsLimit, scores: Array, boxes: Array, batches: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Boxes come out as they went in; scores may have been lowered."""
+    """Return boxes come out as they went in; scores may have been lowered."""
     real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
     chosen = [pair for rows in _images(batches) for pair in _kept(op, real_scores, corners, rows)]
@@ -150,13 +150,13 @@ def box_with_nms_limit(
 
 
 def _images(batches: Array) -> Iterator[Array]:
-    """The numbers of the boxes of each image, which stand together."""
+    """Yield the numbers of the boxes of each image, which stand together."""
     borders = np.flatnonzero(np.diff(batches)) + 1
     yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
 
 
 def _kept(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
-    """The pairs (box, class) of one image that stay, by class and then by falling score."""
+    """Return the pairs (box, class) of one image that stay, by class and then by falling score."""
     result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
@@ -176,7 +176,7 @@ def _kept(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list
 def axis_aligned_bbox_transform(
     op: AxisAlignedBboxTransform, boxes: Array, deltas: Array, batches: Array, image_info: Array, *, info: KernelInfo
 ) -> Array:
-    """All classes at once."""
+    """Return all classes at once."""
     check_images(batches, len(image_info))
     numbers = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
     result = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
@@ -187,7 +187,7 @@ def axis_aligned_bbox_transform(
 def generate_proposals(
     op: GenerateProposals, scores: Array, deltas: Array, anchors: Array, image_info: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """All anchors of all images are moved at once; then the best are found image by image."""
+    """Return all anchors of all images are moved at once; then the best are found image by image."""
     cells = to_nhwc(real(scores, info.at(0)), op.data_layout)
     laid, sizes = _laid(op, real(anchors, info.at(2)), *cells.shape[1:3]), real(image_info, info.at(3))
     images, number = len(cells), len(laid)
@@ -201,7 +201,7 @@ def generate_proposals(
 
 
 def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
-    """Every anchor at every cell, in the order of the scores."""
+    """Return every anchor at every cell, in the order of the scores."""
     y, x = (np.arange(height) * op.height_stride)[:, np.newaxis], np.arange(width) * op.width_stride
     corners = np.stack(np.broadcast_arrays(x, y), axis=-1).astype(anchors.dtype)
     shifts = np.concatenate([corners, corners], axis=-1)[:, :, np.newaxis]
@@ -210,7 +210,7 @@ def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Arr
 
 
 def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -> list[int]:
-    """The boxes of one image that are kept."""
+    """Return the boxes of one image that are kept."""
     candidates = np.arange(len(scores))
     if 0 < op.pre_nms_max < len(scores):
         candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]

@@ -56,7 +56,7 @@ def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
 
 
 def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function | None:
-    """The function for an operation on elements of a type, from tables for "float", "integer" and "bool"."""
+    """Return the function for an operation on elements of a type, from tables for "float", "integer" and "bool"."""
     if dtype in FLOATS:
         return functions["float"].get(operation)
     if dtype.is_integer and dtype.bits >= 8:
@@ -144,7 +144,7 @@ def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 
 def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
-    """The results for all pairs of 8-bit codes, where there are many elements to look up."""
+    """Return the results for all pairs of 8-bit codes, where there are many elements to look up."""
     dtypes = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
     if dtypes != {8} or info.output.num_elements < _LARGE:
         return None
@@ -172,7 +172,7 @@ def _binary_table(op: ElementwiseBinary, info: KernelInfo) -> Array | None:
 
 @kernel(ElementwiseBinary, quantized=True, when=(all_quantized, _computes_binary))
 def binary_of_reals(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
-    """What TFLite has no rule for: real numbers in float32."""
+    """What TFLite has no rule for: float values in float32."""
     function = _BINARY["float"][op.operation]
     store(function(real(a, info.at(0)), real(b, info.at(1))), info.output, out)
 
@@ -285,7 +285,7 @@ def _bounded_inverse_sqrt(output: TensorInfo) -> Function:
 
 
 def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """TFLite's result for stored integers; where it has no rule, that of real numbers in float32."""
+    """TFLite's result for stored integers; where it has no rule, that of float values in float32."""
     wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
     in_reals = interpolated if wide else tabulated
     match operation:
@@ -342,7 +342,7 @@ _JOIN: Final[dict[LogicalBinaryOperation, Function]] = {
 
 @kernel(Comparison, quantized=False, when=all_quantized)
 def compare(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Texts compare too, letter by letter."""
+    """Return texts compare too, letter by letter."""
     return _COMPARE[op.operation](real(a, info.at(0)), real(b, info.at(1)))
 
 
@@ -375,7 +375,7 @@ def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, 
 
 @kernel(Prelu, dtypes=NUMBERS, quantized=False, when=all_quantized)
 def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
-    """The slope is multiplied everywhere and taken where the input is negative."""
+    """Return the slope is multiplied everywhere and taken where the input is negative."""
     x, alpha = real(x, info.at(0)), real(alpha, info.at(1))
     return np.where(x >= 0, x, x * alpha)
 

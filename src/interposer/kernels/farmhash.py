@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 
 def fingerprint64(data: bytes) -> int:
-    """The hash of these bytes, from 0 to 2**64 - 1."""
+    """Return the hash of these bytes, from 0 to 2**64 - 1."""
     if len(data) <= 16:
         return _up_to_16(data)
     if len(data) <= 32:
@@ -28,7 +28,7 @@ def fingerprint64(data: bytes) -> int:
 
 
 def _word(data: bytes, place: int) -> int:
-    """The 64-bit number at a place, which counts from the end where it is negative."""
+    """Return the 64-bit number at a place, which counts from the end where it is negative."""
     return int(struct.unpack_from("<Q", data, place % len(data))[0])
 
 
@@ -37,7 +37,7 @@ def _half_word(data: bytes, place: int) -> int:
 
 
 def _turn(value: int, bits: int) -> int:
-    """The bits turned round to the right."""
+    """Return the bits turned round to the right."""
     value &= _MASK
     return (value >> bits | value << (64 - bits)) & _MASK
 
@@ -48,7 +48,7 @@ def _stir(value: int) -> int:
 
 
 def _mix(a: int, b: int, factor: int) -> int:
-    """Two numbers as one."""
+    """Return two numbers as one."""
     first = _stir(((a ^ b) & _MASK) * factor)
     return _stir((b ^ first) * factor) * factor & _MASK
 
@@ -68,7 +68,7 @@ def _up_to_16(data: bytes) -> int:
 
 
 def _four(a: int, b: int, c: int, d: int) -> Pair:
-    """The two sums that four numbers are mixed from; the second one lacks its factor's share."""
+    """Return the two sums that four numbers are mixed from; the second one lacks its factor's share."""
     return _turn(a + b, 43) + _turn(c, 30) + d & _MASK, a + _turn(b + _K2, 18) + c & _MASK
 
 
@@ -111,7 +111,7 @@ class _State:
 
 
 def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
-    """Two numbers and 32 bytes as two numbers."""
+    """Return two numbers and 32 bytes as two numbers."""
     first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
     a += first
     total = a + second + third

@@ -20,7 +20,7 @@ _NOT_A_NUMBER = object()
 
 
 def _label(element: Any) -> Any:
-    """What an element is looked up by: all that are not numbers are one."""
+    """Return what an element is looked up by: all that are not numbers are one."""
     return _NOT_A_NUMBER if isinstance(element, float) and math.isnan(element) else element
 
 

@@ -25,7 +25,7 @@ def _constant(real: float, integer_bits: int = 0) -> int:
 
 
 def rescale(x: Ints, source_bits: int, target_bits: int) -> Ints:
-    """The same numbers with another count of integer bits, rounded or saturated."""
+    """Return the same numbers with another count of integer bits, rounded or saturated."""
     exponent = source_bits - target_bits
     if exponent < 0:
         return rounding_divide_by_pot(x, -exponent)
@@ -39,7 +39,7 @@ def _shifted(x: Ints, exponent: Ints | int) -> Ints:
 
 
 def leading_zeros(x: Ints) -> Ints:
-    """How many of the 32 bits above the highest set one are 0, for integers of 0 to 2**32 - 1."""
+    """Return how many of the 32 bits above the highest set one are 0, for integers of 0 to 2**32 - 1."""
     return 32 - np.frexp(np.asarray(x, np.float64))[1].astype(np.int64)
 
 
@@ -99,7 +99,7 @@ def inverse_sqrt(x: Ints) -> FixedPoint:
 
 
 def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
-    """The natural logarithm of x >= 1, whose result has another count of integer bits.
+    """Return the natural logarithm of x >= 1, whose result has another count of integer bits.
 
     x is 2**p * r with r near the fourth root of 1/2: of the two ways to split it, the one with the smaller r is taken.
     """

@@ -43,7 +43,7 @@ class FixedPoint(NamedTuple):
 
 
 def quantize_multiplier(real: ArrayLike) -> FixedPoint:
-    """The nearest fixed-point number to each real factor: 0 below the range, the largest one above it."""
+    """Return the nearest fixed-point number to each real factor: 0 below the range, the largest one above it."""
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
@@ -59,7 +59,7 @@ def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> Ints:
 
 
 def _high_mul(a: Ints, b: Ints) -> Ints:
-    """The same where the two are not both the least integer, which a multiplier never is."""
+    """Return the same where the two are not both the least integer, which a multiplier never is."""
     product = np.multiply(a, b)
     product += 1 << 30
     product >>= 31
@@ -100,14 +100,14 @@ def clamp_to(x: Array, dtype: DataType) -> Array:
 
 
 def limits(dtype: DataType) -> tuple[int, int]:
-    """The least and the largest integer of a type, 4-bit types included."""
+    """Return the least and the largest integer of a type, 4-bit types included."""
     if dtype in UNSIGNED_INTEGERS:
         return 0, 2**dtype.bits - 1
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
-    """The nearest whole numbers, ties away from zero, as C's ``round``; exact for floats of up to 32 bits."""
+    """Return the nearest whole numbers, ties away from zero, as C's ``round``; exact for floats of up to 32 bits."""
     x = np.asarray(x, np.float64)
     whole: NDArray[np.float64] = np.copysign(np.floor(np.abs(x) + 0.5), x)
     return whole
@@ -116,7 +116,7 @@ def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
 def quantize(
     real: Array, quantization: Quantization, dtype: DataType, rounding: Callable[[Array], Array] = round_half_away
 ) -> Array:
-    """Stored integers for real numbers: ``round(real / scale) + zero_point`` in float32, clamped; NaN is zero."""
+    """Stored integers for float values: ``round(real / scale) + zero_point`` in float32, clamped; NaN is zero."""
     scale, zero_point = along_axis(quantization, real.ndim)
     with np.errstate(all="ignore"):
         steps = np.asarray(real, np.float32) / scale.astype(np.float32)
@@ -124,7 +124,7 @@ def quantize(
 
 
 def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
-    """The real numbers that stored integers stand for, before rounding to any narrower type."""
+    """Return the float values that stored integers stand for, before rounding to any narrower type."""
     scale, zero_point = along_axis(quantization, codes.ndim)
     return (codes.astype(np.float64) - zero_point) * scale
 

@@ -29,7 +29,7 @@ def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
 def add_mul_add(
     op: Fused, a: Array, b: Array, multiplier: Array, addend: Array, *, info: KernelInfo, out: Array | Sequence[Array]
 ) -> None:  # fmt: skip
-    """In real numbers, of which each result is rounded once."""
+    """In float values, of which each result is rounded once."""
     x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
     total = x + y
     result = [total, np.broadcast_to(total * factor + offset, total.shape)]

@@ -24,12 +24,12 @@ _LARGEST_POWER: Final = 4
 
 
 def saturate(x: Array) -> Ints:
-    """The nearest 16-bit integers."""
+    """Return the nearest 16-bit integers."""
     return np.clip(x, -(2**15), _ONE).astype(np.int64)
 
 
 def high_mul(a: Ints | int, b: Ints | int) -> Ints:
-    """The product of two fixed-point numbers, whose integer bits add up, rounded with ties upwards."""
+    """Return the product of two fixed-point numbers, whose integer bits add up, rounded with ties upwards."""
     product: Ints = np.minimum((np.asarray(a, np.int64) * b + (1 << 14)) >> 15, _ONE)
     return product
 
@@ -100,10 +100,10 @@ def _tanh_table(integer_bits: int) -> Ints:
 
 
 def sigmoid(x: Ints) -> Ints:
-    """The sigmoid of numbers in Q3."""
+    """Return the sigmoid of numbers in Q3."""
     return _sigmoid_table()[x + 2**15]
 
 
 def tanh(x: Ints, integer_bits: int) -> Ints:
-    """The hyperbolic tangent of numbers with 0 to 6 integer bits."""
+    """Return the hyperbolic tangent of numbers with 0 to 6 integer bits."""
     return _tanh_table(integer_bits)[x + 2**15]

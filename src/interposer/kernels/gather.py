@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @kernel(Gather)
 def gather(op: Gather, params: Array, indices: Array) -> Array:
-    """One `take` for each element of the batch axes."""
+    """Return one `take` for each element of the batch axes."""
     axis, batch = normal_axis(op.axis, params.ndim), op.batch_dims
     _check_range(indices, params.shape[axis])
     if not batch:
@@ -30,7 +30,7 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
 
 @kernel(GatherNd)
 def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
-    """The last axis of the indices becomes a tuple of index arrays, for each element of the batch axes."""
+    """Return the last axis of the indices becomes a tuple of index arrays, for each element of the batch axes."""
     batch, depth = op.batch_dims, indices.shape[-1]
     for column in range(depth):
         _check_range(indices[..., column], params.shape[batch + column])
@@ -59,4 +59,4 @@ def _flat_batch(x: Array, batch: int) -> Array:
 def _check_range(indices: Array, size: int) -> None:
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {size}")
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of size {size}")

@@ -46,7 +46,7 @@ def _same_quantization(op: GridSample, info: KernelInfo) -> str | None:
 
 @kernel(GridSample, when=(_is_nearest, _same_quantization))
 def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> Array:
-    """Elements are moved as they are."""
+    """Return elements are moved as they are."""
     if x.size == 0:
         return np.broadcast_to(encoded(0.0, info.output), tuple(info.output.shape))
     [pixels] = zip(*_neighbours(op, x, grid, info), strict=True)
@@ -64,7 +64,7 @@ def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, o
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
-    """The element of every channel at one pixel for every place."""
+    """Return the element of every channel at one pixel for every place."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
     last = np.moveaxis(x, 1, -1)
     return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
@@ -95,7 +95,7 @@ def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
 
 
 def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
-    """The pixels counted from the one at the left of the place, and their weights."""
+    """Return the pixels counted from the one at the left of the place, and their weights."""
     if mode is GridSampleMode.NEAREST:
         return range(1), [np.ones_like(ratio)]
     if mode is GridSampleMode.LINEAR:
@@ -143,7 +143,7 @@ def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
 
 
 def _middles(size: int, align_corners: bool) -> Array:
-    """The coordinates of the pixels along an axis."""
+    """Return the coordinates of the pixels along an axis."""
     if align_corners:
         return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     return np.asarray((2 * np.arange(size) + 1) / max(size, 1) - 1)

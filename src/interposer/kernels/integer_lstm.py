@@ -35,13 +35,13 @@ def _scale(info: TensorInfo) -> np.float32:
 
 
 def exponent(info: TensorInfo) -> int | None:
-    """The scale of a cell state as a power of 2, which it is within a thousandth of the exponent; else None."""
+    """Return the scale of a cell state as a power of 2, which it is within a thousandth of the exponent; else None."""
     exact = float(np.log2(_scale(info)))
     return round(exact) if abs(exact - round(exact)) < 1e-3 else None
 
 
 def exact_product(x: Array, weights: Array) -> Ints:
-    """The sums of products of rows; they have few enough bits for float64 to be exact."""
+    """Return the sums of products of rows; they have few enough bits for float64 to be exact."""
     return np.asarray(x.astype(np.float64) @ weights.astype(np.float64, copy=False).T).astype(np.int64)
 
 
@@ -183,7 +183,7 @@ class IntegerLstm(NamedTuple):
         )
 
     def step(self, x: Array, output: Array, cell: Ints) -> tuple[Ints, Ints]:
-        """The new output and cell state."""
+        """Return the new output and cell state."""
         forget = sigmoid(self.forget(x, output, cell))
         new = tanh(self.cell(x, output, cell), 3)
         entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
@@ -196,7 +196,7 @@ class IntegerLstm(NamedTuple):
 
 
 def _bound(clip: float, scale: np.float32, largest: int) -> int:
-    """A real bound in stored integers; 0, which means none, where it is less than a step."""
+    """Return a real bound in stored integers; 0, which means none, where it is less than a step."""
     return int(min(float(np.float32(clip) / scale), largest)) if clip > 0 else 0
 
 
@@ -248,7 +248,7 @@ INTEGER_TYPES: Final = {
 
 
 def _quantized_alike(op: object, info: KernelInfo) -> str | None:
-    """All tensors but biases must be quantized, with one scale each."""
+    """Return all tensors but biases must be quantized, with one scale each."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is None or name.endswith("_bias"):
             continue
@@ -265,7 +265,7 @@ def _symmetric(op: object, info: KernelInfo) -> str | None:
 
 
 def cell_scale(op: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: the scale of the cell state is a power of 2 that the functions know."""
+    """Return a kernel's rule: the scale of the cell state is a power of 2 that the functions know."""
     cell = info.get("cell_state_in")
     if cell is None or (exponent(cell) or 0) not in range(-15, -8):
         value = "absent" if cell is None else f"{cell}"

@@ -10,10 +10,10 @@ __all__ = ["from_nhwc", "to_nhwc"]
 
 
 def to_nhwc(x: Array, layout: DataLayout) -> Array:
-    """A view with the channels as the last axis; weights count as images, one for each output channel."""
+    """Return a view with the channels as the last axis; weights count as images, one for each output channel."""
     return x if layout.channels_last else np.moveaxis(x, 1, -1)
 
 
 def from_nhwc(x: Array, layout: DataLayout) -> Array:
-    """A view in `layout` of an array whose last axis are the channels."""
+    """Return a view in `layout` of an array whose last axis are the channels."""
     return x if layout.channels_last else np.moveaxis(x, -1, 1)

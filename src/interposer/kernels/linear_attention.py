@@ -20,7 +20,7 @@ def linear_attention(
     op: LinearAttention, query: Array, key: Array, value: Array, past_state: Array | None,
     decay: Array | None, beta: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The state has float32 or better all the way."""
+    """Return the state has float32 or better all the way."""
     batch, steps, _ = query.shape
     groups = op.kv_num_heads
     q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)
@@ -41,5 +41,5 @@ def linear_attention(
 
 
 def _split(x: Array, *heads: int) -> Array:
-    """The heads as axes of their own."""
+    """Return the heads as axes of their own."""
     return x.reshape(*x.shape[:2], *heads, x.shape[2] // math.prod(heads))

@@ -10,12 +10,12 @@ __all__ = ["all_codes", "all_pairs", "look_up", "look_up_pairs"]
 
 
 def all_codes(dtype: DataType) -> Array:
-    """Every integer of a type, in the order of their bits."""
+    """Return every integer of a type, in the order of their bits."""
     return np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
 
 
 def all_pairs(a: DataType, b: DataType) -> tuple[Array, Array]:
-    """Every pair of integers of two 8-bit types, as arrays that broadcast."""
+    """Return every pair of integers of two 8-bit types, as arrays that broadcast."""
     return all_codes(a)[:, np.newaxis], all_codes(b)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of the LSTMs, which compute with real numbers, but for one over a sequence of integers."""
+"""Kernels of the LSTMs, which compute with float values, but for one over a sequence of integers."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class _Gate(NamedTuple):
         )
 
     def given(self, x: Array, aux: Array | None) -> Array:
-        """What the inputs give, for all steps at once."""
+        """Return what the inputs give, for all steps at once."""
         result = x @ self.weights.T
         if aux is not None and self.aux_weights is not None:
             result = result + aux @ self.aux_weights.T
         return np.asarray(result)
 
     def sum(self, array: Array, output: Array, cell: Array) -> Array:
-        """All that goes into the gate's function, for one step."""
+        """Return all that goes into the gate's function, for one step."""
         total = array + output @ self.recurrent_weights.T
         if self.peephole is not None:
             total = total + self.peephole * cell

@@ -31,7 +31,7 @@ __all__: list[str] = []
 def fully_connected(
     op: FullyConnected, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
 ) -> Array:
-    """One matrix product; the weights lie as in the file."""
+    """Return one matrix product; the weights lie as in the file."""
     w, finish = prepared or _plan(op, info, weights, bias)
     w = w.T if op.transpose_weight_matrix else w
     rows = centered(x, info.input, w.dtype).reshape(-1, w.shape[0])
@@ -44,7 +44,7 @@ def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | No
 
 @kernel.prepare(fully_connected)
 def _prepared(op: FullyConnected, info: KernelInfo) -> Plan | None:
-    """The plan, where weights and bias are constants."""
+    """Return the plan, where weights and bias are constants."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None
@@ -83,7 +83,7 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
 
 
 def _summed(op: BatchMatMul, a: Array) -> int:
-    """How many products make up one sum."""
+    """Return how many products make up one sum."""
     return int(a.shape[-2 if op.transpose_x and a.ndim > 1 else -1])
 
 

@@ -34,7 +34,7 @@ def eye_like(op: EyeLike, x: Array) -> Array:
 
 @kernel(MatrixDiag)
 def matrix_diagonal(op: MatrixDiag, x: Array, *, info: KernelInfo) -> Array:
-    """Every element meets its own row once."""
+    """Return every element meets its own row once."""
     own = np.eye(x.shape[-1], dtype=bool)
     return np.where(own, x[..., np.newaxis, :], encoded(0.0, info.output))
 

@@ -31,7 +31,7 @@ __all__: list[str] = []
 
 
 def _of_reals(op: Op, info: KernelInfo) -> str | None:
-    """A rule: plain integers have no useful mean or length."""
+    """Return a rule: plain integers have no useful mean or length."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and not tensor.is_quantized and tensor.dtype not in FLOATS:
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
@@ -43,7 +43,7 @@ def _given(x: Array | None, index: int, info: KernelInfo, default: float) -> Arr
 
 
 def _per_channel(values: Array, axis: int, rank: int) -> Array:
-    """Values for every channel (or a single one) in a shape that broadcasts with the tensor."""
+    """Return values for every channel (or a single one) in a shape that broadcasts with the tensor."""
     shape = [1] * rank
     shape[axis] = -1
     return np.reshape(values, shape)
@@ -130,7 +130,7 @@ def group_normalization(
 
 @kernel(MeanVarianceNormalization, when=(all_quantized, _of_reals))
 def mean_variance_normalization(op: MeanVarianceNormalization, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Each from real numbers."""
+    """Each from float values."""
     if x.size == 0:
         return
     centered = _centered(real(x, info.input), op.axis)

@@ -33,7 +33,7 @@ class Steps(NamedTuple):
         return self.origin + (self.number - 1) * self.stride + (self.size - 1) * self.dilation
 
     def positions(self) -> Array:
-        """The positions of all cells at all places, (number, size)."""
+        """Return the positions of all cells at all places, (number, size)."""
         cells = np.arange(self.size) * self.dilation
         return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cells
 
@@ -70,7 +70,7 @@ def _pads(steps: Steps, size: int) -> tuple[int, int]:
 
 
 def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
-    """The same by index, where the window moves over much more padding than image."""
+    """Return the same by index, where the window moves over much more padding than image."""
     _, height, width, _ = image.shape
     y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)

@@ -38,14 +38,14 @@ def _one_scale(_: object, info: KernelInfo) -> str | None:
 
 @kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
 def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """Sums are taken in float64 and rounded once."""
+    """Return sums are taken in float64 and rounded once."""
     pooled = _largest(op, x, info) if op.pool_type is PoolingAlgorithm.MAX else _mean(op, x, info)
     return from_nhwc(pooled, op.data_layout)
 
 
 @kernel(Pooling3d, quantized=True, dtypes=CODES, when=_one_scale)
 def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """MAX works on stored integers, AVERAGE and L2 on real numbers."""
+    """MAX works on stored integers, AVERAGE and L2 on float values."""
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
     if op.pool_type is PoolingAlgorithm.MAX:
         pooled = rescale(_largest(op, x, info), source, target, info.output.dtype)
@@ -55,7 +55,7 @@ def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """The largest cell; a stored zero where there is none."""
+    """Return the largest cell; a stored zero where there is none."""
     dtype = info.input.dtype
     if dtype in FLOATS:
         result = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
@@ -66,7 +66,7 @@ def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
 
 
 def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """The mean, or the root of the mean square."""
+    """Return the mean, or the root of the mean square."""
     power = 2 if op.pool_type is PoolingAlgorithm.L2 else 1
     sums = _slid(op, x.astype(np.float64) ** power, info, np.add, 0)
     mean: Array = sums / np.maximum(_count(op, info, padding=op.padding_method is PaddingMethod.IGNORE_VALUE), 1)

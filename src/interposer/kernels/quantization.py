@@ -60,7 +60,7 @@ def scale_of(info: TensorInfo) -> Quantization:
 
 @kernel(FakeQuantization)
 def fake_quantization(op: FakeQuantization, x: Array) -> Array:
-    """The range is moved in float32, as TFLite does it, so that zero is one of the steps."""
+    """Return the range is moved in float32, as TFLite does it, so that zero is one of the steps."""
     first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
     scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
     zero = round_half_away(np.clip(first - np.float32(op.min) / scale, first, last)).astype(np.float32)
@@ -87,7 +87,7 @@ def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _widened(x: Array, dtype: DataType) -> Array:
-    """The same numbers in a type that NumPy has: not every narrow type can be made of every other one."""
+    """Return the same numbers in a type that NumPy has: not every narrow type can be made of every other one."""
     if dtype.is_integer:
         return x.astype(np.int64) if dtype.bits < 8 else x
     return x.astype(np.float32) if dtype.bits < 16 and dtype.is_float else x
@@ -104,7 +104,7 @@ def _truncated(x: Array, dtype: DataType) -> Array:
 
 @kernel(Bitcast)
 def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
-    """A view; a truth is 0 or 1."""
+    """Return a view; a truth is 0 or 1."""
     same = np.ascontiguousarray(x).reshape(x.shape)
     if op.dtype is DataType.BOOL:
         return np.not_equal(same.view(np.uint8), 0)

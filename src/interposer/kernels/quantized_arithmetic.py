@@ -35,17 +35,17 @@ _TYPES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 
 
 def scale32(info: TensorInfo) -> np.float32:
-    """The scale of a tensor as the float32 that files hold."""
+    """Return the scale of a tensor as the float32 that files hold."""
     return np.float32(info.scale)
 
 
 def offset(x: Array, info: TensorInfo) -> Ints:
-    """The stored integers without the zero point."""
+    """Return the stored integers without the zero point."""
     return x.astype(np.int64) - info.zero_point
 
 
 def per_tensor(info: KernelInfo) -> bool:
-    """True where every tensor has one scale and one of the types that TFLite computes in integers."""
+    """Return True if every tensor has one scale and one of the types that TFLite computes in integers."""
     tensors = [tensor for tensor in (*info.inputs, *info.outputs) if tensor is not None and tensor.dtype.is_integer]
     return all(t.quantization is not None and not t.quantization.per_axis for t in tensors) and all(
         t.dtype in _TYPES for t in tensors
@@ -53,12 +53,12 @@ def per_tensor(info: KernelInfo) -> bool:
 
 
 def one_scale_of_few_bits(op: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: every tensor of stored integers has 8 or 16 bits and one scale."""
+    """Return a kernel's rule: every tensor of stored integers has 8 or 16 bits and one scale."""
     return None if per_tensor(info) else "takes 8- or 16-bit tensors with one scale"
 
 
 def integer_rule(operation: BinaryOperation, info: KernelInfo) -> Rule | None:
-    """The rule for an operation on tensors of these infos, or None where TFLite has none."""
+    """Return the rule for an operation on tensors of these infos, or None if TFLite has none."""
     if not per_tensor(info):
         return None
     if operation in _CHOICES:
@@ -146,12 +146,12 @@ _RULES: Final[dict[BinaryOperation, Rule]] = {
 
 
 def compared(x: Array, info: TensorInfo) -> Ints:
-    """The integers that a quantized tensor is compared by: 256 times what they stand for."""
+    """Return the integers that a quantized tensor is compared by: 256 times what they stand for."""
     return multiply_by_quantized_multiplier(offset(x, info) << 8, quantize_multiplier(scale32(info)))
 
 
 def prelu(x: Array, alpha: Array, info: KernelInfo) -> Ints:
-    """The rule of PRELU, for the stored integers of input and slope."""
+    """Return the rule of PRELU, for the stored integers of input and slope."""
     input, slope = info.at(0), info.at(1)
     positive = quantize_multiplier(scale32(input) / scale32(info.output))
     negative = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))

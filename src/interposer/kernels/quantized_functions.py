@@ -55,7 +55,7 @@ def _code(real: float, output: TensorInfo, unbounded: int) -> int:
 
 
 def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
-    """The stored integers of two real bounds, within the limits of the type."""
+    """Return the stored integers of two real bounds, within the limits of the type."""
     limits = np.iinfo(output.dtype.numpy)
     codes = _code(low, output, limits.min), _code(high, output, limits.max)
     return max(limits.min, min(limits.max, codes[0])), max(limits.min, min(limits.max, codes[1]))
@@ -76,19 +76,19 @@ def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) ->
 
 
 def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The distance from the zero point, rescaled."""
+    """Return the distance from the zero point, rescaled."""
     return _rescaled(np.abs(offset(x, input)), scale32(input) / scale32(output), output)
 
 
 def sqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The square root in float32, cut off instead of rounded; of a negative number it is 0."""
+    """Return the square root in float32, cut off instead of rounded; of a negative number it is 0."""
     root = np.sqrt(np.maximum(scale32(input) * offset(x, input).astype(np.float32), 0))
     codes: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
     return codes
 
 
 def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The inverse square root in fixed point; of what is not positive it is the largest value."""
+    """Return the inverse square root in fixed point; of what is not positive it is the largest value."""
     value = offset(x, input)
     inverse = inverse_sqrt(np.maximum(value, 1))
     scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))
@@ -112,7 +112,7 @@ def _saturate16(x: Array) -> Ints:
 
 
 def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The input, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits."""
+    """Return the input, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits."""
     fine_scale = np.float32(1 / 128) * scale32(input)
     fine = offset(x, input) << 7
     multiplier, shift = _multiplier16(fine_scale / scale32(output))
@@ -127,7 +127,7 @@ def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 
 
 def tabulated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """A function of real numbers in float32, rounded with ties away from zero; what is not a number counts as 0."""
+    """A function of float values in float32, rounded with ties away from zero; what is not a number counts as 0."""
     reals = function(scale32(input) * offset(x, input).astype(np.float32))
     steps = round_half_away(reals * (np.float32(1) / scale32(output)))
     return np.where(np.isnan(steps), 0, steps) + output.zero_point
@@ -137,7 +137,7 @@ _STEPS: Final = 512
 
 
 def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
-    """A function at 513 points from `low` to `high`, each moved by half the error of interpolation behind it."""
+    """Return a function at 513 points from `low` to `high`, each moved by half the error of interpolation behind it."""
     step = (high - low) / low.dtype.type(_STEPS)
     points = low + np.arange(_STEPS, dtype=step.dtype) * step
     codes = round_half_away(function(points) * codes_per_unit)
@@ -150,7 +150,7 @@ def interpolation_table(function: Function, low: np.floating, high: np.floating,
 
 
 def at_table(table: Ints, x: Array) -> Ints:
-    """The values for 16-bit integers, which span the table, between its points."""
+    """Return the values for 16-bit integers, which span the table, between its points."""
     index = 256 + (x.astype(np.int64) >> 7)
     base = table[index]
     ints: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
@@ -176,7 +176,7 @@ def _sigmoid_table() -> Ints:
 
 
 def _finest_steps(x: Array, input: TensorInfo) -> Ints:
-    """The input in steps of 1/12288, of which 8 / 3 * 4096 are what the table of the sigmoid spans."""
+    """Return the input in steps of 1/12288, of which 8 / 3 * 4096 are what the table of the sigmoid spans."""
     exponent = np.log2(scale32(input)) + 12
     if exponent in (0, 1):
         return offset(x, input) * 3 << int(exponent)
@@ -187,7 +187,7 @@ def _finest_steps(x: Array, input: TensorInfo) -> Ints:
 
 
 def _sigmoid_between(x: Ints, shift: int) -> Ints:
-    """The table's values between its points, with `shift` more bits than 16."""
+    """Return the table's values between its points, with `shift` more bits than 16."""
     place = np.minimum(x >> shift, 254)
     low, high = _sigmoid_table()[place], _sigmoid_table()[place + 1]
     between: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)
@@ -195,7 +195,7 @@ def _sigmoid_between(x: Ints, shift: int) -> Ints:
 
 
 def sigmoid16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The sigmoid of a 16-bit tensor with a zero point of 0, as multiples of 2**-15."""
+    """Return the sigmoid of a 16-bit tensor with a zero point of 0, as multiples of 2**-15."""
     steps = _finest_steps(x, input)
     size = np.abs(steps)
     upper = np.where(size >> 9 >= 255, 0x7FFF << 10, _sigmoid_between(size, 9))

@@ -25,7 +25,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 def _factor(input: TensorInfo, beta: float) -> tuple[FixedPoint, int]:
-    """The factor from stored integers to Q5, and the least difference that is still counted."""
+    """Return the factor from stored integers to Q5, and the least difference that is still counted."""
     factor = quantize_multiplier(min(beta * input.scale * 2**26, 2.0**31 - 1))
     return factor, -int(31 * 2**26 // 2 ** int(factor.shift))
 

@@ -16,7 +16,7 @@ __all__: list[str] = []
 def random_fill(op: RandomFill, dims: Array) -> Array:
     """NumPy's older generator, which ONNX's reference evaluator takes too, in float64."""
     if (dims < 0).any():
-        raise InvalidArgumentError(f"dims is {dims.tolist()}; an extent must not be negative")
+        raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
     state, shape = np.random.RandomState(op.seed), tuple(dims.tolist())
     if op.distribution is Distribution.NORMAL:
         return np.asarray(state.standard_normal(shape) * op.b + op.a)

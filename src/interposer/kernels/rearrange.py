@@ -37,13 +37,13 @@ _NUMPY_MODES: Final = {
 
 @kernel(Transpose, Permute)
 def transpose(op: Transpose | Permute, x: Array) -> Array:
-    """A Permute says the same with the inverse permutation."""
+    """Return a Permute says the same with the inverse permutation."""
     return x.transpose(op.permutation)
 
 
 @kernel(Concat)
 def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Every input is first brought to the output's quantization."""
+    """Return every input is first brought to the output's quantization."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.concatenate([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
@@ -67,20 +67,20 @@ def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo
 
 @kernel(Splitter)
 def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
-    """Views between the running sums of the sizes."""
+    """Return views between the running sums of the sizes."""
     return tuple(np.split(x, np.cumsum(op.sizes[:-1]), op.axis)) if op.sizes else ()
 
 
 @kernel(Stack)
 def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Every input is first brought to the output's quantization."""
+    """Return every input is first brought to the output's quantization."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.stack([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
 
 @kernel(Slice)
 def slice_box(op: Slice, x: Array, *, info: KernelInfo) -> Array:
-    """The sizes are the inferred shape."""
+    """Return the sizes are the inferred shape."""
     return x[tuple(slice(b, b + n) for b, n in zip(op.begin, info.output.shape, strict=True))]
 
 
@@ -92,7 +92,7 @@ def strided_slice(op: StridedSlice, x: Array) -> Array:
 
 @kernel(Pad)
 def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
-    """A constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
+    """Return a constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
         inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
@@ -113,5 +113,5 @@ def tile(op: Tile, x: Array) -> Array:
 
 @kernel(ReverseV2)
 def reverse(op: ReverseV2, x: Array) -> Array:
-    """A view with negative strides."""
+    """Return a view with negative strides."""
     return np.flip(x, op.axis)

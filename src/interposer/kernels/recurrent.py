@@ -1,6 +1,6 @@
 """Kernels of the recurrent layers without gates, and what all recurrent kernels have in common.
 
-They compute with real numbers: narrow floats as float32, quantized tensors (a float layer's 8-bit weights, say) as the
+They compute with float values: narrow floats as float32, quantized tensors (a float layer's 8-bit weights, say) as the
 numbers that they stand for.
 """
 
@@ -58,7 +58,7 @@ _BOUNDS: Final = {
 
 
 def real_valued(op: object, info: KernelInfo) -> str | None:
-    """A kernel's rule: every tensor but that of lengths is of floats or quantized."""
+    """Return a kernel's rule: every tensor but that of lengths is of floats or quantized."""
     results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
@@ -69,7 +69,7 @@ def real_valued(op: object, info: KernelInfo) -> str | None:
 
 
 def converted(op: object, info: KernelInfo) -> Reals:
-    """What kernels prepare: the constants as real numbers."""
+    """Return what kernels prepare: the constants as float values."""
     return {
         name: real(tensor.constant, tensor)
         for name, tensor in zip(info.names, info.inputs, strict=False)
@@ -78,7 +78,7 @@ def converted(op: object, info: KernelInfo) -> Reals:
 
 
 def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | None) -> dict[str, Array | None]:
-    """All operands as real numbers, by name."""
+    """Return all operands as float values, by name."""
     result: dict[str, Array | None] = dict(prepared or {})
     for name, array in zip(info.names, arrays, strict=True):
         tensor = info.get(name)
@@ -88,23 +88,23 @@ def reals(arrays: tuple[Array | None, ...], info: KernelInfo, prepared: Reals | 
 
 
 def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...]) -> None:
-    """Write real numbers to all results."""
+    """Write float values to all results."""
     for value, tensor, target in zip(values, info.outputs, out, strict=True):
         store(value, tensor, target)
 
 
 def time_first(x: Array, time_major: bool) -> Array:
-    """A sequence with its steps along the first axis; or, the other way round, one as the operator has it."""
+    """Return a sequence with its steps along the first axis; or, the other way round, one as the operator has it."""
     return x if time_major else x.swapaxes(0, 1)
 
 
 def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
-    """The state, zeros where there is none."""
+    """Return the state, zeros where there is none."""
     return np.zeros((batches, size), np.float32) if state is None else state
 
 
 def needed(values: Reals, name: str) -> Array:
-    """An operand that must be there."""
+    """Return an operand that must be there."""
     result = values[name]
     assert result is not None, name
     return result
@@ -130,7 +130,7 @@ class _Cell(NamedTuple):
         )
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
-        """All outputs and the last state; only the recurrent product has to wait for the step before."""
+        """Return all outputs and the last state; only the recurrent product has to wait for the step before."""
         value = x @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
             value = value + aux @ self.aux_weights.T
@@ -167,7 +167,7 @@ def unidirectional_sequence_rnn(
 
 
 def direction_of(values: Reals, direction: str) -> Reals:
-    """The operands of one direction, without its name."""
+    """Return the operands of one direction, without its name."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
@@ -218,7 +218,7 @@ _INTEGER_SVDF: Final = {
 
 
 def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
-    """A clamp, one scale for each tensor, no zero point inside, and the same state before and after."""
+    """Return a clamp, one scale for each tensor, no zero point inside, and the same state before and after."""
     if op.activation_func not in _BOUNDS:
         return f"{op.activation_func.name} in integers; takes {', '.join(bound.name for bound in _BOUNDS)}"
     inputs = [(name, info.get(name)) for name in ("input", "weights_feature", "weights_time", "state_in")]
@@ -265,7 +265,7 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 
 
 def moved_on(memory: Array) -> Array:
-    """The memory after a step: the oldest number of every filter is gone, the last place free."""
+    """Return the memory after a step: the oldest number of every filter is gone, the last place free."""
     free = np.zeros_like(memory[..., :1])
     return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
 

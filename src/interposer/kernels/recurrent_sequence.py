@@ -1,4 +1,4 @@
-"""Kernels of the whole recurrent layers, in real numbers."""
+"""Kernels of the whole recurrent layers, in float values."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class _Weights:
         self.functions = [_function(op, place * count + index, gate=index < 2) for index in range(count)]
 
     def of_input(self, x: Array) -> Array:
-        """What the input gives to every gate, for all steps at once."""
+        """Return what the input gives to every gate, for all steps at once."""
         return np.asarray(x @ self.input.T + self.input_bias)
 
     def of_state(self, hidden: Array, gates: slice = slice(None)) -> Array:
-        """What the hidden state gives to some of the rows."""
+        """Return what the hidden state gives to some of the rows."""
         return np.asarray(hidden @ self.recurrent[gates].T + self.recurrent_bias[gates])
 
 
 def _function(op: Layer, index: int, *, gate: bool) -> Function:
-    """One of the functions; what goes into those of gates is clipped, the cell state that is put out is not."""
+    """Return one of the functions; what goes into those of gates is clipped, the cell state that is put out is not."""
     function, a, b = op.functions()[index]
     if op.clip > 0 and gate:
         return lambda x: FUNCTIONS[function](np.clip(x, -op.clip, op.clip), a, b)
@@ -103,14 +103,14 @@ def _lengths(values: Reals, steps: int, batches: int) -> Array:
 
 
 def _turned(x: Array, lengths: Array) -> Array:
-    """Every sequence of (T, B, ...) from its end to its start; what is behind its end stays there."""
+    """Return every sequence of (T, B, ...) from its end to its start; what is behind its end stays there."""
     places = np.arange(len(x))[:, np.newaxis]
     order = np.where(places < lengths, lengths - 1 - places, places)
     return x[order, np.arange(x.shape[1])]
 
 
 def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Array, States]:
-    """All hidden states, zeros behind the end of a sequence, and the states after the last step."""
+    """Return all hidden states, zeros behind the end of a sequence, and the states after the last step."""
     outputs = np.zeros((*array.shape[:2], states[0].shape[-1]), array.dtype)
     for place, part in enumerate(array):
         running = (place < lengths)[:, np.newaxis]
@@ -121,7 +121,7 @@ def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Arra
 
 
 def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> States:
-    """The states at the start of one direction, (B, H) each."""
+    """Return the states at the start of one direction, (B, H) each."""
     names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
     value = [values[name] for name in names]
     zeros = np.zeros(shape, np.float32)
@@ -129,7 +129,7 @@ def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> Sta
 
 
 def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple[Array, ...]:
-    """The results, for all directions."""
+    """Return the results, for all directions."""
     x = time_first(needed(values, "input"), op.time_major)
     lengths = _lengths(values, *x.shape[:2])
     outputs, states = [], []

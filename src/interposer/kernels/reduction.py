@@ -39,7 +39,7 @@ def _count(shape: tuple[int, ...], axes: Axes) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-# --- floats, integers and truth values: every function leaves an extent of 1 for each axis ----------------------------
+# --- floats, integers and truth values: every function leaves a size of 1 for each axis ----------------------------
 
 
 def _sum(x: Array, axes: Axes) -> Array:
@@ -58,7 +58,7 @@ def _mean(x: Array, axes: Axes) -> Array:
 
 
 def _integer_mean(x: Array, axes: Axes) -> Array:
-    """The quotient of the sum in 64 bits, truncated; 0 of no elements."""
+    """Return the quotient of the sum in 64 bits, truncated; 0 of no elements."""
     total = _sum(x.astype(np.uint64 if x.dtype.kind == "u" else np.int64), axes)
     count = total.dtype.type(max(1, _count(x.shape, axes)))
     mean: Array = np.sign(total) * (np.abs(total) // count)
@@ -145,7 +145,7 @@ def _scales(info: KernelInfo) -> tuple[float, float]:
 
 
 def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """The count divides the multiplier, which is first moved up by as many bits as it has room for."""
+    """Return the count divides the multiplier, which is first moved up by as many bits as it has room for."""
     source, target = _scales(info)
     multiplier, shift = quantize_multiplier(source / target)
     count = _count(x.shape, axes)
@@ -160,7 +160,7 @@ def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
 
 
 def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Every partial product is rescaled by the same factor; together these factors make up the result's scale.
+    """Return every partial product is rescaled by the same factor; together these factors make up the result's scale.
 
     A partial product that leaves 32 bits is saturated, where TFLite's wraps around.
     """
@@ -207,7 +207,7 @@ def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _computes))
 def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """What TFLite has no rule for: real numbers in float32."""
+    """What TFLite has no rule for: float values in float32."""
     result = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
     store(result.reshape(out.shape), info.output, out)
 

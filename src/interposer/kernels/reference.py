@@ -22,7 +22,7 @@ _OPTIONAL: Final = frozenset({DataType.OPTIONAL})
 
 
 def reference() -> KernelTable:
-    """The table of the reference kernels of all families."""
+    """Return the table of the reference kernels of all families."""
     import interposer.kernels.kernel_families  # noqa: F401, PLC0415 - the families fill the table
 
     return kernel
@@ -48,7 +48,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
     Operands come by position or by name; None, or nothing, stands for one that is absent. Arrays keep their type. What
     is not an array yet becomes one: of float32, int32 (int64 where that is too small), bool or strings. How integers
-    stand for real numbers is told by `quantization`, under the names of operands and results. A sequence is a list of
+    stand for float values is told by `quantization`, under the names of operands and results. A sequence is a list of
     arrays, and an optional is its element or None.
 
     >>> from interposer.ops import Dequantize, Maximum
@@ -85,7 +85,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """All operands in their order."""
+    """Return all operands in their order."""
     if error := op.arity_fault(len(arrays)):
         raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]
@@ -98,7 +98,7 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
 
 
 def _stored(slot: Operand | Result, value: Any) -> Array | None:
-    """An operand as kernels take it."""
+    """Return an operand as kernels take it."""
     if slot.dtypes == _SEQUENCE:
         return collected(_array(item) for item in _listed(value))
     if slot.dtypes == _OPTIONAL:
@@ -107,7 +107,7 @@ def _stored(slot: Operand | Result, value: Any) -> Array | None:
 
 
 def _element(value: Any) -> Array:
-    """What an optional holds: a list of arrays is a sequence, and anything else a tensor."""
+    """Return what an optional holds: a list of arrays is a sequence, and anything else a tensor."""
     holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
     return collected(map(_array, value)) if holds_arrays else _array(value)
 

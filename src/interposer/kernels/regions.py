@@ -34,7 +34,7 @@ class _Samples(NamedTuple):
     inside: Array
 
     def matrix(self, size: int) -> Array:
-        """What the mean of each bin takes from each cell, (bins, extent)."""
+        """Return what the mean of each bin takes from each cell, (bins, dimension)."""
         bins, samples = self.low.shape
         taken = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
@@ -45,7 +45,7 @@ class _Samples(NamedTuple):
 
 
 def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *, half_pixel: bool) -> _Samples:
-    """The samples of a region from `start` to `end` (in cells)."""
+    """Return the samples of a region from `start` to `end` (in cells)."""
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
@@ -62,7 +62,7 @@ def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *,
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
 def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
-    """A mean over a grid of interpolated samples is two matrix products; in float64."""
+    """Return a mean over a grid of interpolated samples is two matrix products; in float64."""
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
@@ -86,7 +86,7 @@ def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
 
 
 def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
-    """The largest of all weighted neighbours of the samples in each bin."""
+    """Return the largest of all weighted neighbours of the samples in each bin."""
     result = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
     for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
         for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
@@ -114,7 +114,7 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
 
 
 def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, slice]]:
-    """The bins of a region that have cells, by their number; the last cell is included."""
+    """Return the bins of a region that have cells, by their number; the last cell is included."""
     step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
     borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
     first = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
@@ -127,7 +127,7 @@ def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, sli
 def heatmap_max_keypoint(
     op: HeatmapMaxKeypoint, heatmaps: Array, boxes: Array, *, info: KernelInfo
 ) -> tuple[Array, Array]:
-    """All heatmaps at once, as (N, K, S, S)."""
+    """Return all heatmaps at once, as (N, K, S, S)."""
     maps = np.moveaxis(to_nhwc(real(heatmaps, info.at(0)), op.data_layout), 3, 1)
     frames = real(boxes, info.at(1))
     check_boxes(frames, "boxes")
@@ -141,7 +141,7 @@ def heatmap_max_keypoint(
 
 
 def _around(maps: Array, row: Array, column: Array) -> Array:
-    """The cells around one of each heatmap, (3, 3, N, K), those beyond the border mirrored."""
+    """Return the cells around one of each heatmap, (3, 3, N, K), those beyond the border mirrored."""
     padded = np.pad(maps, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect")
     n, k = np.ogrid[: maps.shape[0], : maps.shape[1]]
     return np.stack([[padded[n, k, row + i, column + j] for j in range(3)] for i in range(3)])

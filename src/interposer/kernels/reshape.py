@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @kernel(Reshape)
 def reshape(op: Reshape, x: Array, *, info: KernelInfo) -> Array:
-    """The shape that was inferred is the target with its extent of -1 worked out."""
+    """Return the shape that was inferred is the target with its dimension of -1 worked out."""
     return x.reshape(tuple(info.output.shape))
 
 
@@ -28,19 +28,19 @@ def broadcast_to(op: BroadcastTo, x: Array) -> Array:
 
 @kernel(Shape)
 def shape(op: Shape, x: Array) -> Array:
-    """The shape of the array that is there, whatever was inferred."""
+    """Return the shape of the array that is there, whatever was inferred."""
     return np.array(x.shape, op.dtype.numpy)
 
 
 @kernel(Rank)
 def rank(op: Rank, x: Array) -> Array:
-    """A scalar."""
+    """Return a scalar."""
     return np.array(x.ndim, np.int32)
 
 
 @kernel(Fill)
 def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
-    """The value is quantized as the output is."""
+    """Return the value is quantized as the output is."""
     if (dims < 0).any():
-        raise InvalidArgumentError(f"dims is {dims.tolist()}; an extent must not be negative")
+        raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
     return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))

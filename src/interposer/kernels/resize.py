@@ -54,7 +54,7 @@ def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
 
 @kernel(Resize, when=_nearest)
 def resize_nearest(op: Resize, x: Array) -> Array:
-    """Rows and columns are picked, whatever they hold."""
+    """Return rows and columns are picked, whatever they hold."""
     for axis, target in _targets(op):
         x = x.take(nearest_places(op, x.shape[axis], target), axis)
     return x
@@ -99,7 +99,7 @@ def _fixed_places(op: Resize, size: int, target: int) -> Places:
 
 
 def _mixed(op: Resize, x: Array, rows: Places, columns: Places, generic: np.generic) -> Array:
-    """The four neighbours times their weights, summed in TFLite's order."""
+    """Return the four neighbours times their weights, summed in TFLite's order."""
     (height, _), (width, _) = _targets(op)
     row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
     column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])

@@ -55,7 +55,7 @@ def _tensors(op: ScatterNd | ScatterElements, info: KernelInfo) -> list[TensorIn
 
 @kernel(ScatterNd, when=(_types, _scales))
 def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Where the axes that indices point to are one, an index is the number of a row."""
+    """Return where the axes that indices point to are one, an index is the number of a row."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     base = _zeros(x, changes, info) if not op.input_enabled else x if codes else real(x, info.at(0))
@@ -76,7 +76,7 @@ def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Arr
 
 
 def _moves_codes(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
-    """Codes of one scale are moved and compared as they are; all other quantized numbers are real ones meanwhile."""
+    """Codes of one scale are moved and compared as they are; all other quantized numbers are real ones meantime."""
     keeps_order = op.function in {ScatterFunction.UPDATE, ScatterFunction.MAX, ScatterFunction.MIN}
     return keeps_order and len({tensor.quantization for tensor in _tensors(op, info)}) == 1
 
@@ -99,7 +99,7 @@ def _write(function: ScatterFunction, target: Array, places: Any, changes: Array
 
 def _zeros(shape: Array, changes: Array, info: KernelInfo) -> Array:
     if (shape < 0).any():
-        raise InvalidArgumentError(f"input is {shape.tolist()}; an extent must not be negative")
+        raise InvalidArgumentError(f"input is {shape.tolist()}; a dimension must not be negative")
     zero = encoded(0.0, info.output) if changes.dtype == info.output.dtype.numpy else np.zeros((), changes.dtype)
     return np.full(tuple(shape.tolist()), zero)
 
@@ -117,7 +117,7 @@ def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Arra
 
 
 def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
-    """The place of every tuple of indices where those axes are one."""
+    """Return the place of every tuple of indices where those axes are one."""
     rows = np.zeros(len(indices), np.int64)
     for column, size in zip(indices.T, sizes, strict=True):
         rows = rows * size + _within(column, size)
@@ -125,10 +125,10 @@ def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def _within(indices: Array, size: int) -> Array:
-    """The indices counted from the front."""
+    """Return the indices counted from the front."""
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of extent {size}")
+        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of size {size}")
     return np.where(indices < 0, indices + size, indices)
 
 

@@ -32,7 +32,7 @@ def compress(op: Compress, x: Array, condition: Array) -> Array:
 
 @kernel(Unique)
 def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
-    """Elements are compared by their rank, slices element by element."""
+    """Return elements are compared by their rank, slices element by element."""
     ranks = _ranks(x, info)
     rows = ranks.reshape(-1, 1) if op.axis is None else np.moveaxis(ranks, op.axis, 0)
     rows = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))

@@ -17,13 +17,13 @@ __all__: list[str] = []
 
 @kernel(CumSum, dtypes=NUMBERS, when=all_quantized)
 def running_sum(op: CumSum, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Quantized tensors are summed as real numbers."""
+    """Quantized tensors are summed as float values."""
     store(_accumulated(op, np.add, real(x, info.input)), info.output, out)
 
 
 @kernel(CumProd, dtypes=NUMBERS, when=all_quantized)
 def running_product(op: CumProd, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Quantized tensors are multiplied as real numbers."""
+    """Quantized tensors are multiplied as float values."""
     store(_accumulated(op, np.multiply, real(x, info.input)), info.output, out)
 
 

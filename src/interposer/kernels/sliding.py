@@ -37,14 +37,14 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, st
 
 
 def _cells(window: Window, size: int, count: int) -> range:
-    """The cells of the window that lie on the axis at some place."""
+    """Return the cells of the window that lie on the axis at some place."""
     way = (count - 1) * window.stride - window.pad_before
     first = max(0, -(way // window.dilation))
     return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:
-    """How many cells of the window lie between the positions `low` and `high` at each place along an axis."""
+    """Return how many cells of the window lie between the positions `low` and `high` at each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
     cells: Array = until - before

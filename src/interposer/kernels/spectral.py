@@ -21,7 +21,7 @@ _COEFFICIENTS: Final = {
 
 
 def _numbers(x: Array) -> Array:
-    """The numbers whose parts lie along the last axis."""
+    """Return the numbers whose parts lie along the last axis."""
     wide = x.astype(np.float64)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
@@ -45,7 +45,7 @@ def dft(op: Dft, x: Array) -> Array:
 
 @kernel(Stft)
 def stft(op: Stft, signal: Array, window: Array | None) -> Array:
-    """A view of the signal has all frames."""
+    """Return a view of the signal has all frames."""
     frames = np.lib.stride_tricks.sliding_window_view(_numbers(signal), op.frame_length, axis=1)[:, :: op.frame_step]
     weighted = frames if window is None else frames * window.astype(np.float64)
     return _parts((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))
@@ -53,7 +53,7 @@ def stft(op: Stft, signal: Array, window: Array | None) -> Array:
 
 @kernel(SignalWindow)
 def signal_window(op: SignalWindow, size: Array) -> Array:
-    """A single element of a symmetric window is its middle."""
+    """Return a single element of a symmetric window is its middle."""
     count = int(size.item())
     if count < 0:
         raise InvalidArgumentError(f"size is {count}; expected 0 or more")
@@ -67,7 +67,7 @@ def signal_window(op: SignalWindow, size: Array) -> Array:
 def mel_weight_matrix(
     op: MelWeightMatrix, bins: Array, length: Array, rate: Array, lower: Array, upper: Array
 ) -> Array:
-    """A triangle rises from one frequency to the next and falls to the one behind that."""
+    """Return a triangle rises from one frequency to the next and falls to the one behind that."""
     count, size = int(bins.item()), int(length.item())
     if count < 0 or size < 0 or rate.item() <= 0:
         raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")

@@ -25,7 +25,7 @@ _OWN: Final = frozenset({"info", "out", "prepared"})
 class KernelInfo:
     """The infos of the tensors that a kernel is called with: scales, zero points, shapes, and constants' values.
 
-    `inputs` has one item per operand in order (None where an optional one is absent), `outputs` one per result.
+    `inputs` has one item per operand in order (None if an optional one is absent), `outputs` one per result.
     """
 
     inputs: tuple[TensorInfo | None, ...]
@@ -34,7 +34,7 @@ class KernelInfo:
 
     @classmethod
     def of(cls, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> KernelInfo:
-        """The infos of a call of `op`."""
+        """Return the infos of a call of `op`."""
         return cls(tuple(inputs), tuple(outputs), tuple(declared.name for declared in op.operands))
 
     @property
@@ -48,20 +48,20 @@ class KernelInfo:
         return self.outputs[0]
 
     def at(self, index: int) -> TensorInfo:
-        """An input that must be there."""
+        """Return an input that must be there."""
         result = self.inputs[index] if index < len(self.inputs) else None
         if result is None:
             raise InvalidArgumentError(f"input {index} is not connected")
         return result
 
     def get(self, name: str) -> TensorInfo | None:
-        """The input of that operand's name, or None where it is absent."""
+        """Return the input of that operand's name, or None if it is absent."""
         index = self.names.index(name)
         return self.inputs[index] if index < len(self.inputs) else None
 
     @property
     def quantized(self) -> bool:
-        """True where the first input (or, without inputs, the first output) is quantized."""
+        """True if the first input (or, without inputs, the first output) is quantized."""
         first = next((info for info in self.inputs if info is not None), None) or self.output
         return first.is_quantized
 
@@ -84,7 +84,7 @@ class Kernel:
         self.prepare: Callable[[Any, KernelInfo], Any] | None = None
 
     def reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
-        """Why this kernel cannot take the operator on these tensors; nothing where it can."""
+        """Yield why this kernel cannot take the operator on these tensors; nothing where it can."""
         yield from self._type_reasons(op, info)
         if self.quantized is not None and info.quantized != self.quantized:
             yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
@@ -145,7 +145,7 @@ class Kernel:
 
 
 def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
-    """The rule's answer; one that needs a rank which is not known yet has nothing to say until it is."""
+    """Return the rule's answer; one that needs a rank which is not known yet has nothing to say until it is."""
     try:
         return rule(op, info)
     except UnknownRankError:
@@ -153,7 +153,7 @@ def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
 
 
 def empty(info: TensorInfo) -> Array:
-    """An array for a tensor of known shape, its content undefined."""
+    """Return an array for a tensor of known shape, its content undefined."""
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
@@ -165,7 +165,7 @@ def _counted(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
-    """Arrays of the types that are wanted, whose shapes the wanted ones accept."""
+    """Return arrays of the types that are wanted, whose shapes the wanted ones accept."""
     for array, info in zip(values, requested, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
@@ -259,20 +259,20 @@ class KernelTable:
         return len(self._kernels)
 
     def kernels(self, op: type[Op]) -> tuple[Kernel, ...]:
-        """The kernels that serve an operator, in the order in which they are tried."""
+        """Return the kernels that serve an operator, in the order in which they are tried."""
         return tuple(self._candidates(op))
 
     def _candidates(self, op: type) -> list[Kernel]:
         return next((self._kernels[base] for base in op.__mro__ if base in self._kernels), [])
 
     def find(self, op: Op, info: KernelInfo) -> Kernel | None:
-        """The first kernel that takes the operator on these tensors, or None."""
+        """Return the first kernel that takes the operator on these tensors, or None."""
         return next(
             (candidate for candidate in self._candidates(type(op)) if not any(candidate.reasons(op, info))), None
         )
 
     def reasons(self, op: Op, info: KernelInfo) -> list[str]:
-        """Why no kernel takes the operator on these tensors; empty where one does."""
+        """Return why no kernel takes the operator on these tensors; empty where one does."""
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]

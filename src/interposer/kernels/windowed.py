@@ -29,7 +29,7 @@ Index: TypeAlias = tuple[slice, ...]
 def _cells(
     windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
-    """The cells of the window that see anything: the places at which they do, and where in the tensor that is."""
+    """Yield the cells of the window that see anything: the places at which they do, and where in the tensor that is."""
     ahead = (slice(None),) * 2
     axes = list(zip(windows, sizes, counts, strict=True))
     parts = [visible(*axis)[1] for axis in axes]

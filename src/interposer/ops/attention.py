@@ -34,7 +34,7 @@ class AttentionScores(Enum):
 
 
 def by_heads(shape: TensorShape, heads: int) -> TensorShape:
-    """The shape (batch, heads, length, size) of a tensor of that shape, or of (batch, length, heads * size)."""
+    """Return the shape (batch, heads, length, size) of a tensor of that shape, or of (batch, length, heads * size)."""
     if len(shape) != 3:
         return shape
     batch, length, width = shape
@@ -70,7 +70,7 @@ class Attention(Op):
         query: (B, H, Q, D), or (B, Q, H * D) with ``q_num_heads`` H
         key: (B, G, K, D), or (B, K, G * D) with ``kv_num_heads`` G
         value: (B, G, K, E), or (B, K, G * E)
-        mask: any that broadcasts to (B, H, Q, P + K); a last extent below that leaves out the last keys
+        mask: any that broadcasts to (B, H, Q, P + K); a last dimension below that leaves out the last keys
         past_key, past_value: (B, G, P, D) and (B, G, P, E), the keys and values of earlier steps
         valid_lengths: (B,)
         output: (B, H, Q, E), or (B, Q, H * E)
@@ -123,7 +123,7 @@ class Attention(Op):
         return 3 if self.present else 1
 
     def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
-        """The operands with their heads as an axis of its own."""
+        """Return the operands with their heads as an axis of its own."""
         heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
         return {
             name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
@@ -154,7 +154,7 @@ class Attention(Op):
             if info.rank == 4 and heads and differ(heads, info.shape[1]):
                 yield f"{name} is {heads}, but {slot} of shape {info.shape} has {info.shape[1]} heads"
             elif info.rank == 3 and (heads == 0 or info.shape[2] % heads):
-                yield f"{name} is {heads}; expected a divisor of {info.shape[2]}, the last extent of {slot}"
+                yield f"{name} is {heads}; expected a divisor of {info.shape[2]}, the last dimension of {slot}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         infos = by_name(self, operands)
@@ -237,7 +237,7 @@ class RotaryEmbedding(Op):
         self, input: TensorInfo, cos_cache: TensorInfo, sin_cache: TensorInfo, position_ids: TensorInfo | None
     ) -> Iterator[str]:
         if input.rank == 3 and (self.num_heads == 0 or input.shape[2] % self.num_heads):
-            yield f"num_heads is {self.num_heads}; expected a divisor of {input.shape[2]}, the input's last extent"
+            yield f"num_heads is {self.num_heads}; expected a divisor of {input.shape[2]}, the input's last dimension"
             return
         batch, _, length, size = by_heads(input.shape, self.num_heads)
         turned = self.rotary_embedding_dim or size

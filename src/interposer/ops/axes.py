@@ -19,17 +19,17 @@ __all__ = [
 
 
 def normal_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front; it must be one of the tensor."""
+    """Return the axis counted from the front; it must be one of the tensor."""
     return axis + rank if axis < 0 else axis
 
 
 def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """The axes counted from the front, in rising order."""
+    """Return the axes counted from the front, in rising order."""
     return tuple(sorted(normal_axis(axis, rank) for axis in axes))
 
 
 def axes_faults(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
-    """What is wrong with axes of a tensor of this rank: not there, or there twice."""
+    """Yield what is wrong with axes of a tensor of this rank: not there, or there twice."""
     for axis in axes:
         if not -rank <= axis < rank:
             allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
@@ -40,7 +40,7 @@ def axes_faults(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[
 
 
 def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
-    """The common shape by NumPy's rule, or None where there is none.
+    """Return the common shape by NumPy's rule, or None if there is none.
 
     >>> broadcast_shapes(TensorShape((5, 1, "n")), TensorShape((4, 1)))
     TensorShape(5, 4, n)
@@ -61,14 +61,14 @@ def _broadcast_dim(dims: Iterable[int]) -> int | None:
 
 
 def quantized_axis_faults(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
-    """A fault where one of the changed axes is the one along which the scales lie, so that they would not fit."""
+    """Yield an error if one of the changed axes is the one along which the scales lie."""
     axis = info.quantization.axis if info.quantization else None
     if axis is not None and axis in changed:
         yield f"the input is quantized along axis {axis}, which it would {verb}; dequantize it first"
 
 
 def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
-    """The info with its axes in another order: result axis i is axis ``permutation[i]``; scales move along."""
+    """Return the info with its axes in another order: result axis i is axis ``permutation[i]``; scales move along."""
     shape = TensorShape(info.shape[axis] for axis in permutation)
     q = info.quantization
     if q is not None and q.axis is not None:
@@ -77,7 +77,7 @@ def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
 
 
 def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> bool:
-    """True where all shapes have one rank and agree in every known extent, that of `free_axis` apart."""
+    """Return True if all shapes have one rank and agree in every known dimension, that of `free_axis` apart."""
     first = shapes[0]
     return all(
         len(shape) == len(first)

@@ -47,7 +47,7 @@ class SpaceToBatchNd(Op):
     """Pad the image axes with zeros and move blocks of them into the batch.
 
     Shapes:
-        input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
+        input: (N, H, W, C) in NHWC; with one block dimension (N, H, C), with three (N, D, H, W, C)
         output: (N * bh * bw, (H + pads) / bh, (W + pads) / bw, C)
 
     Example:
@@ -62,13 +62,15 @@ class SpaceToBatchNd(Op):
     input = operand(rank=(2, MAX_RANK))
     output = result(dtype_of="input")
 
-    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The extent of a block along each image axis.")
+    block_shape: tuple[int, ...] = attribute(
+        default=(1, 1), ge=1, doc="The dimension of a block along each image axis."
+    )
     pad_list: tuple[tuple[int, int], ...] = attribute(default=((0, 0), (0, 0)), doc="Zeros before and after each axis.")
     data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="Where the image axes are.")
 
     @property
     def axes(self) -> range:
-        """The image axes, one for each block extent."""
+        """The image axes, one for each block dimension."""
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -79,7 +81,7 @@ class SpaceToBatchNd(Op):
         for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.pad_list, strict=True):
             padded = input.shape[axis] + sum(pair)
             if padded % block:
-                yield f"axis {axis} has extent {padded} with its pads; expected a multiple of the block's {block}"
+                yield f"axis {axis} has size {padded} with its pads; expected a multiple of the block's {block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
@@ -94,7 +96,7 @@ class BatchToSpaceNd(Op):
     """Move blocks out of the batch back into the image axes and crop these: the inverse of `SpaceToBatchNd`.
 
     Shapes:
-        input: (N, H, W, C) in NHWC; with one block extent (N, H, C), with three (N, D, H, W, C)
+        input: (N, H, W, C) in NHWC; with one block dimension (N, H, C), with three (N, D, H, W, C)
         output: (N / (bh * bw), H * bh - crops, W * bw - crops, C)
 
     Example:
@@ -109,7 +111,9 @@ class BatchToSpaceNd(Op):
     input = operand(rank=(2, MAX_RANK))
     output = result(dtype_of="input")
 
-    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The extent of a block along each image axis.")
+    block_shape: tuple[int, ...] = attribute(
+        default=(1, 1), ge=1, doc="The dimension of a block along each image axis."
+    )
     crops: tuple[tuple[int, int], ...] = attribute(
         default=((0, 0), (0, 0)), doc="What is cut before and after each axis."
     )
@@ -117,7 +121,7 @@ class BatchToSpaceNd(Op):
 
     @property
     def axes(self) -> range:
-        """The image axes, one for each block extent."""
+        """The image axes, one for each block dimension."""
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -130,7 +134,7 @@ class BatchToSpaceNd(Op):
         yield from errors
         for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.crops, strict=True):
             if sum(pair) > input.shape[axis] * block:
-                yield f"the crops {pair} leave nothing of axis {axis}, which has extent {input.shape[axis] * block}"
+                yield f"the crops {pair} leave nothing of axis {axis}, which has size {input.shape[axis] * block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
@@ -249,5 +253,5 @@ class ChannelShuffle(Op):
             return
         axis = normal_axis(self.axis, input.rank)
         if input.shape[axis] % self.num_groups:
-            yield f"axis {axis} has extent {input.shape[axis]}, which num_groups = {self.num_groups} does not divide"
+            yield f"axis {axis} has size {input.shape[axis]}, which num_groups = {self.num_groups} does not divide"
         yield from quantized_axis_faults(input, (axis,), "shuffle")

@@ -236,9 +236,9 @@ class ConcatFromSequence(Op):
     """Join the tensors of a sequence along an axis, or along a new one.
 
     Shapes:
-        sequence: a sequence of one element at least, all of one rank and the same extents but for ``axis`` (for a new
+        sequence: a sequence of one element at least, all of one rank and the same sizes but for ``axis`` (for a new
             axis, all the same)
-        output: the sum of the extents along ``axis``; for a new axis, the number of elements there
+        output: the sum of the dimensions along ``axis``; for a new axis, the number of elements there
 
     Example:
         >>> compute(ConcatFromSequence(axis=0), [np.int32([1]), np.int32([2, 3])]).tolist()
@@ -282,8 +282,8 @@ class SplitToSequence(Op):
 
     Shapes:
         input: any of rank 1 or more
-        split: () is the extent of every piece, the last of which may be smaller; (N,) are the extents of N pieces; none
-            stands for pieces of extent 1
+        split: () is the size of every piece, the last of which may be smaller; (N,) are the sizes of N pieces; none
+            stands for pieces of size 1
         output: a sequence of the pieces
 
     Example:
@@ -304,7 +304,7 @@ class SplitToSequence(Op):
     keepdims: bool = attribute(default=True, doc="Keep the axis where there is no ``split``.")
 
     def extents(self, dimension: int, split: Array | None) -> list[int]:
-        """The extents of the pieces along an axis of this extent.
+        """Return the dimensions of the pieces along an axis of this dimension.
 
         Raises:
             InvalidArgumentError: it cannot be split so.
@@ -319,16 +319,16 @@ class SplitToSequence(Op):
         if not split.ndim and sizes[0] < 1:
             raise InvalidArgumentError(f"split is {sizes[0]}; expected 1 or more")
         if min(sizes, default=0) < 0:
-            raise InvalidArgumentError(f"split is {sizes}; an extent must not be negative")
+            raise InvalidArgumentError(f"split is {sizes}; a dimension must not be negative")
         if split.ndim and differ(sum(sizes), size):
             raise InvalidArgumentError(f"split is {sizes}, {sum(sizes)} in all, but axis {self.axis} has {size}")
         return sizes
 
     def pieces(self, size: int, split: TensorInfo | None) -> tuple[int, int]:
-        """How many pieces there are, and the extent that all have, each unknown where it is not the same or not known.
+        """How many pieces there are, and the size that all have, each unknown where it is not the same or not known.
 
         Raises:
-            InvalidArgumentError: an axis of this extent cannot be split so.
+            InvalidArgumentError: an axis of this dimension cannot be split so.
         """
         if split is None:
             return size, 1

@@ -57,7 +57,7 @@ class Constant(Op):
     output = result()
 
     value: Array = attribute(doc="The data.")
-    quantization: Quantization | None = attribute(default=None, doc="How stored integers stand for real numbers.")
+    quantization: Quantization | None = attribute(default=None, doc="How stored integers stand for float values.")
 
     def infer(self) -> TensorInfo:
         return TensorInfo.of(self.value, self.quantization)

@@ -2,7 +2,7 @@
 
 The regions belong to the layer (``Layer.regions``) and see nothing of the graph around it: what they take comes in as
 operands of the layer, bound to the regions' Input layers by their binding ids, and their Output layers say what they
-give. *Carried* values go from one iteration to the next and may change their extents on the way, which are then unknown
+give. *Carried* values go from one iteration to the next and may change their sizes on the way, which are then unknown
 in the region; *captured* values, the operands behind these, are the same in every iteration.
 """
 
@@ -24,7 +24,7 @@ Infos: TypeAlias = tuple[TensorInfo, ...]
 
 
 def joined_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
-    """What is known of carried values both before and after an iteration.
+    """Return what is known of carried values both before and after an iteration.
 
     Raises:
         InvalidArgumentError: a value becomes another type, or is quantized in another way.
@@ -53,34 +53,34 @@ class ControlFlow(Op):
 
     @abstractmethod
     def region_inputs(self, count: int) -> tuple[int, ...]:
-        """How many inputs each region has where `count` values are listed as the last operand of the layer."""
+        """Return how many inputs each region has where `count` values are listed as the last operand of the layer."""
 
     @abstractmethod
     def region_outputs(self) -> tuple[int, ...]:
-        """How many outputs each region has."""
+        """Return how many outputs each region has."""
 
     def initial(self, operands: Sequence[Any]) -> Infos:
-        """The carried values before the first iteration."""
+        """Return the carried values before the first iteration."""
         return ()
 
     @abstractmethod
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        """What the inputs of each region are bound to."""
+        """Return what the inputs of each region are bound to."""
 
     def carried_on(self, infoses: Sequence[Infos]) -> Infos:
-        """The carried values after an iteration."""
+        """Return the carried values after an iteration."""
         return ()
 
     @abstractmethod
     def gives(self, operands: Sequence[Any], carried: Infos, infoses: Sequence[Infos]) -> Infos:
-        """The infos of the layer's results.
+        """Return the infos of the layer's results.
 
         Raises:
             InvalidArgumentError: the regions give what cannot be.
         """
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
-        """How often the regions run at most, where that is known."""
+        """Return how often the regions run at most, where that is known."""
         return 1
 
     def infer(self, *operands: Any) -> tuple[TensorInfo | None, ...]:
@@ -108,7 +108,7 @@ def _checked_condition(info: TensorInfo, region: str) -> None:
 
 
 def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> TensorInfo:
-    """The info of such tensors along a new axis."""
+    """Return the info of such tensors along a new axis."""
     if not info.is_ranked:
         return info.with_constant(None)
     rank = info.rank + 1
@@ -121,7 +121,7 @@ def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> Tenso
 
 
 def _known(info: TensorInfo | None) -> Any:
-    """The only element of a tensor, where that is known; else None."""
+    """Return the only element of a tensor, where that is known; else None."""
     if info is None or info.constant is None or info.constant.size != 1:
         return None
     return info.constant.reshape(-1)[0].item()
@@ -131,7 +131,7 @@ def _known(info: TensorInfo | None) -> Any:
 class If(ControlFlow):
     """Run one of two regions: the first one where the condition is true, else the second one.
 
-    Both regions take all ``inputs``. Their results must be of the same types; extents and ranks in which they differ
+    Both regions take all ``inputs``. Their results must be of the same types; dimensions and ranks in which they differ
     are only known while running.
 
     Shapes:
@@ -310,7 +310,7 @@ class Scan(ControlFlow):
                 yield f"{name} has {len(getattr(self, name))} entries; expected {count}, or none"
 
     def axis(self, index: int, rank: int) -> int:
-        """The axis of a scanned input, counted from the front; `InvalidArgumentError` where it has none such."""
+        """Return the axis of a scanned input, counted from the front; `InvalidArgumentError` if it has none such."""
         axis = self.input_axes[index] if self.input_axes else 0
         if not -rank <= axis < rank:
             raise InvalidArgumentError(f"scanned input {index} has rank {rank}, but its axis is {axis}")

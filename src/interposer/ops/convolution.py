@@ -28,14 +28,14 @@ class _Windowed(Op):
     data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the image's axes.")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """How weights of this height and width move along the two axes."""
+        """Return how weights of this height and width move along the two axes."""
         return (
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
         )
 
     def image_shape(self, batch: int, height: int, width: int, channels: int) -> TensorShape:
-        """The shape of an image in this operator's layout."""
+        """Return the shape of an image in this operator's layout."""
         last = self.data_layout.channels_last
         return TensorShape((batch, height, width, channels) if last else (batch, channels, height, width))
 
@@ -188,7 +188,7 @@ class TransposeConvolution2d(_Windowed):
 
     groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
     output_shape: tuple[int, ...] | None = attribute(
-        default=None, ge=1, doc="The result's shape, where it is not to follow from the rest; all four extents."
+        default=None, ge=1, doc="The result's shape, where it is not to follow from the rest; all four dimensions."
     )
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
@@ -215,7 +215,7 @@ class TransposeConvolution2d(_Windowed):
             yield f"output_shape is {expected}; expected batch {natural[0]} and {natural[c]} channels"
 
     def _natural_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
-        """The output's shape as it follows from the rest; its height and width may be too small to be one."""
+        """Return the output's shape as it follows from the rest; its height and width may be too small to be one."""
         h, w, c = self.data_layout.axes()
         shape = [input.shape[0]] * 4
         shape[c] = weights.shape[0] * self.groups

@@ -57,7 +57,7 @@ class Convolution3d(Op):
     )
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
-        """How weights of these extents move along the three axes."""
+        """Return how weights of these dimensions move along the three axes."""
         return (
             Window(depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),

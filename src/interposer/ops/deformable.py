@@ -59,7 +59,7 @@ class DeformableConvolution2d(Op):
     offset_groups: int = attribute(default=1, ge=1, doc="Into how many parts they are divided that share offsets.")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """How weights of this height and width move along the two axes, before the offsets."""
+        """Return how weights of this height and width move along the two axes, before the offsets."""
         return (
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),

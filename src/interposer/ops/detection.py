@@ -67,7 +67,7 @@ def _image_faults(image_info: TensorInfo) -> Iterator[str]:
 
 
 def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
-    """The operations of comparing every box with every other one."""
+    """Return the operations of comparing every box with every other one."""
     count = int(boxes.num_elements) // 4 if boxes is not None else 0
     return 16 * times * count * count
 

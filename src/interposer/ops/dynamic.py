@@ -44,7 +44,7 @@ class DynamicOp(Op):
         raise NotImplementedError
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
-        """The operator that does the same to the first operand alone; None where a further operand is not known.
+        """Return the operator that does the same to the first operand alone; None if a further operand is not known.
 
         Raises:
             InvalidArgumentError: values that cannot be.
@@ -55,12 +55,12 @@ class DynamicOp(Op):
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """What the other operator gives, where it is known; else what is known without it."""
+        """Return what the other operator gives, where it is known; else what is known without it."""
         static = self.settled(*infos)
         return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """The infos of the results while a further operand is not known; here of the input's rank."""
+        """Return the infos of the results while a further operand is not known; here of the input's rank."""
         return _moved(input, input.rank)
 
     def _faults(self, *infos: TensorInfo | None) -> Iterator[str]:
@@ -76,15 +76,15 @@ class DynamicOp(Op):
 def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[str]:
     count = info.shape[0]
     if isinstance(count, Dim):
-        yield f"how many extents {title} holds is not known"
+        yield f"how many dimensions {title} holds is not known"
     elif rank is not None and count != rank:
         yield f"{title} holds {count} numbers for an input of rank {rank}"
     elif count > MAX_RANK:
-        yield f"{title} holds {count} extents; ranks 0 to {MAX_RANK} are supported"
+        yield f"{title} holds {count} dimensions; ranks 0 to {MAX_RANK} are supported"
 
 
 def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
-    """A result of unknown extents, but for those along axes that stay as they are in the input."""
+    """Return a result of unknown dimensions, but for those along axes that stay as they are in the input."""
     sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
     per_axis = input.quantization is not None and input.quantization.per_axis
     return TensorInfo(sizes, input.dtype, None if per_axis else input.quantization)
@@ -96,8 +96,8 @@ class DynamicReshape(DynamicOp):
 
     Shapes:
         input: any
-        shape: (R,), where one extent of -1 stands for what is left over
-        output: R extents
+        shape: (R,), where one dimension of -1 stands for what is left over
+        output: R dimensions
 
     Example:
         >>> compute(DynamicReshape(), [[1, 2, 3], [4, 5, 6]], [3, -1]).tolist()
@@ -113,7 +113,9 @@ class DynamicReshape(DynamicOp):
     shape = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
-    copy_zeros: bool = attribute(default=False, doc="An extent of 0 stands for the input's extent at the same place.")
+    copy_zeros: bool = attribute(
+        default=False, doc="A dimension of 0 stands for the input's dimension at the same place."
+    )
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [expected] = values
@@ -131,14 +133,14 @@ class DynamicReshape(DynamicOp):
 
 @op
 class DynamicBroadcastTo(DynamicOp):
-    """Repeat a tensor along axes of extent 1, and along new ones in front, as a shape that is a tensor asks for.
+    """Repeat a tensor along axes of size 1, and along new ones in front, as a shape that is a tensor asks for.
 
-    An extent of 1 in the shape leaves the input's extent as it is.
+    A dimension of 1 in the shape leaves the input's dimension as it is.
 
     Shapes:
         input: any
         shape: (R,)
-        output: what the input's shape and the extents in ``shape`` broadcast to by NumPy's rule
+        output: what the input's shape and the dimensions in ``shape`` broadcast to by NumPy's rule
 
     Example:
         >>> compute(DynamicBroadcastTo(), [[1], [2]], [2, 3]).tolist()
@@ -162,7 +164,7 @@ class DynamicBroadcastTo(DynamicOp):
         [expected] = values
         assert expected is not None
         if (expected < 0).any():
-            raise InvalidArgumentError(f"shape is {expected.tolist()}; an extent must not be negative")
+            raise InvalidArgumentError(f"shape is {expected.tolist()}; a dimension must not be negative")
         common = broadcast_shapes(shape, TensorShape(expected.tolist()))
         if common is None:
             raise InvalidArgumentError(f"an input of shape {shape} cannot be broadcast to {expected.tolist()}")
@@ -246,7 +248,7 @@ class DynamicSlice(DynamicOp):
 
 
 def _near(number: int) -> int:
-    """A bound too far away to be written is as good as one that is merely far away."""
+    """Return a bound too far away to be written is as good as one that is merely far away."""
     return max(-_FARTHEST, min(number, _FARTHEST))
 
 
@@ -257,7 +259,7 @@ class DynamicTile(DynamicOp):
     Shapes:
         input: any of rank R, at least 1
         multiples: (R,)
-        output: the input's extents times ``multiples``
+        output: the input's dimensions times ``multiples``
 
     Example:
         >>> compute(DynamicTile(), [[1, 2]], [2, 2]).tolist()
@@ -291,7 +293,7 @@ class DynamicPad(DynamicOp):
     Shapes:
         input: any of rank R, at least 1
         pads: (R, 2), how much to add before and after along each axis
-        output: the input's extents plus both pads
+        output: the input's dimensions plus both pads
 
     Example:
         >>> compute(DynamicPad(pad_value=9), [1, 2], [[1, 2]]).tolist()
@@ -305,7 +307,7 @@ class DynamicPad(DynamicOp):
     pads = operand(rank=2, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
-    pad_value: float = attribute(default=0.0, doc="What is added: a real number, also for quantized tensors.")
+    pad_value: float = attribute(default=0.0, doc="What is added: a float value, also for quantized tensors.")
     padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:

@@ -25,8 +25,8 @@ class Einsum(Op):
     that occur once. Integers wrap around.
 
     Shapes:
-        inputs: an axis for every letter; axes of one letter agree in their extents, or have the extent 1
-        output: the extents of its letters
+        inputs: an axis for every letter; axes of one letter agree in their dimensions, or have the dimension 1
+        output: the dimensions of its letters
 
     Example:
         >>> compute(Einsum(equation="ij,jk->ik"), [[1, 2], [3, 4]], [[0, 1], [1, 0]]).tolist()
@@ -48,7 +48,7 @@ class Einsum(Op):
     equation: str = attribute(doc="The letters of the axes.")
 
     def words(self) -> tuple[tuple[str, ...], str]:
-        """The words of the inputs, and that of the result."""
+        """Return the words of the inputs, and that of the result."""
         left, arrow, right = self.equation.replace(" ", "").partition("->")
         return tuple(left.split(",")), right if arrow else _implied(left)
 
@@ -92,7 +92,7 @@ class Einsum(Op):
             yield f"the result has rank {len(self._shape(inputs))}; ranks 0 to {MAX_RANK} are supported"
 
     def _by_letter(self, inputs: tuple[TensorInfo, ...]) -> dict[str, list[TensorShape]]:
-        """The extents that every letter, and the ellipsis, has in the inputs."""
+        """Return the dimensions that every letter, and the ellipsis, has in the inputs."""
         match: dict[str, list[TensorShape]] = {}
         for word, info in zip(self.words()[0], inputs, strict=True):
             before, dots, consumers = word.partition(_ELLIPSIS)
@@ -118,7 +118,7 @@ class Einsum(Op):
 
 
 def _implied(left: str) -> str:
-    """The result's word where none is written."""
+    """Return the result's word where none is written."""
     letters = left.replace(_ELLIPSIS, "")
     once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
     return (_ELLIPSIS if _ELLIPSIS in left else "") + "".join(once)

@@ -127,7 +127,7 @@ def _broadcast(*shapes: TensorShape) -> TensorShape:
 def _broadcast_faults(**infos: TensorInfo) -> Iterator[str]:
     if broadcast_shapes(*(info.shape for info in infos.values())) is None:
         shapes = " and ".join(f"{name} {info.shape}" for name, info in infos.items())
-        yield f"the shapes do not broadcast: {shapes}; from the last axis on, extents must agree or be 1"
+        yield f"the shapes do not broadcast: {shapes}; from the last axis on, dimensions must agree or be 1"
 
 
 def _type_faults(a: TensorInfo, b: TensorInfo) -> Iterator[str]:
@@ -183,7 +183,7 @@ class ElementwiseBinary(Op):
     operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="What is computed.")
 
     def canonical(self) -> Op:
-        """The operator that is named after the operation, where there is one."""
+        """Return the operator that is named after the operation, where there is one."""
         named = _NAMED.get(self.operation)
         return self if named is None or isinstance(self, named) else named()
 
@@ -405,7 +405,7 @@ class Floor(Op):
 
 @op
 class Comparison(Op):
-    """Compare two tensors, element by element; quantized ones by the real numbers that they stand for.
+    """Compare two tensors, element by element; quantized ones by the float values that they stand for.
 
     Shapes:
         a, b: any that broadcast as in NumPy

@@ -50,7 +50,7 @@ class EmbeddingLookup(Op):
 
 @op
 class HashtableLookup(Op):
-    """Pick rows of a table by their keys. A key that is not there gives a row of zeros (as stored) and no hit.
+    """Pick rows of a table by their keys. A key that is missing gives a row of zeros (as stored) and no hit.
 
     Shapes:
         lookups: (K,)
@@ -169,8 +169,8 @@ class OneHot(Op):
 
     depth: int = attribute(ge=0, doc="How long a row is.")
     axis: int = attribute(default=-1, doc="Where the rows lie in the result; negative axes count from the end.")
-    on_value: float = attribute(default=1.0, doc="What stands at the place: a real number.")
-    off_value: float = attribute(default=0.0, doc="What stands everywhere else: a real number.")
+    on_value: float = attribute(default=1.0, doc="What stands at the place: a float value.")
+    off_value: float = attribute(default=0.0, doc="What stands everywhere else: a float value.")
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FILLABLE, doc="The type of the result.")
     from_end: bool = attribute(default=False, doc="Negative indices count from the end of the row.")
 

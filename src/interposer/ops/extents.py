@@ -1,4 +1,4 @@
-"""Extents that several operands share: each is named by a letter, and a shape is written as a word of letters."""
+"""Dimensions that several operands share: each is named by a letter, and a shape is written as a word of letters."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Infos = Mapping[str, TensorInfo | None]
 
 
 def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
-    """The infos of an operator's operands by their names; those that were left off at the end are absent."""
+    """Return the infos of an operator's operands by their names; those that were left off at the end are absent."""
     value = [*operands, *[None] * (len(op.operands) - len(operands))]
     return {declared.name: info for declared, info in zip(op.operands, value, strict=True)}
 
 
 def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
-    """The extent that every letter stands for; a known one where any tensor has it.
+    """Return the dimension that every letter stands for; a known one where any tensor has it.
 
-    >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
+    >>> dimensions({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
     """
     result: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
@@ -33,7 +33,7 @@ def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
 
 
 def extent_faults(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
-    """Where the extents of a letter differ, each compared with the first tensor that knows it."""
+    """Yield where the dimensions of a letter differ, each compared with the first tensor that knows it."""
     first: dict[str, tuple[int, str]] = {}
     for letter, size, name in _lettered(infos, words):
         if isinstance(size, Dim):
@@ -54,7 +54,7 @@ def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int
 
 
 def shape_of(word: str, result: Mapping[str, int]) -> TensorShape:
-    """The shape that a word of letters stands for."""
+    """Return the shape that a word of letters stands for."""
     return TensorShape(result[letter] for letter in word)
 
 

@@ -99,7 +99,7 @@ class TfIdfVectorizer(Op):
     weights: tuple[float, ...] = attribute(default=(), doc="A weight for each term; none stand for 1.")
 
     def terms(self) -> Iterator[tuple[int, int]]:
-        """Where each term begins in the pool, and of how many words it is."""
+        """Yield where each term begins in the pool, and of how many words it is."""
         bounds = [*self.ngram_counts, self.pool.size]
         for length, (start, stop) in enumerate(pairwise(bounds), 1):
             yield from ((at, length) for at in range(start, stop, length))

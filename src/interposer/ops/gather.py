@@ -90,10 +90,10 @@ class GatherNd(Op):
         errors = list(_batch_faults(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
-            errors.append("the last extent of indices is not known")
+            errors.append("the last dimension of indices is not known")
         elif depth > params.rank - self.batch_dims:
             errors.append(
-                f"the last extent of indices is {depth}; params has {params.rank - self.batch_dims} axes for it"
+                f"the last dimension of indices is {depth}; params has {params.rank - self.batch_dims} axes for it"
             )
         yield from errors
         if not errors:
@@ -115,7 +115,7 @@ class GatherElements(Op):
 
     Shapes:
         params: any of rank 1 or more
-        indices: the same rank, and but for ``axis`` extents that are not greater
+        indices: the same rank, and but for ``axis`` dimensions that are not greater
         output: indices.shape
 
     Example:
@@ -146,7 +146,7 @@ class GatherElements(Op):
 
 
 def elements_faults(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
-    """Where indices of single elements do not fit into the tensor they point to along an axis."""
+    """Yield where indices of single elements do not fit into the tensor they point to along an axis."""
     if indices.rank != tensor.rank:
         yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
     elif any(i > dim for k, (i, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True)) if k != axis):
@@ -157,7 +157,7 @@ def _batch_faults(batch_dims: int, params: TensorInfo, indices: TensorInfo, limi
     if batch_dims > limit:
         yield f"batch_dims is {batch_dims}; these axis and ranks allow at most {limit}"
     elif batch_dims and not same_shapes([TensorShape(info.shape[:batch_dims]) for info in (params, indices)]):
-        yield f"params has shape {params.shape} and indices {indices.shape}; their first {batch_dims} extents differ"
+        yield f"params has shape {params.shape} and indices {indices.shape}; their first {batch_dims} dimensions differ"
 
 
 def _rank_faults(rank: int) -> Iterator[str]:
@@ -166,14 +166,14 @@ def _rank_faults(rank: int) -> Iterator[str]:
 
 
 def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
-    """Constant indices that point outside of the tensor; the last axis of `indices` belongs to several extents."""
+    """Constant indices that point outside of the tensor; the last axis of `indices` belongs to several dimensions."""
     if indices.constant is None or indices.constant.size == 0:
         return
     columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
     for column, dim in zip(columns, dims, strict=False):
         for match in (int(column.min()), int(column.max())):
             if match >= dim or match < -dim:
-                yield f"index {match} is outside of an axis of extent {dim}"
+                yield f"index {match} is outside of an axis of size {dim}"
                 break
 
 

@@ -74,7 +74,7 @@ class GridSample(Op):
     def check(self, input: TensorInfo, grid: TensorInfo) -> Iterator[str]:
         axes = input.rank - 2
         if grid.rank != input.rank or differ(grid.shape[-1], axes):
-            yield f"grid has shape {grid.shape}; expected rank {input.rank}, and {axes} coordinates as its last extent"
+            yield f"grid has shape {grid.shape}; expected rank {input.rank}, and {axes} coordinates as its last size"
         elif differ(input.shape[0], grid.shape[0]):
             yield f"input has shape {input.shape} and grid {grid.shape}; expected as many samples"
         if 0 in input.shape[2:] and self.padding_mode is not GridPadding.ZEROS:
@@ -102,7 +102,7 @@ class AffineGrid(Op):
 
     Example:
         >>> mirror = [[[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
-        >>> grid = compute(AffineGrid(extents=(1, 4)), mirror)
+        >>> grid = compute(AffineGrid(dimensions=(1, 4)), mirror)
         >>> grid.tolist()
         [[[[0.75, 0.0], [0.25, 0.0], [-0.25, 0.0], [-0.75, 0.0]]]]
         >>> compute(GridSample(), [[[[1.0, 2.0, 3.0, 4.0]]]], grid).tolist()
@@ -121,7 +121,7 @@ class AffineGrid(Op):
     def check(self, theta: TensorInfo) -> Iterator[str]:
         axes = len(self.extents)
         if axes not in (2, 3):
-            yield f"extents is {self.extents}; expected two or three"
+            yield f"dimensions is {self.extents}; expected two or three"
         elif differ(theta.shape[1], axes) or differ(theta.shape[2], axes + 1):
             yield f"theta has shape {theta.shape}; expected matrices of {axes} rows and {axes + 1} columns"
 

@@ -86,7 +86,7 @@ class LinearAttention(Op):
         for name, heads in (("query", self.q_num_heads), ("key", self.kv_num_heads), ("value", self.kv_num_heads)):
             info = infos[name]
             if info is not None and info.shape[2] % heads:
-                yield f"{name} has shape {info.shape}, whose last extent cannot be divided among {heads} heads"
+                yield f"{name} has shape {info.shape}, whose last dimension cannot be divided among {heads} heads"
 
     def _gate_faults(self, infos: Infos, match: dict[str, int]) -> Iterator[str]:
         heads, steps = self.kv_num_heads, TensorShape((match["B"], match["T"]))

@@ -67,7 +67,7 @@ class Features(NamedTuple):
         )
 
     def words(self, sequence: str) -> dict[str, str]:
-        """The operands' words; without projection there are as many outputs as units."""
+        """Return the operands' words; without projection there are as many outputs as units."""
         words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
         return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
 
@@ -144,7 +144,7 @@ class LstmOperands(Op):
         yield from extent_faults(infos, self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-        """Those of output state, cell state and output, which has the input's word but for the last letter."""
+        """Return those of output state, cell state and output, which has the input's word but for the last letter."""
         words, infos = self._words(), by_name(self, operands)
         match, input = extents(infos, words), infos["input"]
         assert input is not None
@@ -399,7 +399,7 @@ class BidirectionalSequenceLstm(Op):
             yield from (f"{prefix[:-1]}: {error}" for error in extent_faults(side, features.words(sequence)))
 
     def _aux_weights(self, infos: Infos) -> list[str]:
-        """The auxiliary input's weights that are there together or not at all."""
+        """Return the auxiliary input's weights that are there together or not at all."""
         return [
             f"{direction}_aux_input_to_{gate}_weights"
             for direction in DIRECTIONS

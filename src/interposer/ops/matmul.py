@@ -73,7 +73,7 @@ class FullyConnected(Op):
 
 
 def _rows(shape: TensorShape, size: int) -> int:
-    """How many rows of `size` elements there are; the first extent is that itself where the others make up a row."""
+    """How many rows of `size` elements there are; the first dimension is that itself where the others make up a row."""
     if not shape[1:] or math.prod(shape[1:]) != size:
         return shape.num_elements // size
     return shape[0]
@@ -122,7 +122,7 @@ class BatchMatMul(Op):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
 
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The two shapes as they are multiplied, of rank 2 at least."""
+        """Return the two shapes as they are multiplied, of rank 2 at least."""
         return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:

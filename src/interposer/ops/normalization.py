@@ -39,7 +39,7 @@ class NormalizationAlgorithmMethod(Enum):
 
 
 def channel_axis(layout: DataLayout, rank: int) -> int:
-    """Where the channels of a tensor of any rank are: last, or after the batch."""
+    """Return where the channels of a tensor of any rank are: last, or after the batch."""
     return rank - 1 if layout.channels_last else min(1, rank - 1)
 
 
@@ -54,7 +54,7 @@ def _per_channel_faults(name: str, info: TensorInfo | None, channels: int, or_on
 class BatchNormalization(Op):
     """Normalize every channel by a given mean and variance: gamma * (x - mean) / sqrt(variance + eps) + beta.
 
-    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+    Shapes (C is the dimension of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 2 or more, the same
         mean, variance, beta, gamma: C elements
 
@@ -93,7 +93,7 @@ class InstanceNormalization(Op):
 
     gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
 
-    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+    Shapes (C is the dimension of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 3 or more, the same
         gamma, beta: C elements, or a single one
 
@@ -145,7 +145,7 @@ class L2Normalization(Op):
     axis: int | None = attribute(default=None, doc="The axis; None means that of the channels.")
 
     def normalized_axis(self, rank: int) -> int:
-        """The axis for an input of this rank, counted from the front."""
+        """Return the axis for an input of this rank, counted from the front."""
         return channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -181,7 +181,7 @@ class Normalization(Op):
     method_type: NormalizationAlgorithmMethod = attribute(
         default=NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS, doc="The method."
     )
-    norm_size: int = attribute(default=0, ge=0, doc="Extent of the window, in elements.")
+    norm_size: int = attribute(default=0, ge=0, doc="Dimension of the window, in elements.")
     alpha: float = attribute(default=0.0, doc="The factor on the sum of squares.")
     beta: float = attribute(default=0.0, doc="The exponent.")
     k: float = attribute(default=0.0, doc="The offset.")
@@ -189,7 +189,7 @@ class Normalization(Op):
     axis: int | None = attribute(default=None, doc="The axis of the channels, if not where the layout says.")
 
     def window_axes(self, rank: int) -> tuple[int, ...]:
-        """The axes along which the window reaches, for an input of this rank."""
+        """Return the axes along which the window reaches, for an input of this rank."""
         if self.channel_type is NormalizationAlgorithmChannel.WITHIN:
             height, width, _ = self.data_layout.axes()
             return height, width
@@ -275,7 +275,7 @@ class GroupNormalization(Op):
 
     gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
 
-    Shapes (C is the extent of the channels: the last axis where the layout ends in C, else axis 1):
+    Shapes (C is the dimension of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 2 or more, the same
         gamma, beta: C elements, or a single one
 

@@ -99,7 +99,7 @@ class Pooling2d(Op):
             yield from columns.faults(input.shape[w], "width")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """How the window moves over an image of this size."""
+        """Return how the window moves over an image of this size."""
         return (
             pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             pool_window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
@@ -120,7 +120,7 @@ class Pooling2d(Op):
 
 
 def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, moves: bool) -> int:
-    """How many places a window has on an axis; one where it never moves."""
+    """Return how many places a window has on an axis; one where it never moves."""
     if not moves:
         return 1
     if rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
@@ -131,7 +131,7 @@ def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, mov
 
 
 def pool_window(size: int, dimension: int, stride: int, dilation: int, before: int, after: int) -> Window:
-    """The window along one axis; without size it spans the whole extent, without stride it never moves."""
+    """Return the window along one axis; without size it spans the whole dimension, without stride it never moves."""
     if size == 0:
         return Window(dimension, 1, 1, 0, 0)
     return Window(size, stride or 1, dilation, before, after)

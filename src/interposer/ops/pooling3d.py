@@ -66,7 +66,7 @@ class Pooling3d(Op):
     dilation_z: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the depth.")
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
-        """How the window moves through a volume of these extents."""
+        """Return how the window moves through a volume of these dimensions."""
         return (
             pool_window(self.pool_depth, depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
             pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
@@ -79,7 +79,7 @@ class Pooling3d(Op):
         if any(strides) and not all(strides):
             yield f"the strides (z, y, x) are {strides}; expected all or none to be 0"
         elif any(strides) and not all(sizes):
-            yield f"the window has the extents (depth, height, width) {sizes}; expected at least 1"
+            yield f"the window has the dimensions (depth, height, width) {sizes}; expected at least 1"
         else:
             dimensions = self._extents(input)
             yield from window_faults(self.windows(*dimensions), dimensions)

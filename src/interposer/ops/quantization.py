@@ -32,10 +32,10 @@ class RoundingMethod(Enum):
 
 @op
 class Quantize(Op):
-    """Store real numbers as integers: ``clamp(round(input / scale) + zero_point)``.
+    """Store float values as integers: ``clamp(round(input / scale) + zero_point)``.
 
     Scale and zero point are those that the output is declared with. Where the input is quantized already, its integers
-    are scaled anew in fixed-point arithmetic.
+    are scaled again in fixed-point arithmetic.
 
     Shapes:
         input, output: any, the same
@@ -60,12 +60,12 @@ class Quantize(Op):
 
     dtype: DataType = attribute(default=DataType.UINT8, choices=tuple(sorted(QUANTIZABLE, key=str)), doc="The type.")
     rounding: RoundingMethod = attribute(
-        default=RoundingMethod.HALF_AWAY_FROM_ZERO, doc="Where real numbers half-way between two integers go."
+        default=RoundingMethod.HALF_AWAY_FROM_ZERO, doc="Where float values half-way between two integers go."
     )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if not (input.dtype.is_float or input.is_quantized):
-            yield f"input is {input.dtype} and not quantized; expected real numbers"
+            yield f"input is {input.dtype} and not quantized; expected float values"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(input.shape, self.dtype)
@@ -73,7 +73,7 @@ class Quantize(Op):
 
 @op
 class Dequantize(Op):
-    """The real numbers that stored integers stand for: ``scale * (input - zero_point)``.
+    """The float values that stored integers stand for: ``scale * (input - zero_point)``.
 
     Shapes:
         input, output: any, the same
@@ -105,7 +105,7 @@ class Dequantize(Op):
 
 @op
 class FakeQuantization(Op):
-    """Round real numbers to those that a quantized tensor could hold, as quantizing and dequantizing would.
+    """Round float values to those that a quantized tensor could hold, as quantizing and dequantizing would.
 
     The range is divided into ``2**num_bits - 1`` steps (one less where it is narrow), and moved so that zero is one of
     them.
@@ -137,7 +137,7 @@ class FakeQuantization(Op):
 
 @op
 class Cast(Op):
-    """Convert numbers to another type: stored integers as they are, whatever real numbers they stand for.
+    """Convert numbers to another type: stored integers as they are, whatever float values they stand for.
 
     Floats are cut off towards zero and clamped, NaN gives 0; integers keep as many of their lowest bits as there is
     room for; everything but zero is true.

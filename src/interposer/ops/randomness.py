@@ -32,7 +32,7 @@ class RandomFill(Op):
 
     Shapes:
         dims: (R,)
-        output: the extents in ``dims``
+        output: the dimensions in ``dims``
 
     Example:
         >>> numbers = compute(RandomFill(seed=7), [2, 3])
@@ -57,11 +57,11 @@ class RandomFill(Op):
 
     def check(self, dims: TensorInfo) -> Iterator[str]:
         if dims.shape[0] > MAX_RANK:
-            yield f"dims has {dims.shape[0]} extents; ranks 0 to {MAX_RANK} are supported"
+            yield f"dims has {dims.shape[0]} dimensions; ranks 0 to {MAX_RANK} are supported"
         elif isinstance(dims.shape[0], Dim):
-            yield "the number of extents in dims is not known"
+            yield "the number of dimensions in dims is not known"
         elif dims.constant is not None and (dims.constant < 0).any():
-            yield f"dims is {dims.constant.tolist()}; an extent must not be negative"
+            yield f"dims is {dims.constant.tolist()}; a dimension must not be negative"
 
     def infer(self, dims: TensorInfo) -> TensorInfo:
         if dims.constant is not None:

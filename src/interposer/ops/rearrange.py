@@ -115,8 +115,8 @@ class Concat(Op):
     """Join tensors along an axis. Quantized inputs are requantized to the output's quantization where theirs differs.
 
     Shapes:
-        inputs: one rank and the same extents but for ``axis``
-        output: the sum of the extents along ``axis``
+        inputs: one rank and the same dimensions but for ``axis``
+        output: the sum of the dimensions along ``axis``
 
     Example:
         >>> compute(Concat(axis=0), [[1, 2]], [[3, 4], [5, 6]]).tolist()
@@ -174,7 +174,7 @@ class Splitter(Op):
     outputs = result(variadic=True, dtype_of="input")
 
     axis: int = attribute(doc="The axis that is cut; negative ones count from the end.")
-    sizes: tuple[int, ...] = attribute(ge=0, doc="The extent of each piece along the axis.")
+    sizes: tuple[int, ...] = attribute(ge=0, doc="The dimension of each piece along the axis.")
 
     def num_results(self) -> int:
         return len(self.sizes)
@@ -185,7 +185,7 @@ class Splitter(Op):
         if not 0 <= axis < input.rank:
             return
         if differ(sum(self.sizes), input.shape[axis]):
-            yield f"sizes is {self.sizes}, {sum(self.sizes)} in all, but axis {axis} has extent {input.shape[axis]}"
+            yield f"sizes is {self.sizes}, {sum(self.sizes)} in all, but axis {axis} has size {input.shape[axis]}"
         yield from quantized_axis_faults(input, (axis,), "cut")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
@@ -200,7 +200,7 @@ class Stack(Op):
 
     Shapes:
         inputs: all the same
-        output: the number of inputs inserted as extent number ``axis``
+        output: the number of inputs inserted as dimension number ``axis``
 
     Example:
         >>> compute(Stack(), [1, 2], [3, 4]).tolist()
@@ -265,7 +265,7 @@ class Slice(Op):
         yield from quantized_axis_faults(input, cut, "cut")
 
     def sizes(self, shape: TensorShape) -> tuple[int, ...]:
-        """The sizes with -1 worked out for an input of this shape."""
+        """Return the sizes with -1 worked out for an input of this shape."""
         return tuple(
             dim - begin if size == -1 and begin else dim if size == -1 else size
             for begin, size, dim in zip(self.begin, self.size, shape, strict=True)
@@ -286,7 +286,7 @@ class StridedSlice(Op):
 
     Shapes:
         input: any
-        output: what indexing gives; shrunk axes are dropped, new axes of extent 1 added
+        output: what indexing gives; shrunk axes are dropped, new axes of size 1 added
 
     Example:
         >>> numbers = [[1, 2, 3], [4, 5, 6]]
@@ -311,7 +311,7 @@ class StridedSlice(Op):
     end_mask: int = attribute(default=0, ge=0, doc="Items that go on to where the axis ends.")
     shrink_axis_mask: int = attribute(default=0, ge=0, doc="Items that take the element at begin and drop the axis.")
     ellipsis_mask: int = attribute(default=0, ge=0, doc="The item that stands for all axes not named.")
-    new_axis_mask: int = attribute(default=0, ge=0, doc="Items that insert an axis of extent 1.")
+    new_axis_mask: int = attribute(default=0, ge=0, doc="Items that insert an axis of size 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         count = len(self.begin)
@@ -347,7 +347,7 @@ class StridedSlice(Op):
         return sum(not isinstance(index, int) for index in self.index(rank))
 
     def index(self, rank: int) -> tuple[Index, ...]:
-        """What to index a tensor of this rank with: a slice or a number for each axis, None for a new one."""
+        """Return what to index a tensor of this rank with: a slice or a number for each axis, None for a new one."""
         items = [self._item(i) for i in range(len(self.begin))]
         left = rank - sum(item is not None and item is not ... for item in items)
         whole = [slice(None, None, 1)] * left
@@ -391,7 +391,7 @@ class Pad(Op):
 
     Shapes:
         input: any
-        output: each extent with both of its pads added
+        output: each dimension with both of its pads added
 
     Example:
         >>> compute(Pad(pad_list=((0, 1), (2, 0)), pad_value=9.0), [[1, 2], [3, 4]]).tolist()
@@ -410,7 +410,7 @@ class Pad(Op):
     output = result(dtype_of="input")
 
     pad_list: tuple[tuple[int, int], ...] = attribute(doc="How much to add before and after, for each axis.")
-    pad_value: float = attribute(default=0.0, doc="What is added: a real number, also for quantized tensors.")
+    pad_value: float = attribute(default=0.0, doc="What is added: a float value, also for quantized tensors.")
     padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -444,7 +444,7 @@ class Tile(Op):
 
     Shapes:
         input: any
-        output: each extent times its multiple
+        output: each dimension times its multiple
 
     Example:
         >>> compute(Tile(multiples=(2, 3)), [[1, 2]]).tolist()

@@ -34,17 +34,17 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sequence_word(time_major: bool, last: str) -> str:
-    """The letters of a sequence (T steps, B batches) whose last axis has that letter."""
+    """Return the letters of a sequence (T steps, B batches) whose last axis has that letter."""
     return f"TB{last}" if time_major else f"BT{last}"
 
 
 def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
-    """The operands of one direction, without its name."""
+    """Return the operands of one direction, without its name."""
     return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
 
 
 def frame_faults(infos: Infos, time_major: bool) -> Iterator[str]:
-    """Where input and auxiliary input differ in batches or steps."""
+    """Yield where input and auxiliary input differ in batches or steps."""
     words = {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
     yield from extent_faults({name: infos[name] for name in words}, words)
 
@@ -95,7 +95,7 @@ class _OneDirection(Op):
         yield from extent_faults(by_name(self, operands), self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
-        """Those of the output, which has the input's word but for the last letter, and of the hidden state."""
+        """Return those of the output, which has the input's word but for the last letter, and of the hidden state."""
         words, infos = self._words(), by_name(self, operands)
         match, input = extents(infos, words), infos["input"]
         assert input is not None
@@ -235,7 +235,7 @@ class BidirectionalSequenceRnn(Op):
         return 3 if self.merge_outputs else 4
 
     def _sides(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
-        """The operands of each direction, with the input that it takes."""
+        """Return the operands of each direction, with the input that it takes."""
         infos = by_name(self, operands)
         forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
         crossed = infos["forward_aux_weights"] is not None

@@ -67,7 +67,7 @@ class _Sequence(Op):
         return len(self.direction.reversals)
 
     def functions(self) -> tuple[tuple[ActivationFunction, float, float], ...]:
-        """All functions with their parameters, those of the first direction first."""
+        """Return all functions with their parameters, those of the first direction first."""
         functions = self.activations or self.defaults * self.directions
         ones = (1.0,) * len(functions)
         return tuple(zip(functions, self.activation_a or ones, self.activation_b or ones, strict=True))

@@ -37,7 +37,7 @@ class ArgMinMaxFunction(Enum):
 
 
 def reduced_axes(axis: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """The axes that are reduced, counted from the front, each once; none given means all."""
+    """Return the axes that are reduced, counted from the front, each once; none given means all."""
     return tuple(sorted(set(normal_axes(axis, rank)))) if axis else tuple(range(rank))
 
 
@@ -86,7 +86,7 @@ class Mean(_Reduction):
     """
 
     axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
-    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
+    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for every reduced axis.")
 
 
 @op
@@ -126,7 +126,7 @@ class Reduce(_Reduction):
     """
 
     axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
-    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for every reduced axis.")
+    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for every reduced axis.")
     operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="What is made of the elements.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -158,7 +158,7 @@ class ArgMinMax(Op):
 
     function: ArgMinMaxFunction = attribute(default=ArgMinMaxFunction.MIN, doc="Which element is looked for.")
     axis: int = attribute(default=-1, doc="The axis that is searched.")
-    keep_dims: bool = attribute(default=False, doc="Leave an extent of 1 for the axis.")
+    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for the axis.")
     dtype: DataType = attribute(
         default=DataType.INT32, choices=[DataType.INT32, DataType.INT64], doc="The type of the index."
     )

@@ -200,7 +200,7 @@ class _Reader:
         return self.counts() if self.sees("{") else None
 
     def counts(self) -> tuple[int, int | None] | None:
-        """What ``{2}``, ``{2,}`` or ``{2,5}`` say; other braces are plain characters."""
+        """Return what ``{2}``, ``{2,}`` or ``{2,5}`` say; other braces are plain characters."""
         text, brace, _ = self.pattern[self.at + 1 :].partition("}")
         low, comma, high = text.partition(",")
         if not brace or not _is_number(low) or (high and not _is_number(high)):
@@ -253,7 +253,7 @@ class _Reader:
             self.refuse(f"{name!r} is no name of a group")
 
     def read_flags(self) -> bool:
-        """Read ``i``, ``i-s:`` and the like; False where they hold for what follows, and there is no group."""
+        """Read ``i``, ``i-s:`` and the like; False if they hold for what follows, and there is no group."""
         value = True
         while True:
             letter = self.next()
@@ -273,7 +273,7 @@ class _Reader:
         return result if isinstance(result, _Set) else self.letter(result)
 
     def escaped(self) -> _Set | int:
-        """What stands behind a backslash: a class, or the code of one character."""
+        """Return what stands behind a backslash: a class, or the code of one character."""
         letter = self.next()
         if letter.lower() in _PERL:
             return _Set(_PERL[letter.lower()], negated=letter.isupper())
@@ -385,7 +385,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _add(self, node: _Node, after: int) -> int:
-        """The state that begins the node, behind which it goes on with the state `after`."""
+        """Return the state that begins the node, behind which it goes on with the state `after`."""
         if isinstance(node, _Sequence):
             for item in reversed(node.items):
                 after = self._add(item, after)
@@ -408,7 +408,7 @@ class Pattern:
         return start
 
     def matches(self, text: str) -> bool:
-        """True where the whole text is what the pattern describes."""
+        """Return True if the whole text is what the pattern describes."""
         reached = self._reached([self._start], None, text[:1] or None)
         for number, letter in enumerate(text):
             entered = [
@@ -418,7 +418,7 @@ class Pattern:
         return self._states[0] in reached
 
     def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
-        """The states that can be reached without another character."""
+        """Return the states that can be reached without another character."""
         seen, pending, reached = set(entered), list(entered), list[_State]()
         while pending:
             state = self._states[pending.pop()]

@@ -23,7 +23,7 @@ class Reshape(Op):
 
     Shapes:
         input: any
-        output: ``target_shape``, where one extent of -1 stands for what is left over
+        output: ``target_shape``, where one dimension of -1 stands for what is left over
 
     Example:
         >>> compute(Reshape(target_shape=(3, -1)), [[1, 2, 3], [4, 5, 6]]).tolist()
@@ -40,17 +40,19 @@ class Reshape(Op):
     input = operand()
     output = result(dtype_of="input")
 
-    target_shape: tuple[int, ...] = attribute(ge=-1, doc="The extents; at most one is -1.")
-    copy_zeros: bool = attribute(default=False, doc="An extent of 0 stands for the input's extent at the same place.")
+    target_shape: tuple[int, ...] = attribute(ge=-1, doc="The dimensions; at most one is -1.")
+    copy_zeros: bool = attribute(
+        default=False, doc="A dimension of 0 stands for the input's dimension at the same place."
+    )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         target = self.target_shape
         if len(target) > MAX_RANK:
             yield f"target_shape has rank {len(target)}; ranks 0 to {MAX_RANK} are supported"
         elif target.count(-1) > 1:
-            yield f"target_shape is {target}; at most one extent may be -1"
+            yield f"target_shape is {target}; at most one dimension may be -1"
         elif self.copy_zeros and 0 in target[input.rank :]:
-            yield f"target_shape is {target}; it copies an extent that the input of shape {input.shape} lacks"
+            yield f"target_shape is {target}; it copies a dimension that the input of shape {input.shape} lacks"
         elif not self._fits(input.shape):
             yield f"an input of shape {input.shape} cannot be given the shape {target}"
 
@@ -83,7 +85,7 @@ def _is_rest(dim: int) -> bool:
 
 
 def _left_over(shape: TensorShape, expected: tuple[int, ...]) -> int:
-    """What -1 stands for: extents on both sides cancel out, unknown ones included."""
+    """Return what -1 stands for: dimensions on both sides cancel out, unknown ones included."""
     left = list(shape)
     known = 1
     for dim in expected:
@@ -110,7 +112,7 @@ def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
 
 @op
 class BroadcastTo(Op):
-    """Repeat a tensor along its axes of extent 1, and along new axes in front, until it has a shape.
+    """Repeat a tensor along its axes of size 1, and along new axes in front, until it has a shape.
 
     Shapes:
         input: any that broadcasts to ``shape`` by NumPy's rule
@@ -129,7 +131,7 @@ class BroadcastTo(Op):
     input = operand()
     output = result(dtype_of="input")
 
-    shape: tuple[int, ...] = attribute(ge=0, doc="The extents of the result.")
+    shape: tuple[int, ...] = attribute(ge=0, doc="The dimensions of the result.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.shape) > MAX_RANK:
@@ -146,7 +148,7 @@ class BroadcastTo(Op):
 
 @op
 class Shape(Op):
-    """The extents of a tensor, as a tensor.
+    """The dimensions of a tensor, as a tensor.
 
     Shapes:
         input: any of rank R
@@ -163,7 +165,7 @@ class Shape(Op):
     input = operand()
     output = result(rank=1, dtypes=_INDEX_TYPES)
 
-    dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the extents.")
+    dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the dimensions.")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         value = np.array(input.shape, self.dtype.numpy) if input.is_concrete else None
@@ -199,7 +201,7 @@ class Fill(Op):
 
     Shapes:
         dims: (R,)
-        output: the extents in ``dims``
+        output: the dimensions in ``dims``
 
     Example:
         >>> compute(Fill(value=7.0), [2, 3]).tolist()
@@ -214,16 +216,16 @@ class Fill(Op):
     dims = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(dynamic=True)
 
-    value: float = attribute(default=0.0, doc="What every element is: a real number, also for quantized tensors.")
+    value: float = attribute(default=0.0, doc="What every element is: a float value, also for quantized tensors.")
     dtype: DataType = attribute(default=DataType.FLOAT32, doc="The type of the result.")
 
     def check(self, dims: TensorInfo) -> Iterator[str]:
         if dims.shape[0] > MAX_RANK:
-            yield f"dims has {dims.shape[0]} extents; ranks 0 to {MAX_RANK} are supported"
+            yield f"dims has {dims.shape[0]} dimensions; ranks 0 to {MAX_RANK} are supported"
         elif isinstance(dims.shape[0], Dim):
-            yield "the number of extents in dims is not known"
+            yield "the number of dimensions in dims is not known"
         elif dims.constant is not None and (dims.constant < 0).any():
-            yield f"dims is {dims.constant.tolist()}; an extent must not be negative"
+            yield f"dims is {dims.constant.tolist()}; a dimension must not be negative"
         if self.dtype is DataType.STRING:
             yield "a tensor of strings cannot be filled with a number"
 

@@ -71,13 +71,13 @@ class ScatterNd(Op):
         errors = list(self._base_faults(input, updates))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
-            errors.append("the last extent of indices is not known")
+            errors.append("the last dimension of indices is not known")
         if errors:
             yield from errors
             return
         base = self._shape(input)
         if depth > base.rank:
-            yield f"the last extent of indices is {depth}, but there are only {base.rank} axes"
+            yield f"the last dimension of indices is {depth}, but there are only {base.rank} axes"
             return
         expected = TensorShape((*indices.shape[:-1], *base[depth:]))
         if not expected.accepts(updates.shape):
@@ -92,14 +92,14 @@ class ScatterNd(Op):
         elif input.dtype not in _INDEX_TYPES or input.rank != 1:
             yield f"input is {input.dtype}{input.shape}; expected a shape, int32[R] or int64[R]"
         elif isinstance(input.shape[0], Dim):
-            yield "the number of extents in input is not known"
+            yield "the number of dimensions in input is not known"
         elif not 0 < input.shape[0] <= MAX_RANK:
-            yield f"input has {input.shape[0]} extents; expected a shape of rank 1 to {MAX_RANK}"
+            yield f"input has {input.shape[0]} dimensions; expected a shape of rank 1 to {MAX_RANK}"
         elif input.constant is not None and (input.constant < 0).any():
-            yield f"input is {input.constant.tolist()}; an extent must not be negative"
+            yield f"input is {input.constant.tolist()}; a dimension must not be negative"
 
     def _shape(self, input: TensorInfo) -> TensorShape:
-        """The shape of the result, as far as it is known."""
+        """Return the shape of the result, as far as it is known."""
         if self.input_enabled:
             return input.shape
         return TensorShape([UNKNOWN] * input.shape[0] if input.constant is None else input.constant.tolist())
@@ -115,7 +115,7 @@ def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
         for match in (int(column.min()), int(column.max())):
             if match >= dim or match < -dim:
-                yield f"index {match} is outside of an axis of extent {dim}"
+                yield f"index {match} is outside of an axis of size {dim}"
                 break
 
 
@@ -128,7 +128,7 @@ class ScatterElements(Op):
 
     Shapes:
         input, output: any of rank 1 or more, the same
-        indices, updates: the same rank, and but for ``axis`` extents that are not greater
+        indices, updates: the same rank, and but for ``axis`` dimensions that are not greater
 
     Example:
         >>> compute(ScatterElements(axis=1), [[1, 2, 3]], [[2, 0]], [[7, 8]]).tolist()
@@ -207,7 +207,7 @@ class DynamicUpdateSlice(Op):
 
     Shapes:
         input, output: any of rank R, at least 1, the same
-        update: the same rank, and extents that are not greater
+        update: the same rank, and dimensions that are not greater
         start: (R,), the place of the first element
 
     Example:

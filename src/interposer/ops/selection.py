@@ -49,7 +49,7 @@ class Compress(Op):
 
     Shapes:
         input: any of rank 1 or more
-        condition: (N,), where N is at most the extent along ``axis``, or the number of all elements
+        condition: (N,), where N is at most the dimension along ``axis``, or the number of all elements
         output: the input's shape with K at ``axis``, or (K,)
 
     Example:
@@ -95,7 +95,7 @@ class Unique(Op):
         input: any of rank 1 or more
         values: (K,), or with ``axis`` the input's shape with K there
         indices, counts: (K,)
-        inverse_indices: (N,), where N is the number of all elements, or the extent along ``axis``
+        inverse_indices: (N,), where N is the number of all elements, or the dimension along ``axis``
 
     Example:
         >>> values, indices, inverse_indices, counts = compute(Unique(), [3, 1, 1, 3, 2])
@@ -130,7 +130,7 @@ class Unique(Op):
 
 
 def _replaced(shape: TensorShape, axis: int | None, size: int) -> list[int]:
-    """The shape with another extent there, or of that extent alone."""
+    """Return the shape with another dimension there, or of that dimension alone."""
     if axis is None:
         return [size]
     place = normal_axis(axis, len(shape))

@@ -81,7 +81,7 @@ class ReverseSequence(Op):
 
     Shapes:
         input, output: any of rank 2 or more, the same
-        lengths: the extent of ``batch_axis``
+        lengths: the dimension of ``batch_axis``
 
     Example:
         >>> op = ReverseSequence(time_axis=1, batch_axis=0)
@@ -146,7 +146,7 @@ class Range(Op):
 
 
 def range_length(start: Array, limit: Array, delta: Array) -> int:
-    """How many numbers a range has; exact for integers, 0 where one of the numbers is not finite."""
+    """Return how many numbers a range has; exact for integers, 0 where one of the numbers is not finite."""
     if start.dtype.kind in "iu":
         return max(0, -int((start.item() - limit.item()) // delta.item()))
     first, last, step = (number.astype(np.float64).item() for number in (start, limit, delta))

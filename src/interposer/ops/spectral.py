@@ -28,10 +28,10 @@ class WindowFunction(Enum):
 
 
 def _complex_faults(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
-    """What is wrong with the last axis: one element for a real number, two for a complex one."""
+    """Yield what is wrong with the last axis: one element for a float value, two for a complex one."""
     parts = info.shape[-1]
     if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
-        yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last extent"
+        yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last dimension"
 
 
 @op
@@ -40,10 +40,10 @@ class Dft(Op):
 
     The last axis has the parts of each number, real and imaginary. A signal that is too short is filled up with zeros,
     one that is too long is cut off. With ``onesided``, only the first N // 2 + 1 frequencies of real signals are given,
-    and the inverse takes so many and gives real numbers. The inverse divides by N.
+    and the inverse takes so many and gives float values. The inverse divides by N.
 
     Shapes:
-        input: (..., L, ..., 1) for real numbers, (..., L, ..., 2) for complex ones
+        input: (..., L, ..., 1) for float values, (..., L, ..., 2) for complex ones
         output: (..., N, ..., 2), where N = ``length``; onesided N // 2 + 1, and its inverse (..., N, ..., 1)
 
     Example:
@@ -65,7 +65,7 @@ class Dft(Op):
     onesided: bool = attribute(default=False, doc="Leave out the frequencies that follow from the others.")
 
     def signal_length(self, size: int) -> int:
-        """The length of a signal in time where the axis has this extent."""
+        """Return the length of a signal in time where the axis has this dimension."""
         if self.length is not None:
             return self.length
         return 2 * (size - 1) if self.onesided and self.inverse else size
@@ -95,7 +95,7 @@ class Stft(Op):
     """The Fourier transforms of the frames of a signal, each multiplied with a window.
 
     Shapes:
-        signal: (B, L, 1) for real numbers, (B, L, 2) for complex ones
+        signal: (B, L, 1) for float values, (B, L, 2) for complex ones
         window: (``frame_length``,); ones where it is absent
         output: (B, F, K, 2), with F = (L - frame_length) // frame_step + 1 frames and K = frame_length frequencies, or
             onesided frame_length // 2 + 1

@@ -107,7 +107,7 @@ class TreeEnsemble(Op):
         for name in ("roots", "true_branches", "false_branches"):
             branches = getattr(self, name)
             if branches.size and not -leaves <= branches.min() <= branches.max() < nodes:
-                yield f"{name} leads to one of {nodes} nodes and {leaves} leaves that is not there"
+                yield f"{name} leads to one of {nodes} nodes and {leaves} leaves that is missing"
         limits = (("features", 2**31), ("comparisons", len(TreeComparison)), ("targets", self.num_targets))
         for name, limit in limits:
             numbers = getattr(self, name)

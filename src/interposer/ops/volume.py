@@ -21,11 +21,11 @@ def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
 
 
 def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels: int) -> TensorShape:
-    """The shape of a volume of these extents in a layout."""
+    """Return the shape of a volume of these dimensions in a layout."""
     return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
 def window_faults(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
-    """Why a window has no place in a volume of these extents."""
+    """Yield why a window has no place in a volume of these dimensions."""
     for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
         yield from window.faults(size, name)

@@ -23,11 +23,11 @@ class Window(NamedTuple):
         return (self.size - 1) * self.dilation + 1
 
     def places(self, size: int) -> int:
-        """How many places it has on a padded axis of this extent."""
+        """Return how many places it has on a padded axis of this dimension."""
         return (size + self.pad_before + self.pad_after - self.reach) // self.stride + 1
 
     def faults(self, size: int, axis: str) -> Iterator[str]:
-        """Why it has no place on an axis of this extent."""
+        """Yield why it has no place on an axis of this dimension."""
         padded = size + self.pad_before + self.pad_after
         if self.size == 0:
             yield f"the window has {axis} 0"

@@ -17,7 +17,7 @@ __all__ = ["Col2Im", "LpPooling", "MaxPoolingWithIndices", "MaxUnpooling"]
 class _Windowed(Op):
     """What operators with a window along all axes but the first two have in common."""
 
-    window_shape: tuple[int, ...] = attribute(ge=1, doc="The window's extent along each spatial axis.")
+    window_shape: tuple[int, ...] = attribute(ge=1, doc="The window's dimension along each spatial axis.")
     strides: tuple[int, ...] = attribute(default=(), ge=1, doc="The step along each spatial axis; none means 1.")
     dilations: tuple[int, ...] = attribute(
         default=(), ge=1, doc="The distance of the window's cells along each spatial axis; none means 1."
@@ -27,7 +27,7 @@ class _Windowed(Op):
     )
 
     def windows(self) -> list[Window]:
-        """How the window moves along each spatial axis."""
+        """Return how the window moves along each spatial axis."""
         axes = len(self.window_shape)
         ones = (1,) * axes
         pads = self.pad_list or ((0, 0),) * axes
@@ -138,7 +138,7 @@ class MaxUnpooling(Op):
 
     Example:
         >>> places = np.int64([[[1, 2]]])
-        >>> compute(MaxUnpooling(extents=(4,)), [[[3.0, 7.0]]], places).tolist()
+        >>> compute(MaxUnpooling(dimensions=(4,)), [[[3.0, 7.0]]], places).tolist()
         [[[0.0, 3.0, 7.0, 0.0]]]
 
     Source:
@@ -149,13 +149,13 @@ class MaxUnpooling(Op):
     indices = operand(rank=(3, MAX_RANK), dtypes=[DataType.INT64])
     output = result(dtype_of="input")
 
-    extents: tuple[int, ...] = attribute(ge=0, doc="The spatial extents of the result.")
+    extents: tuple[int, ...] = attribute(ge=0, doc="The spatial dimensions of the result.")
 
     def check(self, input: TensorInfo, indices: TensorInfo) -> Iterator[str]:
         if not input.shape.accepts(indices.shape):
             yield f"indices has shape {indices.shape}; expected {input.shape}, that of input"
         if len(self.extents) != input.rank - 2:
-            yield f"extents is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
+            yield f"dimensions is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
         if input.dtype is DataType.STRING:
             yield "there is no zero among strings"
 
@@ -183,13 +183,13 @@ class Col2Im(_Windowed):
     input = operand(rank=3)
     output = result(rank=(3, MAX_RANK), dtype_of="input")
 
-    image_shape: tuple[int, ...] = attribute(default=(), ge=0, doc="The spatial extents of the image.")
+    image_shape: tuple[int, ...] = attribute(default=(), ge=0, doc="The spatial dimensions of the image.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         axes = len(self.image_shape)
         errors = list(self._axes_faults(axes))
         if not 1 <= axes <= MAX_RANK - 2:
-            errors.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} extents")
+            errors.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} dimensions")
         yield from errors
         if errors:
             return
@@ -201,7 +201,7 @@ class Col2Im(_Windowed):
             yield f"input has {input.shape[2]} columns; expected {places}, one for each place of the window"
 
     def places(self) -> list[int]:
-        """How many places the window has along each spatial axis."""
+        """Return how many places the window has along each spatial axis."""
         return [window.places(size) for window, size in zip(self.windows(), self.image_shape, strict=True)]
 
     def infer(self, input: TensorInfo) -> TensorInfo:

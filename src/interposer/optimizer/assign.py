@@ -22,7 +22,7 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
-    """What a backend says of every layer of a view; where asking it fails, a no with what it raised.
+    """Return what a backend says of every layer of a view; where asking it fails, a no with what it raised.
 
     Of layers with tensors whose shapes depend on data, or with what is no tensor, only a backend that can run such
     layers is asked.
@@ -40,12 +40,12 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
 
 
 def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """The layers that a backend cannot take as it lacks a capability, each with the reason."""
+    """Return the layers that a backend cannot take as it lacks a capability, each with the reason."""
     return _late_layers(backend, view) | _layers_of_collections(backend, view)
 
 
 def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """The layers that take or give what is no tensor, where a backend cannot take these."""
+    """Return the layers that take or give what is no tensor, where a backend cannot take these."""
     if backend.capabilities.has("Sequences"):
         return {}
     result = (
@@ -56,7 +56,7 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """The layers that a backend cannot take as a tensor's shape depends on data, each with the reason."""
+    """Return the layers that a backend cannot take as a tensor's shape depends on data, each with the reason."""
     known = all(value.known.is_concrete for layer in view for value in (*layer.values, *layer.outputs))
     if known or backend.capabilities.has("DynamicShapes"):
         return {}
@@ -126,17 +126,17 @@ class Assigner:
         self._exclude = exclude or {}
 
     def with_regions(self) -> list[Assigner]:
-        """This one, and one for every region in the graph, all with the same records."""
+        """Return this one, and one for every region in the graph, all with the same records."""
         inner = [(prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph]
         shared = self.backends, self._options, self._absent, self.records
         return [self, *(Assigner(graph, *shared, prefix, self._exclude) for prefix, graph in inner)]
 
     def name(self, layer: Layer) -> str:
-        """The layer's name in the records."""
+        """Return the layer's name in the records."""
         return f"{self.prefix}{layer.name}"
 
     def options(self, backend: Backend) -> Options:
-        """The model options for a backend."""
+        """Return the model options for a backend."""
         return self._options.get(backend.id, {})
 
     def assign(self, layers: Iterable[Layer]) -> None:

@@ -126,7 +126,7 @@ def _is_hosts(layer: Layer) -> bool:
 
 
 def _grouped(value: Value) -> list[list[Layer]]:
-    """The layers that take a value: those of each backend together, and those that the host runs."""
+    """Return the layers that take a value: those of each backend together, and those that the host runs."""
     groups: dict[str, list[Layer]] = {}
     for layer in value.consumers:
         groups.setdefault(type(layer.op).__name__ if _is_hosts(layer) else f"on {layer.backend}", []).append(layer)
@@ -141,7 +141,7 @@ def _backend_of(layer: Layer, default: str) -> str:
 
 
 def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
-    """What another backend reads where it was computed."""
+    """Return what another backend reads where it was computed."""
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
         return []
@@ -153,7 +153,7 @@ def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossi
 def _insert(
     graph: Graph, value: Value, source: Value, hop: Hop, readers: list[Layer], prefix: str
 ) -> tuple[Value, Crossing]:
-    """The layer of one step, on the backend that reads what it gives, and the record of it."""
+    """Return the layer of one step, on the backend that reads what it gives, and the record of it."""
     owner = next((layer for layer in readers if layer.backend is not None), value.producer)
     last = readers[0].name if readers else hop.target
     op = MemImport() if hop.how == IMPORT else MemCopy()

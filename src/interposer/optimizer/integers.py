@@ -22,10 +22,10 @@ __all__ = ["ComputeInIntegers"]
 
 @dataclass(frozen=True)
 class ComputeInIntegers:
-    """Applies `INTEGERS`, as far as no layer leaves the backend that would compute it with real numbers.
+    """Applies `INTEGERS`, as far as no layer leaves the backend that would compute it with float values.
 
     A rewrite is applied where every new layer is taken by a backend that is preferred as much as the one that takes
-    the layer of real numbers.
+    the layer of float values.
     """
 
     backends: Sequence[Backend]
@@ -55,7 +55,7 @@ class ComputeInIntegers:
         )
 
     def _rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:
-        """The place of the first backend that takes such a layer; the number of backends where none does."""
+        """Return the place of the first backend that takes such a layer; the number of backends where none does."""
         key = (op, tuple(inputs), tuple(outputs))
         if key not in self._ranks:
             view = _alone(op, inputs, outputs)
@@ -65,7 +65,7 @@ class ComputeInIntegers:
 
 
 def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
-    """A layer to be made and those that it needs, without constants."""
+    """Yield a layer to be made and those that it needs, without constants."""
     if isinstance(new.op, Constant):
         return
     yield new, info
@@ -75,7 +75,7 @@ def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo |
 
 
 def _alone(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> SubgraphView:
-    """A graph of this one layer."""
+    """Return a graph of this one layer."""
     network = Network("alone")
     values: list[Layer | Value | None] = []
     for index, info in enumerate(inputs):

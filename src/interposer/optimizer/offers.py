@@ -31,7 +31,7 @@ class Offers:
     preferences: Mapping[str, tuple[str, ...]]
     registry: TensorHandleFactoryRegistry
     asked: bool
-    """True where some factory answers `capabilities` for single layers."""
+    """True if some factory answers `capabilities` for single layers."""
 
     @classmethod
     def of(cls, backends: Iterable[Backend], used: Collection[str], options: Mapping[str, Options]) -> Offers:
@@ -55,7 +55,7 @@ class Offers:
         return cls(kinds, preferences, registry, not plain)
 
     def at_the_border(self, backend: str) -> dict[str, int]:
-        """The ranks of what a backend takes for tensors that come from the caller or go there."""
+        """Return the ranks of what a backend takes for tensors that come from the caller or go there."""
         ranks = self.ranks(backend)
         for rank in tuple(ranks):
             pair = self.registry.matching_import_factory(rank)
@@ -64,11 +64,11 @@ class Offers:
         return ranks
 
     def ranks(self, backend: str) -> dict[str, int]:
-        """The ranks of what a backend takes."""
+        """Return the ranks of what a backend takes."""
         return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
-        """The kinds that say that a tensor between these layers needs padding."""
+        """Return the kinds that say that a tensor between these layers needs padding."""
         if not self.asked:
             return frozenset()
         pairs = [(layer, consumer) for consumer in consumers]
@@ -77,7 +77,7 @@ class Offers:
         )
 
     def described(self, backend: str) -> str:
-        """The kinds that a backend takes, for people."""
+        """Return the kinds that a backend takes, for people."""
         return "; ".join(str(self.kinds[preference]) for preference in self.preferences[backend])
 
 
@@ -112,7 +112,7 @@ def _preferences(
 
 
 def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
-    """The one kind of a backend without preferences: the default one, or what its workload factory makes."""
+    """Return the one kind of a backend without preferences: the default one, or what its workload factory makes."""
     if type(backend).create_memory_manager is Backend.create_memory_manager:
         own = type(backend).create_workload_factory is not Backend.create_workload_factory
         if not own or alone or _makes_arrays(backend, options):
@@ -123,7 +123,7 @@ def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: 
 
 
 def _makes_arrays(backend: Backend, options: Options) -> bool:
-    """True where the backend's workload factory leaves the making of handles as it is."""
+    """Return True if the backend's workload factory leaves the making of handles as it is."""
     try:
         factory = backend.create_workload_factory(ArenaMemoryManager(), options)
     except Exception:  # what is wrong with it is told when the network is loaded

@@ -53,7 +53,7 @@ def optimize(
         options: see `OptimizerOptions`.
 
     Raises:
-        InvalidNetworkError: the network has faults; lists all of them.
+        InvalidNetworkError: the network has errors; lists all of them.
         UnknownBackendError: an id that nobody knows.
         BackendUnavailableError: none of the backends is available.
         UnsupportedLayerError: layers that no backend takes, with what each said.
@@ -112,7 +112,7 @@ def simplified(
     Takes what `optimize` takes. Hints stay with the layers that they were given for.
 
     Raises:
-        InvalidNetworkError: the network has faults; lists all of them.
+        InvalidNetworkError: the network has errors; lists all of them.
         InterposerError: what `optimize` raises of its arguments.
     """
     options = OptimizerOptions() if options is None else options

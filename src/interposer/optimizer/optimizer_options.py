@@ -26,7 +26,7 @@ class OptimizerOptions:
         debug: show every tensor while running, to the registered callback or on standard output.
         rewrite: apply the rewrites that do not depend on backends.
         compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
-            them; what is stored may differ by one step from computing with real numbers. Only with `rewrite`.
+            them; what is stored may differ by one step from computing with float values. Only with `rewrite`.
         hints: for layers by name, the backend to ask first.
         exclude: for types of layers, such as "Softmax", the ids of backends (or one id) that do not get them.
         model_options: for backends by id, options that they understand.
@@ -83,7 +83,7 @@ def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ..
 def choose_backends(
     preferences: Iterable[str] | None, device_spec: DeviceSpec
 ) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
-    """The backends to use in order of preference, and those that were asked for but are absent.
+    """Return the backends to use in order of preference, and those that were asked for but are absent.
 
     No preferences mean all that are available and not `OnlyByName`, CpuRef last.
 

@@ -154,7 +154,7 @@ INVERSE_CONVERSIONS: Final[Sequence[Pass]] = (
 class PassRecord:
     """What one pass did: how often each of its rewrites was applied, and how many layers there were and are.
 
-    `finished` is False where it was stopped because it came to no end.
+    `finished` is False if it was stopped because it came to no end.
     """
 
     name: str
@@ -165,11 +165,11 @@ class PassRecord:
 
     @property
     def changed(self) -> bool:
-        """True where it did anything."""
+        """True if it did anything."""
         return any(self.counts.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         return {
             "pass": self.name,
             "counts": dict(self.counts),

@@ -110,7 +110,7 @@ class _Reducer:
         return any(value in self._reduced for value in layer.values)
 
     def _reduced_op(self, layer: Layer) -> Op | None:
-        """The operator in half precision; None where the layer has to stay in float32."""
+        """Return the operator in half precision; None if the layer has to stay in float32."""
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced = _retyped(layer, {FP32: self.dtype})
@@ -145,7 +145,7 @@ class _Reducer:
 
 
 def has_half_types(layer: Layer) -> bool:
-    """True where a layer takes or gives half-precision tensors and could do the same in float32."""
+    """Return True if a layer takes or gives half-precision tensors and could do the same in float32."""
     halves = any(info.dtype in _HALVES for info in (*_infos(layer), *layer.output_infos))
     if not halves or layer.regions or isinstance(layer.op, _CONVERSIONS) or not _on_tensors(layer):
         return False
@@ -153,7 +153,7 @@ def has_half_types(layer: Layer) -> bool:
 
 
 def in_fp32(layer: Layer) -> SubgraphView:
-    """A view of a copy of the layer in float32, in a graph of its own, to ask backends about.
+    """Return a view of a copy of the layer in float32, in a graph of its own, to ask backends about.
 
     Raises:
         InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
@@ -226,7 +226,7 @@ def _infos(layer: Layer) -> tuple[TensorInfo, ...]:
 
 
 def _on_tensors(layer: Layer) -> bool:
-    """False where a layer takes or gives a sequence or an optional, whose elements keep their type."""
+    """False if a layer takes or gives a sequence or an optional, whose elements keep their type."""
     return all(info.is_tensor for info in (*_infos(layer), *layer.output_infos))
 
 
@@ -235,7 +235,7 @@ def _with_types(info: TensorInfo, types: Mapping[DataType, DataType]) -> TensorI
 
 
 def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
-    """The layer's operator with all its types changed; None where it does not work on tensors of the other types."""
+    """The layer's operator with all its types changed; None if it does not work on tensors of the other types."""
     values = layer.op.attribute_values()
     changes = {name: types[value] for name, value in values.items() if isinstance(value, DataType) and value in types}
     try:
@@ -262,7 +262,7 @@ def _cast(array: Array, dtype: DataType) -> Array:
 
 
 def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) -> Value:
-    """The value in another type: a constant at once, anything else by a layer of conversion."""
+    """Return the value in another type: a constant at once, anything else by a layer of conversion."""
     info = value.known
     if value.is_constant:
         return graph.constant(_cast(np.asarray(value.constant), dtype), name=value.name)

@@ -40,7 +40,7 @@ class Kind:
         )
 
     def way_to(self, other: Kind, padded: bool = False) -> str | None:
-        """How a tensor gets from here to the other kind; None where it cannot in one step."""
+        """Return how a tensor gets from here to the other kind; None if it cannot in one step."""
         if self.exports & other.imports and not padded:
             return IMPORT
         if (self.copies_itself and other.maps) or (other.copies_itself and self.maps):
@@ -78,7 +78,7 @@ class Side:
         return self.name, tuple(self.ranks.items()), tuple(self.costs.items()), self.guest_cost
 
     def best(self, kinds: Mapping[str, bool]) -> tuple[int, int, str] | None:
-        """Copies, rank and id of the kind that it would take, of those that there are; None where it can take none.
+        """Copies, rank and id of the kind that it would take, of those that there are; None if it can take none.
 
         `kinds` says of each whether the tensor is only imported there.
         """
@@ -113,7 +113,7 @@ class Route:
 def find_route(
     kinds: Mapping[str, Kind], giver: Side, takers: Sequence[Side], padded: frozenset[str] = frozenset()
 ) -> Route | None:
-    """The best way: fewest copies first, then the best ranks, then the fewest steps; None where there is none.
+    """Return the best way: fewest copies first, then the best ranks, then the fewest steps; None if there is none.
 
     Args:
         padded: kinds that can neither import nor export this tensor.
@@ -147,7 +147,7 @@ def _states(
 
 
 def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
-    """An import and a copy, each where there is one: what is imported may have to be copied further on."""
+    """Return an import and a copy, each where there is one: what is imported may have to be copied further on."""
     ways = [(item, kinds[item].way_to(kinds[target], item in padded or target in padded)) for item in reached]
     hops = [Hop(item, target, how) for item, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))

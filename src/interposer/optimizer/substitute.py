@@ -29,7 +29,7 @@ def let_backends_optimize(assigner: Assigner) -> None:
     A layer is offered to a backend once, and given back by it at most once.
 
     Raises:
-        BackendContractError: an answer that cannot be carried out.
+        BackendContractError: an answer that cannot be run.
         UnsupportedLayerError: a layer was given back and nobody else takes it.
     """
     offered: set[tuple[int, str]] = set()

@@ -21,7 +21,7 @@ class DeviceSpec:
 
     @classmethod
     def default(cls) -> DeviceSpec:
-        """The process-wide backends and the dynamic ones, without those that the environment disables."""
+        """Return the process-wide backends and the dynamic ones, without those that the environment disables."""
         return cls(_default_registry(disabled_backends()))
 
     @property

@@ -35,7 +35,7 @@ def load_dynamic_backends(
     disabled: Collection[str] = (),
     backend_options: Mapping[str, Options] | None = None,
 ) -> DynamicBackends | None:
-    """Register the dynamic backends that are found; None where there is nowhere to look.
+    """Register the dynamic backends that are found; None if there is nowhere to look.
 
     Backends of the package that were not built are known then, with the reason.
 

@@ -51,7 +51,7 @@ class BackendRecord:
     capabilities: tuple[tuple[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         return {
             "id": self.id,
             "available": self.available,
@@ -137,7 +137,7 @@ class BackendRegistry:
             self._entries[backend_id] = entry
 
     def deregister(self, backend_id: str) -> None:
-        """Remove a backend that was registered here; `UnknownBackendError` where it was not."""
+        """Remove a backend that was registered here; `UnknownBackendError` if it was not."""
         with self._lock:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
@@ -156,7 +156,7 @@ class BackendRegistry:
         return None
 
     def taken_by(self, backend_id: str) -> str | None:
-        """Where the backend comes from that has this id, so that it cannot be registered; None where it is free."""
+        """Where the backend comes from that has this id, so that it cannot be registered; None if it is free."""
         taken = self._taken(backend_id)
         return None if taken is None else taken.source
 
@@ -167,7 +167,7 @@ class BackendRegistry:
         return tuple(dict.fromkeys((*above, *self._entries)))
 
     def is_registered(self, backend_id: str) -> bool:
-        """True where the id is known, available or not."""
+        """Return True if the id is known, available or not."""
         return self._entry(backend_id) is not None
 
     def __contains__(self, backend_id: object) -> bool:
@@ -180,7 +180,7 @@ class BackendRegistry:
         return len(self.ids)
 
     def reason_absent(self, backend_id: str) -> str | None:
-        """Why a known backend cannot be used here, or None where it can.
+        """Return why a known backend cannot be used here, or None if it can.
 
         Raises:
             UnknownBackendError: nobody knows the id.
@@ -192,7 +192,7 @@ class BackendRegistry:
         return None
 
     def get(self, backend_id: str) -> Backend:
-        """The backend of this id.
+        """Return the backend of this id.
 
         Raises:
             UnknownBackendError: nobody knows the id.
@@ -226,7 +226,7 @@ class BackendRegistry:
         return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
 
     def isolation(self, backend_id: str) -> Isolation | None:
-        """How a backend is isolated, or None where it runs in this process."""
+        """Return how a backend is isolated, or None if it runs in this process."""
         above = self._parent.isolation(backend_id) if self._parent is not None else None
         return self._isolate.get(backend_id, above)
 
@@ -258,16 +258,16 @@ class BackendRegistry:
                 end_process(backend)
 
     def available(self) -> tuple[str, ...]:
-        """The ids of the backends that can be used here; CpuRef last."""
+        """Return the ids of the backends that can be used here; CpuRef last."""
         backend_ids = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
         return tuple(sorted(backend_ids, key=lambda backend_id: backend_id == "CpuRef"))
 
     def by_default(self) -> tuple[str, ...]:
-        """Those among `available` that are used where no backend is named."""
+        """Return those among `available` that are used where no backend is named."""
         return tuple(item for item in self.available() if not self.get(item).capabilities.has("OnlyByName"))
 
     def records(self) -> list[BackendRecord]:
-        """One record for each known backend, available or not, and for each that discovery refused."""
+        """Return one record for each known backend, available or not, and for each that discovery refused."""
         return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
 
     def _all_refused(self) -> list[BackendRecord]:
@@ -325,21 +325,21 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
             reason, level = backend.unavailable(), logging.INFO
     except BackendUnavailableError as error:
         reason, level = error.reason, logging.INFO
-    except OptionError:  # the caller's mistake, and no fault of the backend
+    except OptionError:  # the caller's mistake, and no error of the backend
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
     if reason is None:
         return backend
     if not isinstance(reason, str):
-        reason = f"unavailable() gave {reason!r}; expected a reason, or None where the backend works"
+        reason = f"unavailable() gave {reason!r}; expected a reason, or None if the backend works"
         level = logging.WARNING
     _log.log(level, "backend %s (%s) is not available: %s", backend_id, entry.source, reason)
     return reason
 
 
 def process_registry() -> BackendRegistry:
-    """The registry of the whole process, with the backends that entry points name; made on first use."""
+    """Return the registry of the whole process, with the backends that entry points name; made on first use."""
     with making:
         return _discovered()
 

@@ -45,7 +45,7 @@ def estimate(graph: Graph) -> Estimate:
 
 
 def operations(layer: Layer) -> int:
-    """The operations of one layer; 0 where a shape is unknown."""
+    """Return the operations of one layer; 0 where a shape is unknown."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
     if isinstance(layer.op, Input | Output | Constant) or not all(info.is_concrete for info in infos):
         return 0
@@ -80,7 +80,7 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 
 
 def _scratch(layer: Layer) -> int:
-    """The bytes of the padded copy of an image, and of the windows of a row of it; 0 without padding."""
+    """Return the bytes of the padded copy of an image, and of the windows of a row of it; 0 without padding."""
     layout = getattr(layer.op, "data_layout", None)
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
     if layout is None or not any(pads.values()):
@@ -93,7 +93,7 @@ def _scratch(layer: Layer) -> int:
 
 
 def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
-    """Bytes of an element in the padded copy: pooling sums in 64 bits, convolutions in 32 bits or more."""
+    """Return bytes of an element in the padded copy: pooling sums in 64 bits, convolutions in 32 bits or more."""
     pools = getattr(layer.op, "pool_type", None)
     if pools is not None:
         return image.dtype.itemsize if pools.name == "MAX" else 8

@@ -67,7 +67,7 @@ class Explanation:
 
     @classmethod
     def of(cls, optimized: OptimizedNetwork, times: Times | None = None) -> Explanation:
-        """The explanation of an optimized network, and of what is known of its times."""
+        """Return the explanation of an optimized network, and of what is known of its times."""
         refusals: dict[tuple[str, str], Refusal] = {
             (refusal.layer, refusal.backend): refusal for refusal in optimized.refusals
         }
@@ -92,12 +92,12 @@ class Explanation:
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     def counts(self) -> dict[str, int]:
-        """How many layers each backend has, in order of preference."""
+        """Return how many layers each backend has, in order of preference."""
         counted = Counter(placement.backend for placement, _ in self.rows)
         return {backend: counted[backend] for backend in self.preferences}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON-compatible data; docs/explaining.md describes it."""
+        """Return everything as JSON-compatible data; docs/explaining.md describes it."""
         part_of = {name: part.number for part in self.facts.parts for name in part.layers}
         clock = Clock(self.facts, self.times)
         layers = [
@@ -144,17 +144,17 @@ class Explanation:
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Everything as a JSON text: see `to_dict`."""
+        """Return everything as a JSON text: see `to_dict`."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def to_html(self) -> str:
-        """A page that stands alone: the network drawn, with everything that is known of each layer."""
+        """Return a page that stands alone: the network drawn, with everything that is known of each layer."""
         from interposer.report.page import html  # noqa: PLC0415 - seldom needed
 
         return html(self.to_dict())
 
     def refusals(self) -> dict[Verdict, Counter[str]]:
-        """Every no that was given, once, with the operators it was given for; in order of preference."""
+        """Return every no that was given, once, with the operators it was given for; in order of preference."""
         result: dict[Verdict, Counter[str]] = {}
         for placement, verdicts in self.rows:
             for verdict in filter(_is_refusal, verdicts):
@@ -247,7 +247,7 @@ class Explanation:
             yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
 
     def lines(self) -> Iterator[str]:
-        """The explanation as lines of text: the summary, and the tables of parts and of layers."""
+        """Yield the explanation as lines of text: the summary, and the tables of parts and of layers."""
         yield from self.summary()
         for rows in filter(None, (self.part_table(), self.table())):
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -291,7 +291,7 @@ def _cells(
 
 
 def _bare(tensor: Tensor) -> dict[str, Any]:
-    """A tensor at the border of the network, without what only operands have."""
+    """Return a tensor at the border of the network, without what only operands have."""
     reported = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
     return reported | {"name": tensor.role, "crossing": tensor.crossing}
 

@@ -68,7 +68,7 @@ class LayerFacts:
         return self.bytes + self.operations / OPERATIONS_PER_BYTE
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON-compatible data, but for name and kind."""
+        """Return the facts as JSON-compatible data, but for name and kind."""
         return {
             "attributes": dict(self.attributes),
             "inputs": [asdict(item) for item in self.inputs],
@@ -109,7 +109,7 @@ class Facts:
 
 
 def facts_of(optimized: OptimizedNetwork) -> Facts:
-    """Everything about the layers as backends were asked about them, and what became of them."""
+    """Return everything about the layers as backends were asked about them, and what became of them."""
     divided = optimized.divided()
     names = {placement.layer for placement in optimized.placements}
     everywhere = (*places(optimized.graph), *places(divided))
@@ -176,7 +176,7 @@ def _operand(
 
 
 def _owner(prefix: str) -> str:
-    """The name of the layer that a region belongs to, from ``"loop/body/"``."""
+    """Return the name of the layer that a region belongs to, from ``"loop/body/"``."""
     return prefix.removesuffix("/").rpartition("/")[0]
 
 
@@ -245,7 +245,7 @@ class _Borders:
             self._between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
 
     def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
-        """The layer that computed a value, and the crossings on its way to a backend."""
+        """Return the layer that computed a value, and the crossings on its way to a backend."""
         numbers: list[int] = []
         while True:
             producer = value.producer
@@ -258,7 +258,7 @@ class _Borders:
             [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
-        """The crossing of a tensor of so many bytes, where there is one."""
+        """Return the crossing of a tensor of so many bytes, where there is one."""
         result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
         fitting = [item for item in result if self._crossings[item].num_bytes == size]
         return next(iter(fitting or result), None)

@@ -19,7 +19,7 @@ def model_html(name: str, inputs: Border, outputs: Border, explanation: Explanat
 
 
 def explanation_html(explanation: Explanation) -> str:
-    """An explanation: its summary, and the tables of parts and of layers, the latter folded up."""
+    """Return an explanation: its summary, and the tables of parts and of layers, the latter folded up."""
     return box(title("Explanation", explanation.network), _explained(explanation))
 
 

@@ -67,7 +67,7 @@ class OptimizedNetwork:
         return self.graph.outputs
 
     def explain(self, times: Times | None = None) -> Explanation:
-        """Which backend has which layer, and why the others have not; backends not asked before are asked now.
+        """Return which backend has which layer, and why the others have not; backends not asked before are asked now.
 
         Args:
             times: what is known of how long runs take; `Model.explain` finds it out.

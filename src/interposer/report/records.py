@@ -31,14 +31,14 @@ class Refusal:
 
     @property
     def is_fault(self) -> bool:
-        """True where the backend did not refuse, but failed."""
+        """True if the backend did not refuse, but failed."""
         return any(reason.startswith((ASKING_RAISED, COMPILING_RAISED)) for reason in self.reasons)
 
     def __str__(self) -> str:
         return f"{self.backend} refuses {self.layer!r} ({self.kind}): {'; '.join(self.reasons)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         return {
             "layer": self.layer,
             "kind": self.kind,
@@ -64,7 +64,7 @@ class Placement:
     replaced: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         return {
             "layer": self.layer,
             "kind": self.kind,
@@ -94,7 +94,7 @@ class Crossing:
 
     @property
     def is_copy(self) -> bool:
-        """True where the tensor's bytes move in every run."""
+        """True if the tensor's bytes move in every run."""
         return self.how in ("copy", "device copy")
 
     @property
@@ -104,7 +104,7 @@ class Crossing:
         return 0 if isinstance(result, Dim) else int(result)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         return {
             "layer": self.layer,
             "value": self.value,

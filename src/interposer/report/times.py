@@ -46,12 +46,12 @@ class Time:
         return text if self.measured else f"~{text}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The time as JSON-compatible data."""
+        """Return the time as JSON-compatible data."""
         return {"ms": self.ms, "share": self.share, "how": "measured" if self.measured else "estimated"}
 
 
 def time_text(ms: float) -> str:
-    """Milliseconds as people read them."""
+    """Return milliseconds as people read them."""
     if ms >= 1000:
         return f"{ms / 1000:.3g} s"
     return f"{ms:.3g} ms" if ms >= 0.1 else f"{1000 * ms:.3g} µs"
@@ -74,7 +74,7 @@ class Clock:
         self._total = measured or self._times.whole
 
     def layer(self, name: str) -> Time:
-        """The time of a layer."""
+        """Return the time of a layer."""
         units = self._facts.units.get(name, ())
         if not self._times.units:
             return self._estimated([name])
@@ -82,7 +82,7 @@ class Clock:
         return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
 
     def _of_unit(self, unit: str) -> float:
-        """What was measured: nothing for what did not run, such as a branch that was not taken."""
+        """Return what was measured: nothing for what did not run, such as a branch that was not taken."""
         return self._times.units.get(unit, 0.0)
 
     def _share_in(self, unit: str, name: str) -> float:
@@ -90,7 +90,7 @@ class Clock:
         return self._work.get(name, 0.0) / together if together else 1 / len(self._inside[unit])
 
     def part(self, part: Part) -> Time:
-        """The time of a part."""
+        """Return the time of a part."""
         if part.units and self._times.units:
             return self._known(sum(map(self._of_unit, part.units)), True)
         return self._estimated(part.layers)

@@ -52,7 +52,7 @@ class Bindings:
         return feeds if _fits(self.inputs, feeds) else None
 
     def checked_inputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """The arrays for the inputs; those of a list for a sequence are copied.
+        """Return the arrays for the inputs; those of a list for a sequence are copied.
 
         Raises:
             BindingError: with everything that does not fit.
@@ -67,7 +67,7 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """Arrays over the memory for the outputs, which can be written to; one of unknown shape may be absent.
+        """Return arrays over the memory for the outputs, which can be written to; one of unknown shape may be absent.
 
         A sequence or an optional must be absent.
 
@@ -115,7 +115,7 @@ class Bindings:
         return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
-        """The info of an input or output; `BindingError` where there is none of that id."""
+        """Return the info of an input or output; `BindingError` if there is none of that id."""
         known = self.inputs if kind == "input" else self.outputs
         try:
             return known[binding_id].info
@@ -135,7 +135,7 @@ def _binding(layer: Layer) -> Binding:
 
 
 def _fits(known: Mapping[int, Binding], value: dict[Any, Any]) -> bool:
-    """True for arrays that fit as they are; quick, and False says nothing yet."""
+    """Return True for arrays that fit as they are; quick, and False says nothing yet."""
     if len(value) != len(known):
         return False
     for key, array in value.items():
@@ -161,12 +161,12 @@ def _id_faults(kind: str, known: Mapping[int, Binding], value: object) -> list[s
 
 
 def _is_fixed(info: TensorInfo) -> bool:
-    """True for a tensor whose shape is known."""
+    """Return True for a tensor whose shape is known."""
     return info.is_tensor and info.is_concrete
 
 
 def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
-    """An input as it is stored; what does not fit is added to the faults."""
+    """Return an input as it is stored; what does not fit is added to the errors."""
 
     def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
         array = as_array(arguments, title)
@@ -178,7 +178,7 @@ def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
 
 
 def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """What is wrong with the shape and the type of an array for a tensor."""
+    """Yield what is wrong with the shape and the type of an array for a tensor."""
     if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
@@ -186,7 +186,7 @@ def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
 
 
 def _text_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """Elements of a tensor of texts that are no texts."""
+    """Yield elements of a tensor of texts that are no texts."""
     if info.dtype is not DataType.STRING:
         return
     bad = next((item for item in array.flat if not isinstance(item, str)), None)
@@ -200,7 +200,7 @@ def _type_name(dtype: np.dtype[Any]) -> str:
 
 
 def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
-    """An array over where an output is to be written; what does not fit is added to the faults."""
+    """Return an array over where an output is to be written; what does not fit is added to the errors."""
     title = f"output {binding.id} ({binding.name})"
     if not binding.info.is_tensor:
         errors.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")
@@ -218,4 +218,4 @@ def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
 
 def _raise(errors: list[str]) -> None:
     if errors:
-        raise BindingError(errors[0] if len(errors) == 1 else "\n  - ".join([f"{len(errors)} faults:", *errors]))
+        raise BindingError(errors[0] if len(errors) == 1 else "\n  - ".join([f"{len(errors)} errors:", *errors]))

@@ -48,11 +48,11 @@ class ControlWorkload(Workload):
 
     @abstractmethod
     def compute(self, *operands: Any) -> list[Array]:
-        """What the layer gives for its operands."""
+        """Return what the layer gives for its operands."""
 
 
 def control_workload(op: ControlFlow, regions: Sequence[Steps]) -> ControlWorkload:
-    """The workload of a layer with control flow."""
+    """Return the workload of a layer with control flow."""
     for kind, workload in _WORKLOADS.items():
         if isinstance(op, kind):
             return workload(op, regions)
@@ -172,7 +172,7 @@ def _collect(collected: Sequence[list[Array]], arrayes: Sequence[Array]) -> None
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
-    """The arrays along a new axis; of none, an empty array with what extents are known, others being 0."""
+    """Return the arrays along a new axis; of none, an empty array with what dimensions are known, others being 0."""
     if arrays:
         return np.stack(arrays, axis)
     known = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []

@@ -36,7 +36,7 @@ def run(
 def run_watched(
     loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl | None
 ) -> dict[int, Any]:
-    """The same; with a deadline, in a thread that may hang."""
+    """Return the same; with a deadline, in a thread that may hang."""
     if control is None or control.deadline is None:
         return run(loaded, inputs, outputs, None, control)
     return _run_apart(loaded, inputs, outputs, control)

@@ -121,7 +121,7 @@ class Factories:
             self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
 
     def _memory_manager(self, backend: Backend) -> MemoryManager | None:
-        """The backend's manager; of those that leave theirs as it is, the one arena that they share."""
+        """Return the backend's manager; of those that leave theirs as it is, the one arena that they share."""
         if self._shares(backend.id):
             return self._arena(backend.id).memory_manager
         manager = backend.create_memory_manager()
@@ -130,7 +130,7 @@ class Factories:
         return manager
 
     def _arena(self, backend: str) -> ArrayHandleFactory:
-        """The factory of plain arrays for what a backend gives."""
+        """Return the factory of plain arrays for what a backend gives."""
         allocator = self.registry.custom_allocators.get(backend)
         shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
         if shared not in self._arenas:
@@ -140,7 +140,7 @@ class Factories:
         return self._arenas[shared]
 
     def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:
-        """The factory of that id for what a layer gives."""
+        """Return the factory of that id for what a layer gives."""
         backend = str(layer.backend)
         if factory_id not in (None, DEFAULT_FACTORY):
             return self.registry.factory(str(factory_id))
@@ -149,19 +149,19 @@ class Factories:
         return self.registry.factory(own_factory_id(backend))
 
     def supports_sub_tensors(self, layer: Layer, value: Value) -> bool:
-        """True where the tensor that a layer gives, or takes from the caller, can consist of others."""
+        """Return True if the tensor that a layer gives, or takes from the caller, can consist of others."""
         return bool(self._handle_factory(layer, value.factory).supports_sub_tensors)
 
     def sub_tensor(
         self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo, owned: OwnedHandles
     ) -> TensorHandle | None:
-        """The handle of a piece of a tensor, which is added to `owned`."""
+        """Return the handle of a piece of a tensor, which is added to `owned`."""
         sub_tensor = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
         owned.add(sub_tensor)
         return sub_tensor
 
     def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
-        """The workload of a layer that copies, imports or shows; None for all others."""
+        """Return the workload of a layer that copies, imports or shows; None for all others."""
         if isinstance(layer.op, Debug):
             return DebugWorkload(layer.op)
         return self._transfer(layer, counts) if isinstance(layer.op, MemCopy | MemImport) else None
@@ -180,16 +180,16 @@ class Factories:
         return DeviceCopyWorkload(created, counts)
 
     def of(self, layer: Layer) -> WorkloadFactory:
-        """The factory of the layer's backend."""
+        """Return the factory of the layer's backend."""
         return self._factories[str(layer.backend)]
 
     def workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The workload of a layer that a backend runs."""
+        """Return the workload of a layer that a backend runs."""
         workload = self.of(layer).create_workload(layer, info)
         return checked(workload, Workload, "create_workload", str(layer.backend))
 
     def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """A handle for what a layer gives; `LoadError` where its shape is not known.
+        """Return a handle for what a layer gives; `LoadError` if its shape is not known.
 
         What is no tensor lies in ordinary memory, whichever backend has the layer. The handle is added to `owned`, by
         default to the handles that `destroy` destroys.
@@ -197,7 +197,7 @@ class Factories:
         info = value.known
         if not info.is_concrete:
             raise LoadError(
-                f"the tensor {value.name!r} of shape {info.shape} has unknown extents; give the inputs' shapes"
+                f"the tensor {value.name!r} of shape {info.shape} has unknown dimensions; give the inputs' shapes"
             )
         plain = info.with_constant(None)
         make = self._handle_factory(layer, value.factory).create if info.is_tensor else ArrayHandle
@@ -211,7 +211,7 @@ class Factories:
         return guarded(layer, "got no tensor handle", create)
 
     def constant(self, layer: Layer, value: Value) -> TensorHandle:
-        """The handle of a constant that a layer takes; one for all layers of a backend that take the same array.
+        """Return the handle of a constant that a layer takes; one for all layers of a backend that take the same array.
 
         What the host runs itself gets the array.
         """
@@ -285,7 +285,7 @@ class Factories:
 
 
 def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:
-    """An arena in memory of the user's allocator, whose answers are checked."""
+    """Return an arena in memory of the user's allocator, whose answers are checked."""
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
@@ -300,7 +300,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
 
 def _memory_fault(memory: object, size: int) -> str | None:
-    """What is wrong with memory that an allocator gave, or None."""
+    """Return what is wrong with memory that an allocator gave, or None."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
         reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
         return f"{reported}; expected an array of {size} times uint8"
@@ -321,7 +321,7 @@ class _OwnHandles(TensorHandleFactory):
             self.import_sources = self.export_sources = MemorySource.MALLOC
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """One of the backend's own."""
+        """Return one of the backend's own."""
         return self._factory.create_tensor_handle(info)
 
 
@@ -338,19 +338,19 @@ def _checked(value: object, info: TensorInfo, what: str, layer: Layer) -> Tensor
 
 
 def constant_of(value: Value) -> Array:
-    """The array of a Constant layer's output."""
+    """Return the array of a Constant layer's output."""
     op = value.producer.op
     assert isinstance(op, Constant)
     return op.value
 
 
 def said(error: BaseException) -> str:
-    """What an error says, with its type where it is none of ours."""
+    """Return what an error says, with its type where it is none of ours."""
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
-    """What `call` gives; a `LoadError` that names the layer where it fails."""
+    """Return what `call` gives; a `LoadError` that names the layer where it fails."""
     try:
         return call()
     except Exception as error:

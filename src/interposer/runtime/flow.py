@@ -2,7 +2,7 @@
 
 The layers of one backend run in their order. Beyond that, a layer waits for those that give what it reads, and for all
 that read or wrote before it in the arenas that it writes to: only then may their memory be used again. Whatever thread
-is free takes the next layer that waits for nothing; the caller's own thread is one of them, so that a run never depends
+is free takes the next layer that waits needlessly; the caller's own thread is one of them, so that a run never depends
 on others being free.
 """
 
@@ -112,7 +112,7 @@ class _Passage:
 
 
 def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda value: value) -> Flow | None:
-    """How layers may run beside each other; None where at no time two backends have something to do.
+    """Return how layers may run beside each other; None if at no time two backends have something to do.
 
     Args:
         running: the layers that have work to do, in running order; what lies between them (the joins and cuts that cost
@@ -158,7 +158,7 @@ def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
 
 
 def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
-    """True where two layers that compute, on different backends, do not wait for each other."""
+    """Return True if two layers that compute, on different backends, do not wait for each other."""
     below: list[int] = []
     computing: dict[str | None, int] = {}
     for index, layer in enumerate(running):

@@ -43,7 +43,7 @@ class Import:
 class ImportedRun:
     """The imports that runs use together: arrays by binding id, and memory to be looked at before each run.
 
-    `complete` is True where they are all that the network takes and gives, `gone` once one of them was let go of.
+    `complete` is True if they are all that the network takes and gives, `gone` once one of them was let go of.
     """
 
     inputs: Mapping[int, Array]
@@ -86,7 +86,7 @@ class Imports:
         return numbers
 
     def refusals(self, kind: str, value: Mapping[int, Any]) -> dict[tuple[str, int], str]:
-        """Why tensors could not be imported, by kind and binding id; nothing for those that could."""
+        """Return why tensors could not be imported, by kind and binding id; nothing for those that could."""
         created, refusals = self._tried(kind, value, MemorySource.UNDEFINED)
         for item in created:
             _drop(item, undone=True)
@@ -112,7 +112,7 @@ class Imports:
         return created, refusals
 
     def _import(self, kind: str, binding: Binding, value: Any, source: MemorySource) -> Import:
-        """One tensor, imported; ValueError where that cannot be."""
+        """Return one tensor, imported; ValueError if that cannot be."""
         writable = kind == "output"
         if binding.shape is None:
             raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
@@ -132,7 +132,7 @@ class Imports:
         return Import(kind, binding, array, memory)
 
     def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
-        """Names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
+        """Return names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
         result = [self._checked(kind, number) for number in _numbers(numbers)]
         return {item.binding.id: (item.binding.name, item.array) for item in result}
 
@@ -174,7 +174,7 @@ class Imports:
         return over
 
     def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
-        """What runs with these imports use.
+        """Return what runs with these imports use.
 
         Raises:
             BindingError: a number that nothing was imported by, a tensor that was imported twice, or an output that
@@ -231,7 +231,7 @@ def _drop(item: Import, *, undone: bool = False) -> None:
 
 def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int, Binding]) -> str:
     lines = [f"{kind} {key} ({known[key].name}) cannot be imported: {why}" for (_, key), why in refusals.items()]
-    return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} faults:", *lines])
+    return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} errors:", *lines])
 
 
 def _source_fault(value: Any, requested: MemorySource) -> str | None:
@@ -242,7 +242,7 @@ def _source_fault(value: Any, requested: MemorySource) -> str | None:
 
 
 def _fault(binding: Binding, array: Array, writable: bool) -> str | None:
-    """Why an array could not lie where the tensor is wanted, whatever the backend."""
+    """Return why an array could not lie where the tensor is wanted, whatever the backend."""
     result = next(array_faults("it", binding.info, array), None)
     if result is not None:
         return result

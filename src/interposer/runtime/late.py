@@ -81,6 +81,6 @@ def _new_handle(info: TensorInfo) -> ArrayHandle:
 
 
 def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:
-    """True where both say the same, constants included: what a kernel prepares is made from those."""
+    """Return True if both say the same, constants included: what a kernel prepares is made from those."""
     pairs = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
     return a == b and all(x is None or y is None or x.constant is y.constant for x, y in pairs)

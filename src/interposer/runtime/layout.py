@@ -99,7 +99,7 @@ def layout_of(
 
 
 def _border(graph: Graph) -> Iterator[Value]:
-    """The values that come in, and those that go out without having come in."""
+    """Yield the values that come in, and those that go out without having come in."""
     for layer in graph.inputs:
         yield layer.output
     for layer in graph.outputs:
@@ -114,7 +114,7 @@ def _border(graph: Graph) -> Iterator[Value]:
 def _pieces(
     layer: Layer, layout: Layout, cached: set[Value], may_join: Allows, may_hold: Holds
 ) -> Mapping[Value, Piece]:
-    """The inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
+    """Return the inputs of a Concat as pieces of its output, or the outputs of a Splitter as pieces of its input."""
     if isinstance(layer.op, Concat):
         whole, parts, axis = layer.output, layer.values, layer.op.axis
     elif isinstance(layer.op, Splitter):
@@ -151,7 +151,7 @@ def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -
 
 
 def _overwritten(layer: Layer, layout: Layout, cached: set[Value]) -> Value | None:
-    """The input that the layer's output may lie in, where there is one that nobody needs afterwards."""
+    """Return the input that the layer's output may lie in, where there is one that nobody needs afterwards."""
     if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, cached):
         return None
     operands = [layer.operand(name) for name in layer.op.in_place]

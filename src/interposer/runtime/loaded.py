@@ -34,7 +34,7 @@ _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 
 
 class LoadedNetwork:
-    """One network made ready to run. Runs may go side by side: each has a `WorkingMemHandle` for itself.
+    """One network made ready to run. Runs may go concurrently: each has a `WorkingMemHandle` for itself.
 
     With `workers`, branches of one run that are on different backends run at the same time.
 
@@ -77,7 +77,7 @@ class LoadedNetwork:
         _loaded.add(self)
 
     def _constant_arrays(self) -> list[Array]:
-        """All constants of the network, whoever has a copy of them."""
+        """Return all constants of the network, whoever has a copy of them."""
         values = (value for layer in self._layers for value in layer.outputs)
         return [*self.constants_read, *(value.known.constant for value in values if value.known.constant is not None)]
 
@@ -94,7 +94,9 @@ class LoadedNetwork:
         arrays = self.constants_read
         changed = changed_file(arrays)
         if changed is not None:
-            raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model anew")
+            raise LoadError(
+                f"the file {changed!r} was written to after its constants were mapped; read the model again"
+            )
         return Users(arrays)
 
     @property
@@ -113,7 +115,7 @@ class LoadedNetwork:
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
 
     def memory(self) -> MemoryReport:
-        """What memory the network has now; the memory of runs that are under way is not counted."""
+        """Return what memory the network has now; the memory of runs that are under way is not counted."""
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
         arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
@@ -156,7 +158,7 @@ class LoadedNetwork:
         return working_mem_handle
 
     def _import_fault(self, kind: str, binding: int, array: Array) -> str | None:
-        """Why the network's backends cannot use an array of the caller where it lies."""
+        """Return why the network's backends cannot use an array of the caller where it lies."""
         if kind == "output":
             try:
                 self.bindings.constants.refuse([("it", array)])
@@ -182,7 +184,7 @@ class LoadedNetwork:
                 memory.forget(run)
 
     def check_own(self, working: WorkingMemHandle) -> None:
-        """Raise `InvalidArgumentError` where a working memory was not made for this network."""
+        """Raise `InvalidArgumentError` if a working memory was not made for this network."""
         expect(working, WorkingMemHandle, "a run needs what create_working_mem_handle gave")
         if working.program is not self._program:
             raise InvalidArgumentError(f"this working memory was not made for the network {self.optimized.name!r}")
@@ -211,10 +213,10 @@ class LoadedNetwork:
             self._leave()
 
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
-        """Run once on memory that was imported for all inputs and outputs; False where `run` has to do it.
+        """Run once on memory that was imported for all inputs and outputs; False if `run` has to do it.
 
         Raises:
-            ExecutionError: as `run`; or the memory was let go of, or that of a descriptor is not there any more.
+            ExecutionError: as `run`; or the memory was let go of, or that of a descriptor is missing any more.
         """
         me = get_ident()
         if me in self._runs:
@@ -282,7 +284,7 @@ class LoadedNetwork:
             self._changed.notify_all()
 
     def refuse_in_own_run(self, what: str) -> None:
-        """Raise `ExecutionError` where this thread runs the network already, as a callback may be called from there."""
+        """Raise `ExecutionError` if this thread runs the network already, as a callback may be called from there."""
         if get_ident() in self._runs:
             raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
 

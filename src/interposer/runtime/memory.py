@@ -44,7 +44,7 @@ class MemoryReport:
         return self.working_memories * sum(self.arenas.values()) + self.constants + sum(self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-compatible data."""
+        """Return the report as JSON-compatible data."""
         return {
             "arenas": dict(self.arenas),
             "lower_bounds": dict(self.lower_bounds),

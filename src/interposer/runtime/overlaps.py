@@ -63,7 +63,7 @@ def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """The addresses of the first byte, and behind the last byte, of an array."""
+    """Return the addresses of the first byte, and behind the last byte, of an array."""
     address = address_of(array)
     if array.flags.forc or not array.size:
         return address, address + array.nbytes

@@ -20,7 +20,7 @@ __all__ = ["Program", "runs"]
 
 
 def runs(layer: Layer) -> bool:
-    """True for layers that have something to do."""
+    """Return True for layers that have something to do."""
     return not isinstance(layer.op, Input | Output | Constant)
 
 
@@ -51,22 +51,22 @@ class Program:
         self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None
 
     def is_idle(self, value: Value) -> bool:
-        """True for an input of a region that nobody takes."""
+        """Return True for an input of a region that nobody takes."""
         return self.graph.owner is not None and isinstance(value.producer.op, Input) and not value.uses
 
     def is_late(self, layer: Layer) -> bool:
-        """True where the shape of one of a layer's tensors depends on data."""
+        """Return True if the shape of one of a layer's tensors depends on data."""
         return not self.late.isdisjoint((*layer.values, *layer.outputs))
 
     def only_reads(self, layer: Layer) -> bool:
-        """True for a layer whose workload is sure to write to no array of its inputs."""
+        """Return True for a layer whose workload is sure to write to no array of its inputs."""
         if isinstance(layer.op, Output):
             return True
         step = self._steps.get(layer)
         return isinstance(step, Step) and step.workload.only_reads
 
     def step(self, layer: Layer) -> Step | LateStep:
-        """The step of a layer without control flow."""
+        """Return the step of a layer without control flow."""
         return self._steps[layer]
 
     def _step(self, layer: Layer, factories: Factories) -> Step | LateStep:

@@ -73,7 +73,7 @@ class RunControl:
             raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {what}")
 
     def late(self) -> DeadlineExceededError:
-        """The error of a run that is late, naming the layer that it is at."""
+        """Return the error of a run that is late, naming the layer that it is at."""
         text = f"the run took longer than {self.deadline:g} seconds"
         at = list(self._at.values())
         if not at:

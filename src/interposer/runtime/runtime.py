@@ -52,7 +52,7 @@ class Runtime:
     """Holds the backends of a process that it may use, and the networks that are loaded.
 
     Backends registered in `registry` belong to this runtime alone, as do dynamic backends. Methods may be called from
-    several threads, and runs go side by side, of one network too. Closing it, or leaving its ``with`` block, unloads
+    several threads, and runs go concurrently, of one network too. Closing it, or leaving its ``with`` block, unloads
     everything.
     """
 
@@ -180,7 +180,7 @@ class Runtime:
     def unload_network(self, network_id: NetworkId) -> None:
         """Drop a network and its memory; the contexts that were told of its loading are told before and after.
 
-        It waits for runs that have begun. Runs that begin meanwhile are refused.
+        It waits for runs that have begun. Runs that begin at the same time are refused.
 
         Raises:
             UnknownNetworkError: it is not loaded.
@@ -200,7 +200,7 @@ class Runtime:
     def unload_later(self, network_id: NetworkId) -> None:
         """Let the network be unloaded when the next one is loaded; it must not be run any more.
 
-        Unlike `unload_network`, this waits for nothing, so that it may be called while objects are being collected.
+        Unlike `unload_network`, this waits needlessly, so that it may be called while objects are being collected.
         """
         self._forgotten.append(network_id)
 
@@ -247,7 +247,7 @@ class Runtime:
 
         Args:
             deadline: seconds after which the call fails. A layer that hangs then goes on, on memory of its own and the
-                inputs; its network can be run again and unloaded meanwhile. `outputs` are written afterwards only.
+                inputs; its network can be run again and unloaded meantime. `outputs` are written afterwards only.
             control: by which another thread can cancel the run; in place of `deadline` it may have one.
             imported_inputs: what `import_inputs` gave.
             imported_outputs: what `import_outputs` gave.
@@ -390,7 +390,7 @@ class Runtime:
         inputs: Mapping[int, Any] | None = None,
         outputs: Mapping[int, Any] | None = None,
     ) -> dict[tuple[str, int], str]:
-        """Why a run would copy tensors on their way in or out, by kind ("input" or "output") and binding id.
+        """Return why a run would copy tensors on their way in or out, by kind ("input" or "output") and binding id.
 
         Those that would be used where they lie are not in it.
 
@@ -405,10 +405,10 @@ class Runtime:
     def prepare_run(
         self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
     ) -> Callable[[], bool]:
-        """What runs a network on imports for all of its tensors, call after call, with the least to do.
+        """Return what runs a network on imports for all of its tensors, call after call, with the least to do.
 
-        It gives False, and has not run, where `enqueue_workload` has to do it. It raises `ExecutionError` where a
-        workload failed, or the network or one of the imports is not there any more. Thread safe.
+        It gives False, and has not run, where `enqueue_workload` has to do it. It raises `ExecutionError` if a
+        workload failed, or the network or one of the imports is missing any more. Thread safe.
 
         Raises:
             UnknownNetworkError: it is not loaded.
@@ -427,23 +427,23 @@ class Runtime:
             raise UnknownNetworkError(network_id, self.loaded_networks) from None
 
     def transfers(self, network_id: NetworkId) -> TransferReport:
-        """What has crossed between kinds of memory in all runs of a network; `UnknownNetworkError`."""
+        """Return what has crossed between kinds of memory in all runs of a network; `UnknownNetworkError`."""
         return self._loaded(network_id).transfers
 
     def memory(self, network_id: NetworkId) -> MemoryReport:
-        """What memory a loaded network has; `UnknownNetworkError` where it is not loaded."""
+        """Return what memory a loaded network has; `UnknownNetworkError` if it is not loaded."""
         return self._loaded(network_id).memory()
 
     def bindings(self, network_id: NetworkId) -> Bindings:
-        """The inputs and outputs of a loaded network."""
+        """Return the inputs and outputs of a loaded network."""
         return self._loaded(network_id).bindings
 
     def get_input_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
-        """The info of an input; `UnknownNetworkError` or `BindingError` where there is no such thing."""
+        """Return the info of an input; `UnknownNetworkError` or `BindingError` if there is no such thing."""
         return self.bindings(network_id).info("input", binding_id)
 
     def get_output_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
-        """The info of an output; `UnknownNetworkError` or `BindingError` where there is no such thing."""
+        """Return the info of an output; `UnknownNetworkError` or `BindingError` if there is no such thing."""
         return self.bindings(network_id).info("output", binding_id)
 
     def register_debug_callback(self, network_id: NetworkId, callback: DebugCallback | None) -> None:

@@ -26,7 +26,7 @@ class Step:
 
     @classmethod
     def of(cls, layer: Layer, workload: Workload) -> Step:
-        """The step of a layer."""
+        """Return the step of a layer."""
         return cls(layer, workload, None if workload.concurrent else threading.Lock())
 
     @property
@@ -40,7 +40,7 @@ class Step:
             self.workload.execute(inputs, outputs)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """What runs the workload on these very handles: see `Workload.prepare`."""
+        """Return what runs the workload on these very handles: see `Workload.prepare`."""
         call = self.workload.prepare(inputs, outputs)
         return call if self._turn is None else partial(_call_in_turn, self._turn, call)
 

@@ -81,12 +81,12 @@ class Steps:
             self._borrowing = [self.handles[value] for value in borrowing]
 
     def _is_safe(self, value: Value) -> bool:
-        """True for a tensor that nobody reads who might write to its array by mistake."""
+        """Return True for a tensor that nobody reads who might write to its array by mistake."""
         plain = value not in self.program.layout.wholes
         return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
     def _make_piece(self, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """The handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
+        """Return the handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
         if value in self.handles:
             return self.handles[value]
         piece = self.program.layout.pieces[value]
@@ -111,12 +111,12 @@ class Steps:
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
     def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> Callable[[], None] | None:
-        """What runs all layers once with these handles in place of some, and with new ones for their pieces.
+        """Return what runs all layers once with these handles in place of some, and with new ones for their pieces.
 
         The new handles are added to `owned`.
 
-        It is ready to be called again and again while all memory stays where it is, and raises `ExecutionError` where a
-        layer fails. None where that cannot be: a shape depends on data, a layer has regions, or tensors move to where
+        It is ready to be called again and again while all memory stays where it is, and raises `ExecutionError` if a
+        layer fails. None if that cannot be: a shape depends on data, a layer has regions, or tensors move to where
         others lie.
         """
         program = self.program
@@ -233,7 +233,7 @@ class Steps:
             raise failure(layer, "could not take in its data", error) from error
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
-        """Run all layers once; `ExecutionError` where one fails, or where the run is told to stop."""
+        """Run all layers once; `ExecutionError` if one fails, or where the run is told to stop."""
         for workload in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
@@ -276,7 +276,7 @@ class Steps:
             handle.forget_memory()
 
     def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
-        """The handle of a value that is no constant."""
+        """Return the handle of a value that is no constant."""
         return late[value] if value in late else self.handles[value]
 
     def watch(self, control: RunControl | None) -> None:
@@ -336,14 +336,14 @@ def _plan_regions(regions: Sequence[Steps]) -> None:
 
 
 def guarded_view(array: Array) -> Array:
-    """The same memory, which nobody can write to by mistake."""
+    """Return the same memory, which nobody can write to by mistake."""
     view = array.view()
     view.setflags(write=False)
     return view
 
 
 def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
-    """An error that names the layer, and the one in a region that it failed in."""
+    """Return an error that names the layer, and the one in a region that it failed in."""
     inside = isinstance(error, ExecutionError) and error.layer
     return ExecutionError(
         f"layer {layer} {what} on backend {layer.backend}: {said(error)}",

@@ -59,7 +59,7 @@ class WorkingMemHandle:
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
-        """The outputs, by binding id, that can be written where the caller wants them."""
+        """Return the outputs, by binding id, that can be written where the caller wants them."""
         result: dict[Value, Layer] = {}
         for layer in self._steps.outputs:
             [value] = layer.values
@@ -97,7 +97,7 @@ class WorkingMemHandle:
     def run_imported(self, imported: ImportedRun) -> bool:
         """Run once on memory that was imported for all inputs and outputs.
 
-        False where this network needs `run` for that, with the same arrays.
+        False if this network needs `run` for that, with the same arrays.
 
         Raises:
             ExecutionError: it is in use, a backend got no memory, or a workload failed.
@@ -114,7 +114,7 @@ class WorkingMemHandle:
             self._end()
 
     def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
-        """What runs the layers on what was imported; kept until the memory is freed, or `forget`."""
+        """Return what runs the layers on what was imported; kept until the memory is freed, or `forget`."""
         self._factories.acquire()
         owned = OwnedHandles()
         try:
@@ -154,7 +154,7 @@ class WorkingMemHandle:
                 self._busy.release()
 
     def import_fault(self, kind: str, binding: int, array: Array) -> str | None:
-        """The reason why an input or output cannot lie in an array, or None where it can."""
+        """Return the reason why an input or output cannot lie in an array, or None if it can."""
         owned = OwnedHandles()
         try:
             result = self._moved(kind, binding, array, owned)
@@ -163,7 +163,7 @@ class WorkingMemHandle:
         return result if isinstance(result, str) else None
 
     def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
-        """An input or output with a handle that lies in an array, or the reason why there is none."""
+        """Return an input or output with a handle that lies in an array, or the reason why there is none."""
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
         error = self._output_fault(binding, value) if kind == "output" else None
@@ -251,7 +251,7 @@ class WorkingMemHandle:
         return self._factories.planned_bytes
 
     def free(self) -> None:
-        """Give the memory back; the next run acquires it anew. A failure is only logged.
+        """Give the memory back; the next run acquires it again. A failure is only logged.
 
         Raises:
             ExecutionError: it is in use.
@@ -308,7 +308,7 @@ class WorkingMemHandle:
 
 
 class _Prepared(NamedTuple):
-    """What runs the layers on imports, None where `run` has to do it, and the handles that were created for it."""
+    """What runs the layers on imports, None if `run` has to do it, and the handles that were created for it."""
 
     call: Callable[[], None] | None
     handles: OwnedHandles
@@ -338,14 +338,14 @@ def _destroy_unused(
 
 
 def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Array) -> None:
-    """Raise `BindingError` where the array that the caller gave for an output has not the shape that was found."""
+    """Raise `BindingError` if the array that the caller gave for an output has not the shape that was found."""
     if target.shape != tuple(tensor_shape):
         title, value = f"output {binding} ({name})", list(target.shape)
         raise BindingError(f"{title} turned out to have shape {tensor_shape}, but the array for it {value}; give none")
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
-    """True where they may; two arrays that own their memory do not, which is quicker to ask."""
+    """Return True if they may; two arrays that own their memory do not, which is quicker to ask."""
     owns = target.flags.owndata
     for array in inputs.values():
         apart = owns and array is not target and array.flags.owndata

@@ -17,7 +17,7 @@ __all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"
 
 
 def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
-    """An array of the type and shape of every input; what is one already is passed on.
+    """Return an array of the type and shape of every input; what is one already is passed on.
 
     Raises:
         BindingError: inputs that do not fit: their number, names, shapes or types.
@@ -30,7 +30,7 @@ def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mappin
 
 
 def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-    """What was given for each input, in their order.
+    """Return what was given for each input, in their order.
 
     Raises:
         BindingError: there are too few or too many, or one has no such name.
@@ -91,7 +91,7 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
 
 
 def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
-    """Where outputs are to be written, by their binding ids: all of them in their order, or some by name.
+    """Return where outputs are to be written, by their binding ids: all of them in their order, or some by name.
 
     Raises:
         BindingError: there are too few or too many, or one has no such name.

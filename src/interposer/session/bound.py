@@ -90,7 +90,7 @@ class BoundRun:
 
     @property
     def copies(self) -> bool:
-        """True where tensors are copied, as a backend cannot use them all where they lie."""
+        """True if tensors are copied, as a backend cannot use them all where they lie."""
         return self._imports is None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Doing without a backend that failed: which ones a model still uses, and which one an error is the fault of."""
+"""Doing without a backend that failed: which ones a model still uses, and which one an error is the error of."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("interposer.session")
 
 
 def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The ids that were given, "auto" in small letters; None where none were.
+    """Return the ids that were given, "auto" in small letters; None if none were.
 
     Raises:
         InvalidArgumentError: something other than ids, no ids at all, or "auto" beside others.
@@ -56,7 +56,7 @@ def _is_auto(backends: tuple[str, ...] | None) -> bool:
 
 
 def asks_to_measure(backends: tuple[str, ...] | None, options: OptimizerOptions | None) -> bool:
-    """Whether the placement is to be found by measuring."""
+    """Return whether the placement is to be found by measuring."""
     return _is_auto(backends) or (options is not None and options.placement == "measured")
 
 
@@ -117,10 +117,10 @@ class Choice:
         return created
 
     def optimized(self, network: Network) -> OptimizedNetwork:
-        """The network, divided among the backends that are left.
+        """Return the network, divided among the backends that are left.
 
         Raises:
-            InterposerError: whatever `optimize` raises; of layers that nobody takes, with why others were put aside.
+            InterposerError: whatever `optimize` raises; of layers that nobody takes, with why others were disabled.
         """
         try:
             result = self._divided(network)
@@ -169,7 +169,7 @@ class Choice:
         return [backend for backend in ids if backend not in self._aside]
 
     def put_aside(self, error: InterposerError) -> str:
-        """Do without the backend whose fault an error is; gives its id, or nothing where that cannot be done."""
+        """Do without the backend whose error an error is; gives its id, or nothing where that cannot be done."""
         failed = culprit(error)
         late = isinstance(error, DeadlineExceededError)
         if self.fallback is False or (late and self.fallback is None) or self._left() in ([failed], []):
@@ -181,16 +181,16 @@ class Choice:
         return failed
 
     def take_back(self, ids: Collection[str]) -> None:
-        """Use backends again: the others failed as well, so that it was not their fault."""
+        """Use backends again: the others failed as well, so that it was not their error."""
         for item in ids:
             del self._aside[item]
             self.aside = frozenset(self._aside)
             self._record(BackendEvent(item, TAKEN_BACK, "it is used again, as the other backends failed as well"))
 
     def told(self, error: InterposerError) -> InterposerError:
-        """An error after which no backend is left, with what those said that were put aside before."""
+        """Return an error after which no backend is left, with what those said that were disabled before."""
         if self._aside:
-            said = [f"{backend} was put aside before: {reason}" for backend, reason in self._aside.items()]
+            said = [f"{backend} was disabled before: {reason}" for backend, reason in self._aside.items()]
             error.args = ("\n  ".join([str(error), *said]),)
         return error
 

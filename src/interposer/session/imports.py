@@ -45,7 +45,7 @@ class ImportedTensors:
         return {name: array for name, array in self._arrays.values()}
 
     def check(self, owner: object, kind: str) -> None:
-        """Raise `InvalidArgumentError` where they are another model's, or no such thing, or closed."""
+        """Raise `InvalidArgumentError` if they are another model's, or no such thing, or closed."""
         if owner is not self.owner:
             raise InvalidArgumentError(f"these {self.kind}s were imported by another model")
         if kind != self.kind:

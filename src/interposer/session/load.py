@@ -29,7 +29,7 @@ _making = threading.Lock()
 
 
 def default_runtime() -> Runtime:
-    """The runtime that `load` uses unless it is given another; it lives as long as the process."""
+    """Return the runtime that `load` uses unless it is given another; it lives as long as the process."""
     with _making:
         return _only_runtime()
 
@@ -69,7 +69,7 @@ def load(
             every format, where the layers allow the shapes that follow; None in a shape keeps what the model says.
         values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
             and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
-        fallback: whether to do without a backend that fails to make ready or to run its part: it is put aside for this
+        fallback: whether to do without a backend that fails to make ready or to run its part: it is disabled for this
             model, the next backends take over, and the call completes. True does so also with one that is at work when
             the deadline of a run is over; None, the default, raises that as an error; False raises every failure.
         plan: which backend runs which layer, as a measured placement found it or somebody wrote it. It has its own

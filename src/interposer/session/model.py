@@ -66,11 +66,11 @@ class Model:
     may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
     runtime unloads it when the next network is loaded.
 
-    A backend that fails to make ready or to run its part is put aside for this model, the network is placed anew on the
+    A backend that fails to make ready or to run its part is disabled for this model, the network is placed again on the
     others, and the call completes there; `events` tells of it. With `fallback` True the same is done with one that is
     late, with False nothing of it.
 
-    `inputs` and `outputs` map names to infos; an output's is None where the file says nothing of it.
+    `inputs` and `outputs` map names to infos; an output's is None if the file says nothing of it.
 
     A model can be pickled with its options, backends, shapes, limits, fallback and plan. If `load` read it from a path,
     the pickle has the path and the digest of the file, and is not read where the file has another content; files with
@@ -152,7 +152,7 @@ class Model:
             return self._blueprint.values()
 
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
-        """Which variant is for these inputs; it is made where it is not there."""
+        """Return which variant is for these inputs; it is made where it is missing."""
         self._check_open()
         key = self._blueprint.key(arrays)
         if key not in self._variants:
@@ -188,7 +188,7 @@ class Model:
         return _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
 
     def _do_without(self, error: InterposerError) -> bool:
-        """Drop what runs on the backend that failed, so that it is placed anew; False where that is not to be."""
+        """Drop what runs on the backend that failed, so that it is placed again; False if that is not to be."""
         with self._lock:
             failed = self._choice.put_aside(error)
             if not failed:
@@ -198,13 +198,13 @@ class Model:
             return True
 
     def _drop(self, keys: Iterable[Key]) -> None:
-        """Forget variants; they are made anew when they are needed."""
+        """Forget variants; they are made again when they are needed."""
         self._only = None
         for key in tuple(keys):
             self.runtime.unload_later(self._variants.pop(key)[0])
 
     def _given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
-        """What is raised where no backend is left; those that failed since are used again, as it is not their fault."""
+        """What is raised where no backend is left; those that failed since are used again, as it is not their error."""
         with self._lock:
             reported = self._choice.told(error)
             failed = self._choice.aside - disabled
@@ -219,7 +219,7 @@ class Model:
             self._unload(key)
 
     def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
-        """A variant that is not dropped before `_end` is called with its key."""
+        """Return a variant that is not dropped before `_end` is called with its key."""
         with self._lock:
             key = self._variant(arrays)
             self._calls[key] = self._calls.get(key, 0) + 1
@@ -258,13 +258,13 @@ class Model:
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
-        """What was placed anew, and why; see `Runtime.events` for what happened to the backends."""
+        """What was placed again, and why; see `Runtime.events` for what happened to the backends."""
         others = tuple(self._others.values())
         return tuple([*self._choice.events, *(event for other in others for event in other.events)])
 
     @property
     def plan(self) -> Plan | None:
-        """The measured or given placement that the model follows; None where there is none, or none yet."""
+        """The measured or given placement that the model follows; None if there is none, or none yet."""
         return self._choice.used_plan
 
     def explain(
@@ -274,7 +274,7 @@ class Model:
         inputs: Sequence[Any] | Mapping[str, Any] | None = None,
         budget_seconds: float = 1.0,
     ) -> Explanation:
-        """Which backend has which layer, and why the others have not: print it, or take `to_json` or `to_html`.
+        """Return which backend has which layer, and why the others have not: print it, or take `to_json` or `to_html`.
 
         Times of parts and layers are measured where that is asked for. Else they are estimated: from the time of a
         whole run where a plan measured that, as shares of the work where nothing is known.
@@ -295,14 +295,14 @@ class Model:
         from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
 
         value = example_inputs(self.optimized) if inputs is None else inputs
-        while True:  # each time that the network is placed anew there is a backend less
+        while True:  # each time that the network is placed again there is a backend less
             disabled = self._choice.aside
             times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
             if self._choice.aside == disabled:
                 return self.optimized.explain(times)
 
     def _planned_time(self) -> Times | None:
-        """What the plan says of a whole run, as long as it is followed to the letter."""
+        """Return what the plan says of a whole run, as long as it is followed to the letter."""
         plan = None if self._choice.aside else self.plan
         whole = None if plan is None else plan.measured.get(plan.chosen)
         if plan is None or whole is None:
@@ -312,7 +312,7 @@ class Model:
         return Times(whole, units, source=f"plan {plan.chosen!r}", candidates=plan.measured)
 
     def transfers(self) -> TransferReport:
-        """What has crossed between kinds of memory in the calls of the last call's variant.
+        """Return what has crossed between kinds of memory in the calls of the last call's variant.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
@@ -322,7 +322,7 @@ class Model:
             return self.runtime.transfers(next(reversed(self._variants.values()))[0])
 
     def memory(self) -> MemoryReport:
-        """What memory the variant of the last call has: arenas, constants, and both together.
+        """Return what memory the variant of the last call has: arenas, constants, and both together.
 
         Raises:
             InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
@@ -473,7 +473,7 @@ class Model:
                 has ``__dlpack__`` or the buffer protocol and can be written to, or what `import_outputs` gave. None for
                 fresh arrays.
             deadline: seconds after which the run is given up. Where the model has ``fallback=True``, the backend that
-                it was at is put aside, and the run is done without it, with as much time again.
+                it was at is disabled, and the run is done without it, with as much time again.
             named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input that is called like an
                 argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
@@ -509,7 +509,7 @@ class Model:
         return isinstance(error, UnknownNetworkError) and only is not self._only
 
     def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
-        """True where the network runs without the backend that failed now, be it by another thread."""
+        """Return True if the network runs without the backend that failed now, be it by another thread."""
         return self._do_without(error) or len(self._choice.events) > before
 
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
@@ -519,12 +519,12 @@ class Model:
         return self._for(names).run(self._unbound(inputs), deadline=deadline)
 
     def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
-        """The outputs of these names."""
+        """Return the outputs of these names."""
         result = dict(zip(self.outputs, outputs, strict=True))
         return [result[name] for name in names]
 
     def _for(self, names: tuple[str, ...]) -> Model:
-        """The model whose outputs are the values of these names; it is made where it is not there yet."""
+        """Return the model whose outputs are the values of these names; it is made where it is missing yet."""
         with self._lock:
             self._check_open()
             if names not in self._others:
@@ -580,7 +580,7 @@ class Model:
         control: Callable[[], RunControl | None],
         disabled: frozenset[str] | None = None,
     ) -> list[Any]:
-        """Run, again where the network was placed anew; `aside` are the backends that the call began without."""
+        """Run, again where the network was placed again; `aside` are the backends that the call began without."""
         disabled = self._choice.aside if disabled is None else disabled
         taken = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, item in (("input", inputs), ("output", outputs)):
@@ -619,7 +619,7 @@ class Model:
         }
 
     def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
-        """Where outputs are to be written: arrays by binding id, or the numbers of what was imported."""
+        """Return where outputs are to be written: arrays by binding id, or the numbers of what was imported."""
         if outputs is None:
             return None, ()
         if not isinstance(outputs, ImportedTensors):
@@ -720,7 +720,7 @@ class _Only:
         self.order = tuple(sorted(bindings.outputs))
 
     def arguments(self, model: Model, inputs: Any, outputs: Any) -> dict[str, Any] | None:
-        """What `Runtime.enqueue_workload` is given for a call, where there is nothing to convert; quick."""
+        """Return what `Runtime.enqueue_workload` is given for a call, where there is nothing to convert; quick."""
         if outputs is None and type(inputs) is list and len(inputs) == len(self._numbers):
             feeds = self._bindings.fitting(self._numbers, inputs)
             return None if feeds is None else {"inputs": feeds}

@@ -77,7 +77,7 @@ class Entry:
     parts: tuple[Image, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Why it is of no use here any more, or None where it is."""
+        """Return why it is of no use here any more, or None if it is."""
         name = self.made["backends"][0]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
@@ -91,13 +91,13 @@ class Entry:
         return None
 
     def content(self) -> list[bytes | memoryview]:
-        """What a file holds: the facts, then the tables of every part and the places of their pointers."""
+        """Return what a file holds: the facts, then the tables of every part and the places of their pointers."""
         facts = {"made": self.made, "network": self.network, "digests": [part.digest for part in self.parts]}
         return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
 
 
 def read_entry(content: bytes | memoryview) -> Entry:
-    """The entry that a file holds; ValueError where it is damaged or none."""
+    """Return the entry that a file holds; ValueError if it is damaged or none."""
     from interposer.plugins.capi.abi.images import Image  # noqa: PLC0415 - only where there are plug-ins
 
     facts, pieces = read_record(content, MAGIC)
@@ -121,7 +121,7 @@ class Keeper:
         options: OptimizerOptions | None,
         registry: BackendRegistry,
     ) -> Keeper | None:
-        """The keeper of a file, or None where nothing is kept of such."""
+        """Return the keeper of a file, or None if nothing is kept of such."""
         try:
             return cls._of(source, format, backends, options, registry)
         except _NotKeptError as reason:
@@ -175,10 +175,10 @@ class Keeper:
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
-        """Raise `LoadError` where the file is another one now, whose layers must not be taken for those of this one."""
+        """Raise `LoadError` if the file is another one now, whose layers must not be taken for those of this one."""
         file = _File.read(source)
         if file is None or file.sha256 != self._made["sha256"]:
-            raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model anew")
+            raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model again")
 
     def kept(
         self, read: Callable[[], Blueprint], registry: BackendRegistry, limits: Limits | None = None
@@ -249,9 +249,9 @@ class Keeper:
         return PreCompiled(num_outputs=len(fact["outputs"]), object=created)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
-        """The model that `make` makes of a file; its first variant is cached, if it is such as can be cached.
+        """Return the model that `make` makes of a file; its first variant is cached, if it is such as can be cached.
 
-        It is not where the file was replaced or changed meanwhile, as nobody knows then of which content it is. It may
+        It is not where the file was replaced or changed meantime, as nobody knows then of which content it is. It may
         be called once, after `kept` gave nothing.
         """
         file, self._file = self._file, None
@@ -272,7 +272,7 @@ class Keeper:
 
     @classmethod
     def reason(cls, source: str, registry: BackendRegistry, make: Callable[[], Model]) -> str:
-        """Why a network would not be kept if it was loaded now on the default backends; empty if it would be.
+        """Return why a network would not be kept if it was loaded now on the default backends; empty if it would be.
 
         `make` loads it.
         """
@@ -365,8 +365,8 @@ class _File:
 
     @classmethod
     def read(cls, source: object) -> _File | None:
-        """The file, or None where it cannot be read, is empty, or has more than `MOST_BYTES`."""
-        identity = _identity(source)  # before it is read, so that what is written meanwhile changes it
+        """Return the file, or None if it cannot be read, is empty, or has more than `MOST_BYTES`."""
+        identity = _identity(source)  # before it is read, so that what is written at the same time changes it
         content = _content(source)
         return cls(content, identity) if content and len(content) <= MOST_BYTES else None
 
@@ -375,11 +375,11 @@ class _File:
         return hashlib.sha256(self.content).hexdigest()
 
     def is_by_itself(self) -> bool:
-        """Whether nothing of it is in other files, where an ONNX file may have its weights."""
+        """Return whether nothing of it is in other files, where an ONNX file may have its weights."""
         return self.content[4:8] == b"TFL3" or b"location" not in self.content
 
     def is_still(self, source: object) -> bool:
-        """Whether the source has this content yet; a file of which the time says too little is read again."""
+        """Return whether the source has this content yet; a file of which the time says too little is read again."""
         if not isinstance(source, str | os.PathLike):
             return True
         now = _identity(source)
@@ -413,13 +413,13 @@ def _content(source: object) -> bytes | None:
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
-    """The same with other options of one backend."""
+    """Return the same with other options of one backend."""
     others = {name: item for name, item in options.model_options.items() if name != backend}
     return replace(options, model_options={**others, **({backend: own} if own else {})})
 
 
 def _plain(info: TensorInfo) -> list[Any]:
-    """What JSON can hold of an info: its type, its shape (see `_plain_shape`) and its quantization."""
+    """Return what JSON can hold of an info: its type, its shape (see `_plain_shape`) and its quantization."""
     item = info.quantization
     scales = None if item is None else [item.scales, item.zero_points, item.axis]
     return [str(info.dtype), _plain_shape(info.shape), scales]
@@ -452,7 +452,7 @@ def _divided(
 
 @cache
 def _code() -> str:
-    """What is different when the package was changed without another version, as in a checkout."""
+    """Return what is different when the package was changed without another version, as in a checkout."""
     root = Path(__file__).parents[1]
     if {"site-packages", "dist-packages"} & set(root.parts):
         return ""

@@ -59,7 +59,7 @@ class Prepared(BackendRep):
         self.model = model
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """The outputs for these inputs: arrays, and lists of such for sequences, in the model's order.
+        """Return the outputs for these inputs: arrays, and lists of such for sequences, in the model's order.
 
         `inputs` are a list in the model's order, a mapping by name, or a bare array for an only input.
 
@@ -82,13 +82,13 @@ class InterposerBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """True for "CPU" and the ids of backends that are available."""
+        """Return True for "CPU" and the ids of backends that are available."""
         kind = _kind(device)
         return kind == "CPU" or kind in default_runtime().device_spec.supported_backends
 
     @classmethod
     def is_compatible(cls, model: Source, device: str = "CPU", **kwargs: Any) -> bool:
-        """True where `prepare` would do."""
+        """Return True if `prepare` would do."""
         try:
             cls.prepare(model, device, **kwargs)
         except InterposerError:
@@ -97,7 +97,7 @@ class InterposerBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Source, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """The model (an `onnx.ModelProto`, a path or bytes), ready to run.
+        """Return the model (an `onnx.ModelProto`, a path or bytes), ready to run.
 
         Raises:
             InvalidArgumentError: a keyword argument that nobody knows.
@@ -141,13 +141,13 @@ class InterposerBackend(Backend):
 
 
 def _kind(device: str) -> str:
-    """A device without its number."""
+    """Return a device without its number."""
     expect(device, str, 'a device must be a text such as "CPU"')
     return device.partition(":")[0]
 
 
 def _backends(device: str) -> list[str] | None:
-    """The device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
+    """Return the device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
     kind = _kind(device)
     if kind.lower() == AUTO:
         return [AUTO]

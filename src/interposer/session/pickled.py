@@ -41,7 +41,7 @@ class Origin:
 
 
 def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
-    """What pickle needs to make the model again; see `Model`.
+    """Return what pickle needs to make the model again; see `Model`.
 
     Raises:
         InvalidArgumentError: the model is closed, has a runtime of its own, was made of a template, or its file was
@@ -53,7 +53,7 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
     if model.runtime is not default_runtime():
         raise InvalidArgumentError(
             f"the model {model.name!r} is on a runtime of its own, which cannot be pickled; "
-            "load it on the default runtime (no runtime=), or load it anew in the other process"
+            "load it on the default runtime (no runtime=), or load it again in the other process"
         )
     how = model._choice.arguments | {"limits": model._limits}
     origin = model._origin
@@ -68,15 +68,15 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
 
 
 def _plain(source: Any) -> Any:
-    """The content as something that pickle knows."""
+    """Return the content as something that pickle knows."""
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def _unchanged(origin: Origin) -> str:
-    """The digest of the file, which must be the one that was loaded."""
+    """Return the digest of the file, which must be the one that was loaded."""
     if origin.stamp is None or _stamp(origin.source) != origin.stamp:
         raise InvalidArgumentError(
-            f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model anew"
+            f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model again"
         )
     return _digest(origin.source)
 
@@ -85,7 +85,7 @@ def _from_path(path: str, digest: str, arguments: Mapping[str, Any]) -> Model:
     from interposer.session.load import load  # noqa: PLC0415 - it needs the model
 
     if _digest(path) != digest:
-        raise LoadError(f"the file {path!r} has another content than when the model was pickled; load the model anew")
+        raise LoadError(f"the file {path!r} has another content than when the model was pickled; load the model again")
     return load(path, **arguments)
 
 

@@ -37,7 +37,7 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
 
 
 def known_values(network: Network) -> dict[str, TensorInfo]:
-    """The values that a run can be asked for, in running order, the outputs last; each under its usual names.
+    """Return the values that a run can be asked for, in running order, the outputs last; each under its usual names.
 
     These are the names of the model file, or the layer's name where there is no file or the file has no such tensor.
     """
@@ -87,7 +87,7 @@ def _by_alias(graph: Graph, name: str) -> Value | None:
 
 
 def _by_layer(graph: Graph, name: str) -> Value | None:
-    """The value of a layer: ``layer``, if it has one result, or ``layer:0``."""
+    """Return the value of a layer: ``layer``, if it has one result, or ``layer:0``."""
     return next((value for value in _values(graph) if name in _layer_names(value)), None)
 
 
@@ -101,7 +101,7 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def _unknown(graph: Graph, name: str) -> str:
-    """Why a name is that of no value which a run can give."""
+    """Return why a name is that of no value which a run can give."""
     several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
     if several is not None:
         names = ", ".join(repr(value.name) for value in several.outputs)

@@ -19,14 +19,14 @@ Shapes: TypeAlias = Resizes
 
 
 def bound(network: Network, shapes: Shapes) -> Network:
-    """The network with shapes for inputs by name, and numbers for named dimensions.
+    """Return the network with shapes for inputs by name, and numbers for named dimensions.
 
     A known dimension may get another size where the layers allow that. The shapes that layers were declared with are
     then left to inference.
 
     Raises:
         InvalidArgumentError: an input or a dimension that the network does not have, or a shape of another rank.
-        InvalidNetworkError: the network has faults, or does not fit the shapes; names the layers.
+        InvalidNetworkError: the network has errors, or does not fit the shapes; names the layers.
     """
     network.validate()
     inputs = {item.name: item.output.known.shape for item in network.graph.inputs}
@@ -34,7 +34,7 @@ def bound(network: Network, shapes: Shapes) -> Network:
 
 
 def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
-    """The network with its inputs, by name, given these shapes; itself where they have them already.
+    """Return the network with its inputs, by name, given these shapes; itself where they have them already.
 
     Raises:
         InvalidNetworkError: shapes that do not fit the layers.

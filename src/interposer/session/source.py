@@ -32,7 +32,7 @@ FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
 def read_network(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network:
-    """The network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
+    """Return the network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
 
     Dimensions that a TFLite file leaves open get the sizes that they had where the file was made. The network with open
     dimensions is `Model.network` of a loaded model.
@@ -57,7 +57,7 @@ def read_network(
 def read_source(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network | Template:
-    """The same, or a template of it, where what the network is may depend on its inputs."""
+    """Return the same, or a template of it, where what the network is may depend on its inputs."""
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
@@ -85,7 +85,7 @@ def read_source(
 
 
 def content_of(source: Any) -> Any:
-    """The bytes that an open file gives, read from its position on; any other source as it is.
+    """Return the bytes that an open file gives, read from its position on; any other source as it is.
 
     Raises:
         InvalidArgumentError: the file is opened as text, closed, or only for writing.
@@ -110,7 +110,7 @@ def content_of(source: Any) -> Any:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """The files beside an ONNX file that have its weights; none for other formats.
+    """Return the files beside an ONNX file that have its weights; none for other formats.
 
     Raises:
         ParseError: the file cannot be read.
@@ -151,7 +151,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
 
 
 def _text(source: Any, shapes: Shapes | None) -> Network:
-    """The network of a file in the text form, or of its bytes."""
+    """Return the network of a file in the text form, or of its bytes."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
     try:
         if path is not None:

@@ -66,7 +66,7 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
 
 
 def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:
-    """Numbers for the inputs of a network: random, and zeros for integers that may be indices.
+    """Return numbers for the inputs of a network: random, and zeros for integers that may be indices.
 
     Raises:
         InvalidArgumentError: an input that is no tensor of numbers.

@@ -16,7 +16,7 @@ FEWEST: Final = 3
 LONG: Final = 0.1
 """Seconds after which a turn is over, however few calls it had."""
 REST: Final = 0.05
-"""Seconds before a turn: threads of what ran before look for work for a while, and take a processor meanwhile."""
+"""Seconds before a turn: threads of what ran before look for work for a while, and take a processor meantime."""
 LUCK: Final = 1 / 6
 """What wins no more of its turns than this against another is the slower one."""
 WARMING: Final = 0.2
@@ -45,7 +45,7 @@ class Timing:
         return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
 
     def followed_by(self, other: Timing) -> Timing:
-        """The turns of both."""
+        """Return the turns of both."""
         return Timing((*self.turns, *other.turns), min(self.least, other.least))
 
 

@@ -76,7 +76,7 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
 
 
 def _libraries() -> set[str]:
-    """The files that the code in this process is from."""
+    """Return the files that the code in this process is from."""
     lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
     fields = (line.split(maxsplit=5) for line in lines)
     return {rest[0] for _, rights, _, _, _, *rest in fields if "x" in rights and rest and rest[0].startswith("/")}

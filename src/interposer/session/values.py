@@ -9,11 +9,11 @@ __all__ = ["with_values"]
 
 
 def with_values(network: Network, values: Values) -> Network:
-    """The network with constants in place of these inputs; itself where there are none.
+    """Return the network with constants in place of these inputs; itself where there are none.
 
     Raises:
         InvalidArgumentError: an input that the network has not, or a value that it cannot have.
-        InvalidNetworkError: the network has faults, or does not fit the values.
+        InvalidNetworkError: the network has errors, or does not fit the values.
     """
     if not values:
         return network

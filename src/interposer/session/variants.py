@@ -44,7 +44,7 @@ class FirstVariant(NamedTuple):
 class Blueprint:
     """A network, or what becomes one once the values of some inputs are known.
 
-    `name`, `inputs` and `outputs` are its own; an output's info is None where the file says nothing of it. `needed`
+    `name`, `inputs` and `outputs` are its own; an output's info is None if the file says nothing of it. `needed`
     names the inputs whose values it depends on, as far as is known. Not safe to use from several threads.
 
     Raises:
@@ -137,7 +137,7 @@ class Blueprint:
         return self._template.network(shapes)
 
     def values(self) -> dict[str, TensorInfo]:
-        """What is known of all values by name; see `known_values`.
+        """Return what is known of all values by name; see `known_values`.
 
         Raises:
             InvalidArgumentError: the network depends on its inputs, and there was no variant yet.
@@ -150,7 +150,7 @@ class Blueprint:
         return known_values(network)
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """The same with the values of these names as its outputs.
+        """Return the same with the values of these names as its outputs.
 
         Raises:
             BindingError: the network has no such value; of a template, only a network that it gives tells.
@@ -168,7 +168,7 @@ class Blueprint:
         )
 
     def key(self, arrays: Mapping[str, Array]) -> Key:
-        """Which variant these inputs need, as far as is known."""
+        """Return which variant these inputs need, as far as is known."""
         raw = tuple([arrays[name].shape for name in self.inputs])
         shapes = self._shapes.get(raw)
         if shapes is None:

@@ -112,7 +112,7 @@ class Bench:
         return self.settings.tolerances
 
     def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:
-        """A registry of the backend, watched, of the oracle and of the other backends."""
+        """Return a registry of the backend, watched, of the oracle and of the other backends."""
         registry = BackendRegistry()
         watched = Watched(self.backend, observer or Census(), held_back)
         registry.register(self.backend.id, lambda: watched)
@@ -153,17 +153,17 @@ class Bench:
             return created.run(feeds)
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """What the backend says of a view."""
+        """Return what the backend says of a view."""
         note("asking whether the backend takes a layer")
         return self.backend.layer_support(self.settings.options).query(view)
 
     def offer(self, view: SubgraphView) -> OptimizationViews:
-        """What the backend makes of a view."""
+        """Return what the backend makes of a view."""
         note("asking the backend to optimize a view")
         return self.backend.optimize_subgraph(view, self.settings.options)
 
     def takes(self, sample: Sample) -> bool:
-        """Whether the backend takes a sample."""
+        """Return whether the backend takes a sample."""
         if self.refusals.of(sample, self) is not None:
             return False
         if sample not in self.verdicts:
@@ -213,10 +213,10 @@ def _is_empty(sample: Sample) -> bool:
 
 
 def can_be_shaped(layer: Layer) -> bool:
-    """True where the shapes of all results are known before running."""
+    """Return True if the shapes of all results are known before running."""
     return all(info.is_concrete for info in layer.output_infos)
 
 
 def view_of(graph: Graph) -> SubgraphView:
-    """The layers of a graph that a backend is asked about."""
+    """Return the layers of a graph that a backend is asked about."""
     return SubgraphView(graph, filter(is_placed_by_a_backend, graph))

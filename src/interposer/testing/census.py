@@ -19,7 +19,7 @@ class Census:
         self.made = 0
 
     def alive(self) -> dict[str, int]:
-        """How many things of each class there still are."""
+        """Return how many things of each class there still are."""
         result: dict[str, int] = {}
         for title, reference in self._seen:
             if reference() is not None:

@@ -20,7 +20,7 @@ __all__ = ["SAMPLE_CHECKS", "Check"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is checked: what it is called, what it is about, and a function that yields faults.
+    """One thing that is checked: what it is called, what it is about, and a function that yields errors.
 
     `variants` are what a check of the backend as a whole is made on; a check of samples has none.
     """
@@ -49,7 +49,7 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
 
 @_on_samples
 def support(trial: Trial) -> Iterator[str]:
-    """What a backend says of a layer holds.
+    """Yield what a backend says of a layer holds.
 
     It gives reasons for a no, says the same when it is asked again, and answers for every layer of a larger view.
     """
@@ -60,7 +60,7 @@ def support(trial: Trial) -> Iterator[str]:
 
 @_on_samples
 def results(trial: Trial) -> Iterator[str]:
-    """A layer that the backend takes can be loaded and run, and gives the right results.
+    """Yield a layer that the backend takes can be loaded and run, and gives the right results.
 
     These are what a worked example says, or what the reference kernel gives, within the tolerances and without a bias,
     also in another run on other inputs. Results that are exact by specification allow no difference.
@@ -103,7 +103,7 @@ def _differences(
 
 @_on_samples
 def repetition(trial: Trial) -> Iterator[str]:
-    """Another run on the same inputs gives the same, bit by bit, whatever ran in between and however arrays lie.
+    """Yield another run on the same inputs gives the same, bit by bit, whatever ran in between and however arrays lie.
 
     A backend with the capability Deterministic=False may differ within the tolerances. Operators that draw at random
     need to give only the same shapes and types again.

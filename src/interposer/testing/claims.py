@@ -46,10 +46,10 @@ _GAP: Final = 2
 
 @on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights")
 def claims(bench: Bench, variant: str) -> Iterator[str]:
-    """What the backend claims holds when it is used.
+    """Yield what the backend claims holds when it is used.
 
     Workloads that say `strided` compute on sub-tensors, those that say `in_place` where an output lies in an input. A
-    backend with DynamicShapes takes layers of unknown extents, and runs them on several sizes. Constants that compiled
+    backend with DynamicShapes takes layers of unknown sizes, and runs them on several sizes. Constants that compiled
     parts do not name among their `constants` may change after loading. With NonConstWeights, weights may come from the
     caller. A backend that claims none of it passes.
     """
@@ -57,7 +57,7 @@ def claims(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
-    """A few samples of every operator that the backend takes, of different types where there are any."""
+    """Yield a few samples of every operator that the backend takes, of different types where there are any."""
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
         if with_constants and not any(item is not None and item.constant for item in sample.inputs):
@@ -101,11 +101,11 @@ class _Direct:
 
     @property
     def plain(self) -> bool:
-        """True where tensors are arrays in ordinary memory."""
+        """True if tensors are arrays in ordinary memory."""
         return self.handles is None and self.factory.makes_arrays
 
     def workload(self) -> Workload | None:
-        """The workload of the layer; None where it is not to be executed directly."""
+        """Return the workload of the layer; None if it is not to be executed directly."""
         if self.layer is None or any(not info.is_concrete or not info.dtype.bits for info in self._infos(self.layer)):
             return None
         return self.factory.create_workload(self.layer, WorkloadInfo.of(self.layer))
@@ -114,7 +114,7 @@ class _Direct:
         return [info for info in (*layer.input_infos, *layer.output_infos) if info is not None]
 
     def array(self, value: Value) -> Array:
-        """What an input of the layer holds."""
+        """Return what an input of the layer holds."""
         while isinstance(value.producer.op, MemCopy | MemImport):
             [value] = value.producer.values
         held = value.constant if value.is_constant else self.inputs[value.producer.name]
@@ -122,14 +122,14 @@ class _Direct:
         return held
 
     def constant(self, value: Value) -> TensorHandle:
-        """The handle of a constant."""
+        """Return the handle of a constant."""
         array, info = self.array(value), value.known
         if self.handles is not None:
             return self.own(self.handles.create_constant(info, array))
         return self.own(self.factory.create_constant_handle(info, array))
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """A tensor that lives as long as all others."""
+        """Return a tensor that lives as long as all others."""
         make = self.factory.create_tensor_handle if self.handles is None else self.handles.create
         return self.own(make(info))
 
@@ -146,7 +146,7 @@ class _Direct:
         return [*self.registry.memory_managers, *([] if self.manager is None else [self.manager])]
 
     def piece(self, info: TensorInfo) -> tuple[TensorHandle, TensorHandle] | None:
-        """A sub-tensor of this kind and the larger tensor that it lies in, or None where there is none."""
+        """Return a sub-tensor of this kind and the larger tensor that it lies in, or None if there is none."""
         shape = [int(size) + _GAP for size in info.shape]
         origin = [1] * info.rank
         if self.plain:
@@ -317,13 +317,13 @@ def _dynamic_shapes(bench: Bench) -> Iterator[str]:
             reason = reason or "; ".join(verdict.reasons)
     if asked and not taken:
         yield (
-            f"it says that it has DynamicShapes, but refuses all {asked} layers that it takes with known extents; "
+            f"it says that it has DynamicShapes, but refuses all {asked} layers that it takes with known dimensions; "
             f"of the first one it says: {reason}"
         )
 
 
 def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
-    """The sample with inputs of unknown extents, which a slice gives, and what to run it on: one size, twice it, one.
+    """The sample with inputs of unknown sizes, which a slice gives, and what to run it on: one size, twice it, one.
 
     No network where that cannot be.
     """
@@ -353,7 +353,7 @@ def _again(network: Network, value: Value) -> Value:
 
 
 def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, Array]]) -> Value:
-    """An input of twice the size, of which a part is taken that only a run can know."""
+    """Return an input of twice the size, of which a part is taken that only a run can know."""
     number, info = len(runs[0]), value.known
     if not array.ndim:
         for run in runs:
@@ -369,7 +369,7 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
 
 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
-    """What is declared of the results, but for their shapes."""
+    """Return what is declared of the results, but for their shapes."""
     declared = [value.declared for value in layer.outputs]
     return [None if item is None else item.with_shape([None] * item.rank) for item in declared]
 
@@ -377,7 +377,7 @@ def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
     """Run on arrays of one size, of twice that size, and of the first size again."""
     says = f"{sample.id}: it says that it has DynamicShapes, but"
-    note(f"running {sample.id} with unknown extents")
+    note(f"running {sample.id} with unknown dimensions")
     expected = [_expected(network, value) for value in runs]
     try:
         with bench.loaded(bench.optimize(network, beside=["Oracle"])) as created:
@@ -387,7 +387,7 @@ def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Map
                 result = created.run(run)
                 yield from _differing(bench, sample, network, result, requested, says)
     except InterposerError as error:
-        yield f"{says} with unknown extents: {error}"
+        yield f"{says} with unknown dimensions: {error}"
 
 
 def _expected(network: Network, value: Mapping[int, Array]) -> Mapping[int, Array] | None:
@@ -459,7 +459,7 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
 
 
 def _names_constants(layer: Layer) -> bool:
-    """True unless a layer is a compiled part that does not say which constants it reads."""
+    """Return True unless a layer is a compiled part that does not say which constants it reads."""
     return not isinstance(layer.op, PreCompiled) or hasattr(layer.op.object, "constants")
 
 
@@ -499,7 +499,7 @@ def _with_weights_as_input(sample: Sample) -> Sample:
 
 
 def _refused(bench: Bench, sample: Sample) -> str | None:
-    """Why the backend does not take a sample; None if it takes it."""
+    """Return why the backend does not take a sample; None if it takes it."""
     view = view_of(sample.network()[0].graph)
     if not all(map(can_be_shaped, view)):
         return "the shape of its result depends on the weights"

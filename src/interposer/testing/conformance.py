@@ -38,7 +38,7 @@ __all__ = ["Case", "Conformance", "all_cases", "all_samples", "check_backend", "
 
 @cache
 def all_samples() -> tuple[Sample, ...]:
-    """The samples of all operators."""
+    """Return the samples of all operators."""
     return tuple(sample for op in registered_ops().values() for sample in samples_of(op))
 
 
@@ -68,7 +68,7 @@ class Case:
 def all_cases(
     families: Collection[str] = (), only: str | Collection[str] = "*", samples: Sequence[Sample] | None = None
 ) -> list[Case]:
-    """The cases whose ids match one of the patterns in `only`, such as "results/*".
+    """Return the cases whose ids match one of the patterns in `only`, such as "results/*".
 
     With `families`, samples of other families are left out. The checks of the backend as a whole are always there.
 
@@ -88,7 +88,7 @@ def all_cases(
 
 
 def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
-    """The patterns in a text, separated by commas, or in several such texts."""
+    """Return the patterns in a text, separated by commas, or in several such texts."""
     texts = (only,) if isinstance(only, str) else tuple(only)
     return tuple(pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip())
 
@@ -173,7 +173,7 @@ class Conformance:
 
     @cached_property
     def outside(self) -> Outside | None:
-        """The process in which the cases are carried out; None where that is this process.
+        """The process in which the cases are run; None if that is this process.
 
         That is so without patience, and for backends that cannot be used in a forked process.
         """
@@ -193,7 +193,7 @@ class Conformance:
             self.outside.start()
 
     def _is_known_anywhere(self, text: str) -> bool:
-        """Whether a new process can make the backend: not one that code of this process has registered."""
+        """Return whether a new process can make the backend: not one that code of this process has registered."""
         if self.runtime is not None or ":" in text or is_library(text):
             return self.runtime is None
         source = default_runtime().registry.taken_by(text)
@@ -204,7 +204,7 @@ class Conformance:
         serve_cases(report, self, requests, shared, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
-        """The cases of each sample under its id; every other case by itself."""
+        """Return the cases of each sample under its id; every other case by itself."""
         result: dict[str, list[Case]] = {}
         for case in self.cases:
             result.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
@@ -233,7 +233,7 @@ class Conformance:
             raise
 
     def judged(self, case: Case, status: Status, text: str) -> Result:
-        """The result of a case that has ended so, with regard to what was expected."""
+        """Return the result of a case that has ended so, with regard to what was expected."""
         if not self.expected_failures:
             return Result(case.id, case.check.name, case.family, case.operator, status, text)
         reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
@@ -307,7 +307,7 @@ def check_backend(
         samples: what to try, such as samples of operators of the backend's own; None means those of all operators.
         settings: tolerances, options of the backend, and how much is tried.
 
-    The cases are carried out in another process where the system allows that: a case that crashes or hangs has failed,
+    The cases are run in another process where the system allows that: a case that crashes or hangs has failed,
     and the next ones go on. A backend that is given as an object is used in a copy of this process.
 
     Raises:
@@ -323,7 +323,7 @@ def check_backend(
 
 
 def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., None]:
-    """A test function for pytest, which stands for a test of every sample. Takes what `check_backend` takes::
+    """Return a test function for pytest, which stands for a test of every sample. Takes what `check_backend` takes::
 
         test_conformance = conformance_tests("Custom")
 

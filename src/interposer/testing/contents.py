@@ -30,7 +30,7 @@ class Contents:
         self._copiers: dict[int, Workload] = {}
 
     def read(self, handle: TensorHandle) -> Array:
-        """A copy of what a tensor holds; raises whatever the handle raises."""
+        """Return a copy of what a tensor holds; raises whatever the handle raises."""
         copier = self._copier(handle)
         if copier is not None:
             result = empty(handle.info)
@@ -49,7 +49,7 @@ class Contents:
             own[...] = array
 
     def _copier(self, handle: TensorHandle) -> Workload | None:
-        """The device's copies for a handle that the host cannot map, or None where they are not needed."""
+        """Return the device's copies for a handle that the host cannot map, or None if they are not needed."""
         origin = self.origins.get(id(handle))
         if origin is None or origin.supports_map or not origin.supports_device_copy:
             return None
@@ -74,7 +74,7 @@ class Guarded:
         self.array[...] = rubbish(info.dtype)
 
     def check(self, output: int) -> None:
-        """Raise `BackendContractError` where a byte beside the array of this output has changed."""
+        """Raise `BackendContractError` if a byte beside the array of this output has changed."""
         changed = self._field != _CANARY
         changed[_MARGIN : len(changed) - _MARGIN] = False
         if changed.any():
@@ -83,7 +83,7 @@ class Guarded:
 
 
 def unlike(array: Array, expected: Array) -> str:
-    """How many elements of two arrays differ, and where the first one is."""
+    """Return how many elements of two arrays differ, and where the first one is."""
     if array.shape != expected.shape or array.dtype != expected.dtype:
         return f"{array.dtype}{list(array.shape)}, not {expected.dtype}{list(expected.shape)}"
     both_nan = np.isnan(array) & np.isnan(expected) if array.dtype.kind == "f" else np.False_
@@ -93,7 +93,7 @@ def unlike(array: Array, expected: Array) -> str:
 
 
 def rubbish(dtype: DataType) -> Array:
-    """The element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
+    """Return the element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
     if dtype is DataType.STRING:
         return np.array("rubbish", object)
     number = np.nan if dtype.is_float else 5

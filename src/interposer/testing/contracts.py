@@ -38,7 +38,7 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
 
 
 def grown(bench: Bench, variant: str) -> Growth:
-    """The network of a pattern and a number; `Refused` if the backend takes nothing that fits."""
+    """Return the network of a pattern and a number; `Refused` if the backend takes nothing that fits."""
     growth = Growth(bench.pool, variant)
     PATTERNS[variant.partition("-")[0]](growth)
     return growth
@@ -55,7 +55,7 @@ def require(bench: Bench) -> None:
 
 @on_backend("capabilities", "objects", "unknown-options")
 def description(bench: Bench, variant: str) -> Iterator[str]:
-    """What the backend says of itself and makes is of the kinds that the interface asks for.
+    """Yield what the backend says of itself and makes is of the kinds that the interface asks for.
 
     Capabilities are named values, managers and factories are what they should be, each network has ones of its own,
     and options that it does not know do not keep it from answering.
@@ -107,7 +107,7 @@ def _unknown_options(bench: Bench) -> Iterator[str]:
 
 @on_backend(*_NETWORKS)
 def substitution(bench: Bench, variant: str) -> Iterator[str]:
-    """What `optimize_subgraph` answers can be carried out, and the view is left as it is.
+    """Yield what `optimize_subgraph` answers can be run, and the view is left as it is.
 
     The parts lie inside of the view, do not overlap, are convex, together make no cycle, and have the border of what
     replaces them; parts that are given back come with a reason.
@@ -145,7 +145,7 @@ def _names(part: SubgraphView) -> str:
 
 @on_backend(*_NETWORKS)
 def composition(bench: Bench, variant: str) -> Iterator[str]:
-    """A network gives what its layers give one by one, and uses its memory in the right order.
+    """Yield a network gives what its layers give one by one, and uses its memory in the right order.
 
     Tensors whose lives do not overlap may share memory, and layers may be compiled into one; neither may show.
     """
@@ -190,7 +190,7 @@ def _differences(bench: Bench, growth: Growth, outputs: Outputs, expected: Outpu
         yield from [f"output {binding_id(layer)}: {error}"] if error else []
 
 
-# --- networks side by side --------------------------------------------------------------------------------------------
+# --- networks concurrently --------------------------------------------------------------------------------------------
 
 
 @on_backend("twice", "in-turns", "after-unloading")
@@ -221,7 +221,7 @@ def _unequal(outputs: Outputs, expected: Outputs) -> Iterator[str]:
 
 @on_backend("notices")
 def context(bench: Bench, variant: str) -> Iterator[str]:
-    """Where the backend has a context, it agrees to networks, and is told of each in the right order."""
+    """Yield where the backend has a context, it agrees to networks, and is told of each in the right order."""
     require(bench)
     recording = Recording()
     optimized = bench.optimize(grown(bench, "chain-0").network, recording)

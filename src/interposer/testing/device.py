@@ -151,11 +151,11 @@ class DeviceHandle(TensorHandle):
         self._heap, self._offset = heap, offset
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:
-        """A piece of the tensor, with the same strides."""
+        """Return a piece of the tensor, with the same strides."""
         return _Piece(self, tuple(origin), info)
 
     def map(self) -> Array:
-        """The host cannot look into the device.
+        """Return the host cannot look into the device.
 
         Raises:
             BackendContractError: always.
@@ -163,7 +163,7 @@ class DeviceHandle(TensorHandle):
         raise BackendContractError("the memory of the discrete device cannot be mapped")
 
     def on_device(self) -> Array:
-        """The tensor as the device's own code sees it."""
+        """Return the tensor as the device's own code sees it."""
         if self._heap is None:
             raise BackendContractError(f"the tensor {self.info} is used while the device has no memory for it")
         shape = tuple(map(int, self.info.shape))
@@ -180,7 +180,7 @@ class _Piece(DeviceHandle):
         """The whole is allocated."""
 
     def on_device(self) -> Array:
-        """A part of the whole."""
+        """Return a part of the whole."""
         place: tuple[Any, ...] = (..., *self._place)
         view: Array = self._whole.on_device()[place]
         return view
@@ -198,11 +198,11 @@ class DeviceHandleFactory(TensorHandleFactory):
         self._memory, self._bus = memory, backend.bus
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """A tensor on the device."""
+        """Return a tensor on the device."""
         return DeviceHandle(info, self._memory)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """A constant, which goes to the device once."""
+        """Return a constant, which goes to the device once."""
         handle = DeviceHandle(info, None)
         handle.allocate()
         handle.on_device()[...] = array
@@ -210,7 +210,7 @@ class DeviceHandleFactory(TensorHandleFactory):
         return handle
 
     def create_device_copy(self) -> Workload:
-        """The device's copy engine."""
+        """Return the device's copy engine."""
         return _DeviceCopy(self._bus)
 
 

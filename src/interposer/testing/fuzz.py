@@ -65,7 +65,7 @@ def _count(bench: Bench, operators: int) -> int:
 
 
 def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, Verdict]]:
-    """Judge networks in this process, and give the findings that are the backend's fault."""
+    """Judge networks in this process, and give the findings that are the backend's error."""
     deadline = time.process_time() + _CPU_SECONDS * count
     options = {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     seat = Seat((bench.backend, *_others(bench)), options, bench.tolerances)
@@ -81,7 +81,7 @@ def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, V
 
 
 def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdict]]) -> Iterator[str]:
-    """The first failure with all that can be found out about it, and the texts of the others."""
+    """Yield the first failure with all that can be found out about it, and the texts of the others."""
     if not suspects:
         return
     ids, subject, verdict = suspects[0]
@@ -102,7 +102,7 @@ def _others(bench: Bench) -> list[Backend]:
 
 
 def _setup(bench: Bench) -> Setup:
-    """The backend under test and the others: by their names, if other processes can make them by these."""
+    """Return the backend under test and the others: by their names, if other processes can make them by these."""
     others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     if bench.given is not None:
         return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)

@@ -83,7 +83,7 @@ class Evidence:
         return np.asarray(finite & ~self.at_end(self.found) & ~self.at_end(self.wanted))
 
     def at_end(self, array: Array) -> Array:
-        """True for each integer at an end of its type's range."""
+        """Return True for each integer at an end of its type's range."""
         if not self.info.dtype.is_integer:
             return np.zeros(array.shape, bool)
         low, high = integer_range(self.info.dtype)
@@ -276,7 +276,7 @@ def _offset(e: Evidence) -> str | None:
 
 
 def _same_offset(e: Evidence) -> str | None:
-    """Some elements are right, and all others are wrong by the same number."""
+    """Return some elements are right, and all others are wrong by the same number."""
     off = (e.a - e.b)[e.wrong]
     if off.size < 2 or not np.isfinite(off).all() or abs(off[0]) <= 1 or np.ptp(off) > 1e-6 * abs(off[0]):
         return None
@@ -294,7 +294,7 @@ def _factor(e: Evidence) -> str | None:
 
 
 def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
-    """The factor by which all elements differ, or None; too few numbers, or equal ones, tell nothing."""
+    """Return the factor by which all elements differ, or None; too few numbers, or equal ones, tell nothing."""
     counted = plain & (b != 0)
     if np.count_nonzero(counted) < 3 or len(np.unique(b[counted])) < 3:
         return None
@@ -306,7 +306,7 @@ def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
 
 
 def _by_slice(e: Evidence) -> str | None:
-    """Every slice along an axis has a factor or an offset of its own."""
+    """Return every slice along an axis has a factor or an offset of its own."""
     for axis in range(e.b.ndim):
         if not 1 < e.b.shape[axis] < e.b.size:
             continue
@@ -415,7 +415,7 @@ def _one_step(e: Evidence) -> str | None:
 
 
 def _vector_tail(e: Evidence) -> str | None:
-    """All elements from a multiple of a vector's width on are wrong, along an axis or of the whole tensor."""
+    """Return all elements from a multiple of a vector's width on are wrong, along an axis or of the whole tensor."""
     for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
         rows = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
         wrong = np.asarray(rows.any(axis=1))
@@ -428,7 +428,7 @@ def _vector_tail(e: Evidence) -> str | None:
 
 
 def _slices(e: Evidence) -> str | None:
-    """Some slices along an axis are wrong, and all others are right."""
+    """Return some slices along an axis are wrong, and all others are right."""
     for axis, size in enumerate(e.wrong.shape):
         rest = tuple(other for other in range(e.wrong.ndim) if other != axis)
         bad = np.flatnonzero(e.wrong.any(axis=rest))

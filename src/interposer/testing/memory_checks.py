@@ -57,7 +57,7 @@ class _Memory:
         self._acquired = 0
 
     def create(self, factory: TensorHandleFactory, infos: Sequence[TensorInfo]) -> list[TensorHandle]:
-        """Tensors that all live at the same time."""
+        """Return tensors that all live at the same time."""
         created = [self.own(factory, factory.create(info)) for info in infos]
         for handle in created:
             handle.manage()
@@ -98,7 +98,7 @@ def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:
-    """Some of the tensors that the backend's layers take and give, of different kinds."""
+    """Return some of the tensors that the backend's layers take and give, of different kinds."""
     result: dict[TensorInfo, None] = {}
     for sample in bench.taken:
         layer = sample.network()[0].graph.layer("layer")
@@ -110,7 +110,7 @@ def _infos(bench: Bench) -> list[TensorInfo]:
 
 
 def _pattern(info: TensorInfo, seed: int) -> Array:
-    """Values by which a tensor is told from all others, and each element from its neighbours."""
+    """Return values by which a tensor is told from all others, and each element from its neighbours."""
     numbers = (np.arange(int(info.num_elements)) * 7 + 31 * seed + 1) % 113
     return numbers.astype(info.dtype.numpy).reshape(tuple(info.shape))
 

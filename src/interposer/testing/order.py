@@ -14,7 +14,7 @@ Rule = Callable[[Recording], Iterator[str]]
 
 
 def order_faults(recording: Recording) -> Iterator[str]:
-    """What was wrong while one network was loaded, run and unloaded."""
+    """Yield what was wrong while one network was loaded, run and unloaded."""
     for rule in _RULES:
         yield from rule(recording)
 
@@ -42,7 +42,7 @@ def _managers(recording: Recording) -> list[int]:
 
 
 def _planned_once(recording: Recording) -> Iterator[str]:
-    """A handle is managed and then allocated, once each, before any memory is acquired.
+    """Yield a handle is managed and then allocated, once each, before any memory is acquired.
 
     One at the network's border that can lie in the caller's memory is not managed, and only allocated in a run.
     """
@@ -60,7 +60,7 @@ def _planned_once(recording: Recording) -> Iterator[str]:
 
 
 def _mapped_while_there(recording: Recording) -> Iterator[str]:
-    """A tensor is mapped only while it has memory."""
+    """Yield a tensor is mapped only while it has memory."""
     for handle in recording.things("map"):
         manager = recording.manager_of.get(handle, -1)
         acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
@@ -74,7 +74,7 @@ def _mapped_while_there(recording: Recording) -> Iterator[str]:
 
 
 def _unmapped(recording: Recording) -> Iterator[str]:
-    """Every map is followed by an unmap, at the latest when the run is done."""
+    """Yield every map is followed by an unmap, at the latest when the run is done."""
     open_maps: dict[int, int] = {}
     for event in recording.events:
         if event.what in ("map", "unmap"):
@@ -88,7 +88,7 @@ def _unmapped(recording: Recording) -> Iterator[str]:
 
 
 def _destroyed_once(recording: Recording) -> Iterator[str]:
-    """Every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
+    """Yield every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
     if not recording.positions("unloaded"):
         return
     used = {event.thing for event in recording.events if event.what != "destroy"}
@@ -113,7 +113,7 @@ def _uses(event: Event, number: int) -> bool:
 
 
 def _configured_once(recording: Recording) -> Iterator[str]:
-    """A workload is configured once, before it runs, and runs only while the network does."""
+    """Yield a workload is configured once, before it runs, and runs only while the network does."""
     for workload in recording.things("execute"):
         configured = recording.positions("post_allocation_configure", workload)
         executed = recording.positions("execute", workload)
@@ -159,7 +159,7 @@ _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_n
 
 
 def context_faults(recording: Recording) -> Iterator[str]:
-    """Every network's context is told of loading and unloading, before and after, once each and in this order."""
+    """Yield every network's context is told of loading and unloading, before and after, once each and in this order."""
     reported: dict[int, list[str]] = {}
     for event in recording.events:
         if event.what in _NOTICES:

@@ -48,7 +48,7 @@ class Result:
     text: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """The result as plain data."""
+        """Return the result as plain data."""
         return {
             "id": self.id,
             "check": self.check,

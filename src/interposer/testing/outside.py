@@ -1,4 +1,4 @@
-"""Cases that are carried out in another process, so that a crash or a hang is a failed case, and the next ones go on.
+"""Cases that are run in another process, so that a crash or a hang is a failed case, and the next ones go on.
 
 The process is a new one for backends that are named: by the path of a shared object, by ``module:Class``, or by an id.
 It is forked from this one for those that are given as objects. While it works it tells what it is doing, in shared
@@ -55,7 +55,7 @@ Ending = tuple[Status, str]
 
 
 def survives_fork(backend: Backend) -> bool:
-    """True unless a backend cannot be used in a forked process, as it has threads or processes of its own."""
+    """Return True unless a backend cannot be used in a forked process, as it has threads or processes of its own."""
     if isinstance(backend, DynamicBackend):
         return Cap.FORK_SAFE in backend.library.info.capabilities
     return not isinstance(backend, IsolatedBackend)
@@ -109,10 +109,10 @@ class Outside:
         return None if process is None else process.finish(self.seconds)
 
     def outcomes(self, ids: Sequence[str]) -> Iterator[Ending]:
-        """What came of each of these cases, in their order.
+        """Yield what came of each of these cases, in their order.
 
         Raises:
-            PluginError: the backend cannot be made, or crashes or hangs meanwhile.
+            PluginError: the backend cannot be made, or crashes or hangs at the same time.
         """
         left = deque(ids)
         while left:
@@ -133,7 +133,7 @@ class Outside:
                 yield ending
 
     def _why_not(self, case: str) -> str:
-        """Why a case is not tried, or an empty text."""
+        """Return why a case is not tried, or an empty text."""
         if self.hangs >= MOST_HANGS:
             return f"the backend has hung {self.hangs} times"
         if self.crashes >= MOST_CRASHES:
@@ -209,7 +209,7 @@ class _Process:
         return self._message(START_SECONDS)
 
     def receive(self, seconds: float) -> Ending | str:
-        """What came of the next case; a text where the process crashed or hung."""
+        """Return what came of the next case; a text where the process crashed or hung."""
         if not self._endings:
             result = self._message(seconds)
             if isinstance(result, str):
@@ -231,7 +231,7 @@ class _Process:
             return "disturbs its process"
 
     def _waited(self, seconds: float) -> dict[str, Any] | None:
-        """The next message, for which it waits as long as there is progress."""
+        """Return the next message, for which it waits as long as there is progress."""
         count, deadline = self._progress.read()[0], time.monotonic() + seconds
         while True:
             try:
@@ -251,7 +251,7 @@ class _Process:
         return f"{text}\nit was {doing}" if doing else text
 
     def _where(self) -> Iterator[str]:
-        """Where the threads of the process are, the innermost calls first."""
+        """Yield where the threads of the process are, the innermost calls first."""
         with suppress(ProcessLookupError):
             os.kill(self.child.pid, _SIGNAL)
         before, end = 0, time.monotonic() + 2
@@ -339,7 +339,7 @@ def _send(report: Channel, endings: list[Ending]) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise `PluginError` where a shared object has no name by which backends are found."""
+    """Raise `PluginError` if a shared object has no name by which backends are found."""
     error = name_fault(path.name)
     if error is not None:
         raise PluginError(str(path), "name", error)

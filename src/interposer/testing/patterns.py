@@ -53,7 +53,7 @@ def _link(sample: Sample) -> Link | None:
 
 
 def _is_open(sample: Sample, index: int) -> bool:
-    """True where an operand comes from outside and is no index, size or box, which could not be just any tensor."""
+    """Return True if an operand comes from outside and is no index, size or box, which could not be just any tensor."""
     item: Given | None = sample.inputs[index]
     allowed = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
     return item is not None and not item.constant and item.values is None and not (allowed and allowed <= _PLACES)
@@ -83,16 +83,16 @@ class Growth:
         return self._input(info, array)
 
     def follow(self, value: Value, *, last: bool = False) -> Value:
-        """A layer behind a value; unless it is the last one, more layers can follow."""
+        """Return a layer behind a value; unless it is the last one, more layers can follow."""
         links = self.pool.after[value.known]
         return self._add([link for link in links if last or link.gives in self.pool.after] or links, {0: value})
 
     def keep(self, value: Value) -> Value:
-        """A layer behind a value that gives a value of the same kind."""
+        """Return a layer behind a value that gives a value of the same kind."""
         return self._add(self.pool.keeping[value.known], {0: value})
 
     def join(self, first: Value, second: Value) -> Value:
-        """A layer that makes one value of two."""
+        """Return a layer that makes one value of two."""
         return self._add(self.pool.joining[first.known], {0: first, 1: second})
 
     def output(self, *values: Value) -> None:

@@ -40,7 +40,7 @@ class Progress:
         _HEAD.pack_into(self._memory, 0, self._count, len(text))
 
     def read(self) -> tuple[int, str]:
-        """How much was done so far, and what is done now."""
+        """Return how much was done so far, and what is done now."""
         count, size = _HEAD.unpack_from(self._memory)
         text = self._memory[_HEAD.size : _HEAD.size + min(size, SIZE - _HEAD.size)]
         return count, text.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`Recording`: writes down what a backend and all that it made are asked, and what tensors hold meanwhile.
+"""`Recording`: writes down what a backend and all that it made are asked, and what tensors hold at the same time.
 
 Managers, factories, handles, workloads and contexts stay what they are, as a backend may look at their classes: their
 methods are replaced in place by ones that write down and go on. What has no room for that stays unwatched.
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 class Recording:
     """What a backend was asked, in order, while networks were loaded, run and unloaded.
 
-    `titles` says what a thing is, by its number; `faults` lists what was seen to be wrong at once. Memory is filled
+    `titles` says what a thing is, by its number; `errors` lists what was seen to be wrong at once. Memory is filled
     with rubbish when it is acquired, so that nothing can rely on what it holds at first.
     """
 
@@ -77,11 +77,11 @@ class Recording:
             self._disturbed.clear()
 
     def positions(self, what: str, thing: int | None = None) -> list[int]:
-        """Where in the order of events something was asked (of one thing)."""
+        """Return where in the order of events something was asked (of one thing)."""
         return [at for at, event in enumerate(self.events) if event.what == what and thing in (None, event.thing)]
 
     def things(self, what: str) -> list[int]:
-        """The numbers of the things that were ever asked this, each once."""
+        """Return the numbers of the things that were ever asked this, each once."""
         return list(dict.fromkeys(event.thing for event in self.events if event.what == what))
 
     # --- what the backend makes ---------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Recording:
             self._watch_notice(backend_context, number, name)
 
     def _number(self, thing: object, title: str) -> int | None:
-        """A number for a thing that is new; None for one that is known."""
+        """Return a number for a thing that is new; None for one that is known."""
         if id(thing) in self._numbers:
             return None
         self._numbers[id(thing)] = number = len(self.titles)
@@ -304,7 +304,7 @@ class Recording:
         replace_method(handle, "export_memory", export_memory)
 
     def _is_copy(self, handle: TensorHandle, exported: Any) -> bool:
-        """True if a change of the first byte of an exported array does not show in the tensor."""
+        """Return True if a change of the first byte of an exported array does not show in the tensor."""
         if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
             return False
         before, first = self._content(handle), (0,) * exported.ndim
@@ -505,7 +505,7 @@ class Recording:
             self._stack().pop()
 
     def _content(self, handle: TensorHandle | None) -> Array | None:
-        """A copy of what a tensor holds, None where it cannot be looked at; the runtime will say why."""
+        """Return a copy of what a tensor holds, None if it cannot be looked at; the runtime will say why."""
         if handle is None:
             return None
         try:
@@ -530,6 +530,6 @@ class Recording:
 
 
 def _other(value: Any) -> Any:
-    """Another value of the same type: one bit of the last byte is different."""
+    """Return another value of the same type: one bit of the last byte is different."""
     *head, last = value.tobytes()
     return np.frombuffer(bytes([*head, last ^ 1]), value.dtype)[0]

@@ -35,7 +35,7 @@ class Refusals:
         self._seen: set[tuple[type[Op], Reasons]] = set()
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
-        """Why a backend refuses the operator of a sample, whatever its tensors and attributes are, or None."""
+        """Return why a backend refuses the operator of a sample, whatever its tensors and attributes are, or None."""
         kind = type(sample.op)
         if kind not in self._known:
             try:
@@ -62,7 +62,7 @@ class Refusals:
         return first
 
     def of_operator(self, sample: Sample) -> str:
-        """Why the operator of a sample is refused as a whole; empty if that is not so, or not known yet.
+        """Return why the operator of a sample is refused as a whole; empty if that is not so, or not known yet.
 
         It is also empty for the first sample of the operator, which the backend is asked about nevertheless, and for a
         refusal without a reason.

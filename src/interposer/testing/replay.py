@@ -44,7 +44,7 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
 
 
 def is_library(text: str) -> bool:
-    """Whether a backend is given by the path of a shared object."""
+    """Return whether a backend is given by the path of a shared object."""
     return ":" not in text and (os.sep in text or re.search(r"\.so(\.[0-9.]+)?\Z", text) is not None)
 
 

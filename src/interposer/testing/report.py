@@ -35,7 +35,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True where nothing failed, and nothing that was expected to fail did not."""
+        """True if nothing failed, and nothing that was expected to fail did not."""
         return not self.failures
 
     @property
@@ -66,11 +66,11 @@ class Report:
         return {result.operator for result in self.results if result.status not in (Status.REFUSED, Status.SKIP)} - {""}
 
     def refused_operators(self) -> list[str]:
-        """The operators of which every sample was refused or skipped."""
+        """Return the operators of which every sample was refused or skipped."""
         return sorted({result.operator for result in self.results if result.operator} - self._taken_operators())
 
     def refusal_line(self) -> str:
-        """One line about the operators that the backend does not take at all."""
+        """Return one line about the operators that the backend does not take at all."""
         operators = set(self.refused_operators())
         count = len({result.id.partition("/")[2] for result in self.results if result.operator in operators})
         many = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
@@ -108,7 +108,7 @@ class Report:
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
-        """How many checks were skipped and why most of them were; empty if none was."""
+        """Return how many checks were skipped and why most of them were; empty if none was."""
         counter = Counter(result.text for result in self.results if result.status is Status.SKIP)
         if not counter:
             return ""
@@ -119,7 +119,7 @@ class Report:
         return f", but {counter.total():,} {checks} skipped ({reason}{more})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-compatible data."""
+        """Return the report as JSON-compatible data."""
         return {
             "backend": self.backend,
             "version": self.version,
@@ -129,7 +129,7 @@ class Report:
         }
 
     def to_junit(self) -> str:
-        """The report as XML in the form that JUnit made usual."""
+        """Return the report as XML in the form that JUnit made usual."""
         bad, skipped = len(self.failures), sum(item.status in _NOT_RUN for item in self.results)
         counts = {"tests": str(len(self.results)), "failures": str(bad), "skipped": str(skipped), "errors": "0"}
         suite = ElementTree.Element("testsuite", name=f"conformance of {self.backend}", attrib=counts)
@@ -167,7 +167,7 @@ _DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
 
 
 def _cause(text: str) -> str:
-    """What failures of one cause have in common: the hint of the first fault, or its text without numbers and names."""
+    """What failures of one cause have in common: the hint of the first error, or its text without numbers and names."""
     first = text.partition("\n")[0]
     hint = first.partition("; hint: ")[2]
     return _DETAIL.sub("#", hint or first)

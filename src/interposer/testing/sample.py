@@ -42,7 +42,7 @@ class Given:
     constant: bool = False
 
     def array(self, generator: np.random.Generator) -> Array:
-        """The operand's array."""
+        """Return the operand's array."""
         if self.values is not None:
             return self.values
         real = generator.uniform(self.low, self.high, tuple(self.info.shape))
@@ -74,7 +74,7 @@ def _range(dtype: DataType) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An operator, its operands (None where an optional one is absent), and what is declared of its results.
+    """An operator, its operands (None if an optional one is absent), and what is declared of its results.
 
     `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the answer of
     a worked example; without it, the reference backend's answer counts. `statistical` marks an operator that draws at
@@ -95,12 +95,12 @@ class Sample:
         return f"{self.op.op_name()}-{self.name}" if self.name else self.op.op_name()
 
     def arrays(self) -> list[Array | None]:
-        """The operands' arrays: the same ones every time, others for every sample."""
+        """Return the operands' arrays: the same ones every time, others for every sample."""
         generator = np.random.default_rng(zlib.crc32(self.id.encode()))
         return [None if item is None else item.array(generator) for item in self.inputs]
 
     def network(self) -> tuple[Network, dict[int, Array]]:
-        """A network of this one layer, and the arrays to run it on, by binding id."""
+        """Return a network of this one layer, and the arrays to run it on, by binding id."""
         network, feeds = Network(self.id), dict[int, Array]()
         values: list[Layer | None] = []
         for index, (item, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
@@ -125,7 +125,7 @@ def given(
     low: float = -4.0,
     high: float = 4.0,
 ) -> Given:
-    """An operand from the caller, drawn at random."""
+    """Return an operand from the caller, drawn at random."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high)
 
 
@@ -137,12 +137,12 @@ def weights(
     low: float = -1.0,
     high: float = 1.0,
 ) -> Given:
-    """An operand that is part of the network, drawn at random."""
+    """Return an operand that is part of the network, drawn at random."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high, constant=True)
 
 
 def of(values: object, dtype: DataType = DataType.FLOAT32, *, constant: bool = False) -> Given:
-    """An operand with these values."""
+    """Return an operand with these values."""
     array = np.asarray(values, dtype.numpy)
     return Given(TensorInfo(array.shape, dtype), array, constant=constant)
 
@@ -164,7 +164,7 @@ def samples(*ops: type[Op]) -> Callable[[Source], Source]:
 
 
 def sources_of(op: type[Op]) -> tuple[Source, ...]:
-    """The generators that were added for an operator; each may also give samples of other operators."""
+    """Return the generators that were added for an operator; each may also give samples of other operators."""
     return tuple(_SOURCES.get(op, ()))
 
 
@@ -176,7 +176,7 @@ def sampled_ops() -> tuple[type[Op], ...]:
 
 
 def samples_of(op: type[Op]) -> tuple[Sample, ...]:
-    """All samples of an operator.
+    """Return all samples of an operator.
 
     Raises:
         InvalidArgumentError: two of them share a name.
@@ -196,7 +196,7 @@ def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
 
 
 def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
-    """The samples of an operator that a generator gives."""
+    """Return the samples of an operator that a generator gives."""
     return _given_by(source).get(op, ())
 
 

@@ -16,7 +16,7 @@ __all__ = ["layer_alone", "one_by_one"]
 
 
 def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
-    """A network of one layer of another network, with the arrays that go into it there.
+    """Return a network of one layer of another network, with the arrays that go into it there.
 
     A value that the layer takes twice becomes one input, or several inputs with equal arrays if `merged` is False.
     """
@@ -47,9 +47,9 @@ def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Arr
 
 
 def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
-    """What the backend gives for one layer of another network.
+    """Return what the backend gives for one layer of another network.
 
-    The same layer on the same arrays runs once. On other arrays it is loaded anew, but not optimized again.
+    The same layer on the same arrays runs once. On other arrays it is loaded again, but not optimized again.
     A value that the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
     """
     arrays = [known[value] for value in layer.values]
@@ -69,7 +69,7 @@ def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict
 
 
 def _given(layer: Layer) -> Iterator[TensorInfo | int | None]:
-    """The info of each input: None for one that is absent, and a number for a value that was taken before."""
+    """Yield the info of each input: None for one that is absent, and a number for a value that was taken before."""
     seen: dict[Value, int] = {}
     for position, value in enumerate(layer.inputs):
         if value is None:
@@ -88,7 +88,7 @@ def _declared(layer: Layer) -> Sequence[Any]:
 def one_by_one(
     bench: Bench, network: Network, feeds: Mapping[int, Array], held_back: Collection[str] = ()
 ) -> dict[int, Array]:
-    """What the layers of a network give by themselves, each on what those before it gave.
+    """Return what the layers of a network give by themselves, each on what those before it gave.
 
     Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
     """

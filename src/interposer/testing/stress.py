@@ -86,7 +86,7 @@ _LARGE: Final[tuple[Op, ...]] = (
 
 
 def _memory_left(bench: Bench) -> Iterator[str]:
-    """Tensors of a mebibyte each would show, if any of them stayed."""
+    """Yield tensors of a mebibyte each would show, if any of them stayed."""
     if not _STATM.exists():
         raise Skipped(f"there is no {_STATM}, which tells how much memory a process has")
     networks = [network for network in map(_large, _LARGE) if bench.takes_all(network.graph)]
@@ -104,7 +104,7 @@ def _memory_left(bench: Bench) -> Iterator[str]:
 
 
 def _large(op: Op) -> Network:
-    """A network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
+    """Return a network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
     network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
     first = network.add_input_layer(0, TensorInfo(shape))
     expected = sum(not declared.optional for declared in op.operands)
@@ -127,7 +127,7 @@ _LEAST_BLOCKS: Final = 2
 
 
 def _bytes_left(bench: Bench) -> Iterator[str]:
-    """What grows with every load of a small network, however little, would show as growth in every window."""
+    """Yield what grows with every load of a small network, however little, would show as growth in every window."""
     loads = max(10, bench.settings.loads // _WINDOWS)
     growth = grown(bench, "chain-0")
     counts = []
@@ -154,7 +154,7 @@ class _Allocated(ctypes.Structure):
 
 
 def _native_bytes() -> int:
-    """Bytes that `malloc` has given and nobody has freed; 0 where the C library does not tell."""
+    """Return bytes that `malloc` has given and nobody has freed; 0 where the C library does not tell."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -165,7 +165,7 @@ def _native_bytes() -> int:
 
 
 def _resident() -> int:
-    """Bytes of the process that are in memory."""
+    """Return bytes of the process that are in memory."""
     return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -176,7 +176,7 @@ Job = Callable[[], None]
 
 @on_backend("networks", "one-network", "optimizing")
 def threads(bench: Bench, variant: str) -> Iterator[str]:
-    """Several threads get what one alone gets.
+    """Yield several threads get what one alone gets.
 
     Different networks run at the same time; runs of one network wait for each other; networks are optimized and loaded
     while others run.
@@ -186,7 +186,7 @@ def threads(bench: Bench, variant: str) -> Iterator[str]:
         yield from _at_once(jobs)
 
 
-class _Different(Exception):  # noqa: N818 - found, not raised by a fault of the kit
+class _Different(Exception):  # noqa: N818 - found, not raised by an error of the kit
     pass
 
 

@@ -74,11 +74,11 @@ class Tolerances:
         return replace(self, floats=dict.fromkeys(FLOAT_TOLERANCES, Tolerance(0.0, 0.0)), steps=0, bits=bits)
 
     def of(self, dtype: DataType) -> Tolerance:
-        """The tolerance of a floating-point type."""
+        """Return the tolerance of a floating-point type."""
         return self.floats.get(dtype, FLOAT_TOLERANCES[dtype])
 
     def times(self, count: int) -> Tolerances:
-        """The tolerances for so many layers one after the other."""
+        """Return the tolerances for so many layers one after the other."""
         floats = {dtype: Tolerance(*(count * part for part in self.of(dtype))) for dtype in FLOAT_TOLERANCES}
         return Tolerances(floats, count * self.steps)
 
@@ -153,13 +153,13 @@ def _near(array: Array, expected: Array, tolerance: Tolerance) -> Array:
 
 
 def _same_bits(array: Array, expected: Array) -> Array:
-    """The same numbers with the same signs; any two that are not numbers count as the same."""
+    """Return the same numbers with the same signs; any two that are not numbers count as the same."""
     alike = (array == expected) & (np.signbit(array) == np.signbit(expected))
     return np.asarray(alike | (np.isnan(array) & np.isnan(expected)))
 
 
 def _steps(array: Array, expected: Array) -> Array:
-    """How many steps two arrays of integers are apart; unsigned ones of 64 bits do not fit into signed ones."""
+    """Return how many steps two arrays of integers are apart; unsigned ones of 64 bits do not fit into signed ones."""
     low, high = np.minimum(array, expected), np.maximum(array, expected)
     return np.asarray(high.astype(np.uint64) - low.astype(np.uint64))
 
@@ -232,7 +232,7 @@ def _stated_bias(mean: float, away: float, count: int) -> str:
 
 
 def same(array: Array, expected: Array) -> bool:
-    """True where two arrays hold the same, bit by bit; any two that are not numbers count as the same."""
+    """Return True if two arrays hold the same, bit by bit; any two that are not numbers count as the same."""
     if (array.shape, array.dtype) != (expected.shape, expected.dtype):
         return False
     if array.dtype.kind == "O":
@@ -246,7 +246,7 @@ def same(array: Array, expected: Array) -> bool:
 
 
 def _same_item(value: object, expected: object) -> bool:
-    """Two texts, or two elements of what is no tensor."""
+    """Return two texts, or two elements of what is no tensor."""
     if isinstance(value, np.ndarray) and isinstance(expected, np.ndarray):
         return same(value, expected)
     return value == expected

@@ -31,10 +31,10 @@ class Trial:
     """What came of a sample.
 
     `reasons` are those of a refusal, or name the capability that the sample needs and the backend does not have.
-    `fault` says what kept a sample that was not refused from running, or is empty.
+    `error` says what kept a sample that was not refused from running, or is empty.
     `first` and `again` are the results of two runs on the same inputs. Between them lies a run on `other_feeds`, whose
     results are `other` (None if there is nothing to compute on them). The later run took arrays with odd strides and
-    filled arrays with odd strides. `untouched` is False where the arrays of inputs or constants were written to.
+    filled arrays with odd strides. `untouched` is False if the arrays of inputs or constants were written to.
     """
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
@@ -77,21 +77,21 @@ class Trial:
 
     @property
     def ran(self) -> bool:
-        """True where nothing kept it from running; there are results then."""
+        """True if nothing kept it from running; there are results then."""
         return not (self.reasons or self.fault)
 
     def expected(self) -> Outputs:
-        """What the sample should give: its worked example, or what the reference kernel gives."""
+        """Return what the sample should give: its worked example, or what the reference kernel gives."""
         if self.sample.expected is not None:
             return dict(enumerate(self.sample.expected))
         return reference_outputs(self.network.graph, self.feeds)
 
     def expected_of_others(self) -> Outputs:
-        """What the reference kernel gives on `other_feeds`."""
+        """Return what the reference kernel gives on `other_feeds`."""
         return reference_outputs(self.network.graph, self.other_feeds)
 
     def evidence(self, feeds: Outputs) -> list[tuple[Array, TensorInfo]]:
-        """The arrays that the layer ran on, for hints at the cause of a wrong result, with their infos."""
+        """Return the arrays that the layer ran on, for hints at the cause of a wrong result, with their infos."""
         result = []
         for value in self.layer.values:
             array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))
@@ -221,7 +221,7 @@ def _said(verdicts: list[Support]) -> str:
 
 
 def _doubled(sample: Sample) -> SubgraphView:
-    """The sample's layer twice, side by side."""
+    """Return the sample's layer twice, concurrently."""
     network, _ = sample.network()
     layer = network.graph.layer("layer")
     network.add_layer(layer.op, *layer.inputs, name="layer again", outputs=sample.outputs)

@@ -53,12 +53,12 @@ class Watched(Backend):
         vars(self).update({name: getattr(inner, name) for name in said})
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """The backend's own, but for the layers that are held back."""
+        """Return the backend's own, but for the layers that are held back."""
         support = self.inner.layer_support(options)
         return _Picky(support, self.held_back) if self.held_back else support
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """The backend's own."""
+        """Return the backend's own."""
         return self.inner.optimize_subgraph(view, options)
 
     @property
@@ -78,14 +78,14 @@ class Watched(Backend):
                 self.observer.handle_factory(factory, new[-1] if new else None)
 
     def create_memory_manager(self) -> MemoryManager | None:
-        """The backend's own, shown to the observer."""
+        """Return the backend's own, shown to the observer."""
         memory_manager = self.inner.create_memory_manager()
         if isinstance(memory_manager, MemoryManager):
             self.observer.manager(memory_manager)
         return memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """The backend's own, shown to the observer."""
+        """Return the backend's own, shown to the observer."""
         workload_factory = self.inner.create_workload_factory(memory_manager, options)
         if isinstance(workload_factory, WorkloadFactory):
             self.observer.factory(workload_factory, memory_manager)
@@ -93,7 +93,7 @@ class Watched(Backend):
         return workload_factory
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """The backend's own, shown to the observer."""
+        """Return the backend's own, shown to the observer."""
         backend_context = self.inner.create_backend_context(options)
         if isinstance(backend_context, BackendContext):
             self.observer.context(backend_context)
@@ -139,7 +139,7 @@ class _Picky(LayerSupport):
 
 
 def replace_method(thing: object, name: str, function: Callable[..., Any]) -> bool:
-    """Give an object a method of its own; False where it has no room for that."""
+    """Give an object a method of its own; False if it has no room for that."""
     try:
         setattr(thing, name, function)
     except AttributeError:

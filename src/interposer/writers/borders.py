@@ -24,10 +24,10 @@ class Border(NamedTuple):
 
 
 def border_of(network: Network | Graph | SubgraphView) -> Border:
-    """The border of a network, which is validated, a graph, or a part of one.
+    """Return the border of a network, which is validated, a graph, or a part of one.
 
     Raises:
-        InvalidNetworkError: it has faults, or no output.
+        InvalidNetworkError: it has errors, or no output.
     """
     if isinstance(network, SubgraphView):
         return _border_of_view(network)

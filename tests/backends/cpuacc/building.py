@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[3] / "native"
 
 
 def built(folder: Path, *, sanitize: str = "") -> Path:
-    """The shared object of CpuAcc, alone in a folder; it is built in `folder`, and anew only what has changed."""
+    """The shared object of CpuAcc, alone in a folder; it is built in `folder`, and again only what has changed."""
     compiler = compiler_for("c++")
     if shutil.which("cmake") is None:
         pytest.skip("there is no CMake")

@@ -82,7 +82,7 @@ CASES = [
     Case("multiplied", DEPTHWISE, (1, 6, 8, 3), (1, 3, 3, 12), PADDED),
     Case("multiplied, many", DEPTHWISE, (2, 5, 5, 20), (1, 2, 2, 40), FIRST),
     Case("transposed", TRANSPOSED, (1, 5, 4, 18), (7, 3, 3, 18), TWICE | PADDED),
-    Case("transposed, side by side", TRANSPOSED, (2, 6, 7, 32), (16, 2, 2, 32), TWICE | FIRST, behind="relu"),
+    Case("transposed, concurrently", TRANSPOSED, (2, 6, 7, 32), (16, 2, 2, 32), TWICE | FIRST, behind="relu"),
     Case("transposed, gaps", TRANSPOSED, (2, 3, 4, 5), (4, 2, 2, 5), {"stride_x": 3, "stride_y": 3}),
     Case("transposed, dilated", TRANSPOSED, (1, 4, 4, 8), (6, 3, 2, 8), {"stride_x": 2, "dilation_y": 2}),
     Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),

@@ -190,7 +190,7 @@ def test_padding_does_not_count_in_means(parameters):
 def test_the_window_of_pooling_has_an_extent():
     inputs = [tensor([1, 3, 3, 1]), SAME, scalar(1), scalar(1), scalar(0), scalar(1), NO_ACTIVATION]
     assert refusal("MAX_POOL_2D", inputs, [tensor([1, 3, 3, 1])]) == (
-        "the extent of the window (input 4) is 0; expected at least 1"
+        "the dimension of the window (input 4) is 0; expected at least 1"
     )
 
 
@@ -316,7 +316,7 @@ def test_the_axis_of_packing_comes_first():
 
 def test_an_axis_that_cannot_be_cut_equally_is_refused():
     said = refusal("SPLIT", [tensor([5]), scalar(0), scalar(2)], [tensor([2]), tensor([2])])
-    assert said == "an axis of extent 5 cannot be cut into 2 equal pieces"
+    assert said == "an axis of size 5 cannot be cut into 2 equal pieces"
 
 
 def test_pieces_are_as_many_as_outputs():

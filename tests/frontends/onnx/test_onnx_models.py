@@ -170,7 +170,7 @@ def test_an_input_without_a_shape_needs_one():
         ({"x": (1, 3), "batch": 2}, "shapes: 'batch' is both 2 and 1"),
         ({"batch": -1}, "shapes: 'batch' is -1; expected 0 to 2147483647"),
         ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, or a number for a named dimension"),
-        ({"x": (1.0, 3)}, "shapes: 'x' has the extent 1.0; expected a number, or None for any"),
+        ({"x": (1.0, 3)}, "shapes: 'x' has the dimension 1.0; expected a number, or None for any"),
         ({1: 3}, "shapes: the model has no dimension 1 (it has: batch)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Quantized models: what is computed in integers, and what by way of real numbers."""
+"""Quantized models: what is computed in integers, and what by way of float values."""
 
 import numpy as np
 import pytest
@@ -295,7 +295,7 @@ def test_a_scale_that_is_no_number_is_refused():
 
 def test_the_quotient_is_a_real_number():
     value = single("QuantizeLinear", np.float32([1]), np.float32(2), np.int8(0), opset=23, precision=TensorProto.INT64)
-    with pytest.raises(ParseError, match="its precision is int64; expected a type of real numbers"):
+    with pytest.raises(ParseError, match="its precision is int64; expected a type of float values"):
         load(value)
 
 

@@ -36,7 +36,7 @@ def with_all_results(model):
 
 
 def with_named_extents(model):
-    """The model with a name for every extent of its inputs, one name for extents that are the same and not 1."""
+    """The model with a name for every dimension of its inputs, one name for dimensions that are the same and not 1."""
     named = onnx.ModelProto()
     named.CopyFrom(model)
     for number, value in enumerate(named.graph.input):
@@ -54,7 +54,7 @@ def theirs(model):
         bare.graph.output.add().name = output.name
     try:
         inferred = shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
-    except Exception:  # it gives up on some models whose extents are not known
+    except Exception:  # it gives up on some models whose dimensions are not known
         return {}
     return {value.name: value.type for value in (*inferred.graph.value_info, *inferred.graph.output)}
 

@@ -18,7 +18,7 @@ ADDER = Path("adder.c")
 
 @pytest.fixture
 def install(natives, tmp_path):
-    """Puts a copy of the adder into a folder; ``-D`` flags make it another backend, or one with faults."""
+    """Puts a copy of the adder into a folder; ``-D`` flags make it another backend, or one with errors."""
     if not sys.platform.startswith("linux"):
         pytest.skip("dynamic backends are only for Linux")
 

@@ -116,7 +116,7 @@ def test_a_file_of_another_kind_is_named(content, text, fault):
 
 
 def changed(content: bytes, offset: int, layout: str, value: int) -> bytes:
-    """The content with one number written anew."""
+    """The content with one number written again."""
     result = bytearray(content)
     struct.pack_into(layout, result, offset, value)
     return bytes(result)

@@ -94,7 +94,7 @@ REFUSED = {
         ["AT_INIT=memset(error->text, 120, error->capacity + 9); error->length = 5; return IPR_FAILED;"], "init",
         "init wrote past the end of the error's text"),
 }  # fmt: skip
-"""Flags for the adder, the step at which it is refused, and the record's reason; None where addresses are in it."""
+"""Flags for the adder, the step at which it is refused, and the record's reason; None if addresses are in it."""
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture
 def beside(install, runtime_of):
-    """Installs a faulty adder of these flags beside a good one; checks the good one, and gives the record."""
+    """Installs a defective adder of these flags beside a good one; checks the good one, and gives the record."""
 
     def beside(flags, **options):
         install("A_Wrong_backend.so", **{"ID": '"Wrong"'} | dict(flag.split("=", 1) for flag in flags))
@@ -244,7 +244,7 @@ LIES = {
     "an unknown verdict": "query_support gave the verdict 17 for layer 'first' (Addition); expected 0 to 3",
     "verdicts nowhere": "the list of verdicts: 96 bytes at 0x10 cannot be read",
     "a broken reason": "caf\N{REPLACEMENT CHARACTER} and \N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}",
-    "a layer that is not there": "substitution 0 names layer 60; there are 2",
+    "a layer that is missing": "substitution 0 names layer 60; there are 2",
     "a negative layer": "substitution 0 names layer -1; there are 2",
     "overlapping substitutions": "substitution 1 names layer 0, 'first' (Addition), which is named already",
     "a long error": f"{'x' * 4096}... (1,000,000 bytes)",

@@ -88,7 +88,7 @@ def test_wrong_numbers_are_reduced_located_and_described():
     assert finding.where.endswith("(Transpose). It fails by itself.")
     assert finding.to_dict()["culprit"] == "FlatTransposing"
     text = str(finding).splitlines()
-    assert text[0].endswith("difference, at fault: FlatTransposing")
+    assert text[0].endswith("difference, the cause: FlatTransposing")
     assert "  The smallest network that fails in the same way (Transpose):" in text
 
 
@@ -225,7 +225,7 @@ def test_a_script_shows_the_failure_again_from_any_folder(tmp_path, name):
     finding = first(report)
     done = run(Path(finding.script), tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.splitlines()[0] == f"{finding.sort}, at fault: {name}"
+    assert done.stdout.splitlines()[0] == f"{finding.sort}, the cause: {name}"
     assert {path.suffix for path in (tmp_path / "made").iterdir()} >= {".py", ".txt", ".onnx", ".npz"}
 
 

@@ -1,4 +1,4 @@
-"""One network on one backend: what is wrong is found, whose fault it is, and what is right passes."""
+"""One network on one backend: what is wrong is found, whose error it is, and what is right passes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_exception_is_an_error_and_lack_of_memory_is_called_that():
     assert judged(created, misbehaving.Starving).sort is Sort.MEMORY
 
 
-# --- whose fault it is ------------------------------------------------------------------------------------------------
+# --- whose error it is ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

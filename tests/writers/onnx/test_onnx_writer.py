@@ -182,7 +182,7 @@ def test_quantized_arithmetic_that_onnx_cannot_express_is_refused_with_advice():
     assert str(caught.value) == (
         "network 'image' cannot be written as ONNX:\n"
         "  - layer 'scores' (Activation): ONNX rounds a quantized SIGMOID otherwise; "
-        "exact=False writes it with real numbers between DequantizeLinear and QuantizeLinear"
+        "exact=False writes it with float values between DequantizeLinear and QuantizeLinear"
     )
 
 

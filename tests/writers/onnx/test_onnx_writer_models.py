@@ -19,7 +19,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 OPSET = 20
 STEPS = 16
 """How many steps the probabilities may be off, where dozens of layers before them are rounded otherwise."""
-pytestmark = pytest.mark.skipif(not FILES, reason="the folder of models is not there")
+pytestmark = pytest.mark.skipif(not FILES, reason="the folder of models is missing")
 each_model = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 

@@ -22,7 +22,7 @@ each_model = pytest.mark.parametrize(
     [pytest.param(file, marks=[pytest.mark.slow] if file.stat().st_size > LARGE else []) for file in FILES],
     ids=lambda path: path.stem,
 )
-needs_models = pytest.mark.skipif(not FILES, reason="the folder of models is not there")
+needs_models = pytest.mark.skipif(not FILES, reason="the folder of models is missing")
 
 
 def feeds_of(graph):

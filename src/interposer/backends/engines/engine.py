@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 def shortened(text: str) -> str:
-    """What an engine says, without what it repeats of a model."""
+    """Return what an engine says, without what it repeats of a model."""
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
 
 
@@ -55,7 +55,7 @@ class Executable(ABC):
     """A part that an engine has compiled."""
 
     concurrent: ClassVar[bool] = True
-    """True where several threads may run it at once."""
+    """True if several threads may run it at once."""
     constants: Sequence[Array] = ()
     """The arrays of the network that it reads while it runs, as it has no copies of them."""
     weight_copies: ClassVar[int] = 1
@@ -64,7 +64,7 @@ class Executable(ABC):
     """Bytes that it has for itself, as `Engine` estimates them."""
 
     def held_weights(self, view: SubgraphView) -> int:
-        """Bytes of copies of weights."""
+        """Return bytes of copies of weights."""
         return self.weight_copies * sum(bytes_of(value) for value in view.constants)
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Engine(Backend):
 
     @abstractmethod
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Why the engine cannot run a layer, as far as that is known without a trial."""
+        """Return why the engine cannot run a layer, as far as that is known without a trial."""
 
     @abstractmethod
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
@@ -118,7 +118,7 @@ class Engine(Backend):
         """
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Find out whether the engine runs the layers of a view; raises `RefusedError` where it does not run one."""
+        """Find out whether the engine runs the layers of a view; raises `RefusedError` if it does not run one."""
         self.compile(view, options)
 
     def layer_support(self, options: Options) -> LayerSupport:
@@ -150,7 +150,7 @@ class Engine(Backend):
         return _EngineFactory(memory_manager)
 
     def verdicts(self, view: SubgraphView, options: Chosen) -> list[Support]:
-        """Whether the engine runs the layers of a view, one verdict for each."""
+        """Return whether the engine runs the layers of a view, one verdict for each."""
         known = {layer: self._known_refusals(layer, dict(options)) for layer in view}
         kinds = {layer: (options, _kind_of(layer)) for layer, result in known.items() if not result}
         unknown = {kind: layer for layer, kind in kinds.items() if self._reasons.get(kind) is None}
@@ -186,7 +186,7 @@ class _EngineSupport(LayerSupport):
         self.engine, self.options = engine, options
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """One verdict for each layer."""
+        """Return one verdict for each layer."""
         return self.engine.verdicts(view, self.options)
 
 
@@ -202,7 +202,7 @@ class _Reasons:
             return self._found.get(kind)
 
     def of(self, kind: Hashable, layer: Layer) -> list[str]:
-        """What is known of a kind, said of a layer."""
+        """Return what is known of a kind, said of a layer."""
         reason = self.get(kind)
         return [reason.replace(_NAME, repr(layer.name))] if reason else []
 
@@ -214,7 +214,7 @@ class _Reasons:
 
 
 def _kind_of(layer: Layer) -> Hashable:
-    """What two layers have in common for which an engine gives the same verdict."""
+    """Return what two layers have in common for which an engine gives the same verdict."""
     values = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
     operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
     return layer.op, operands, tuple(values.index(value) for value in values), layer.output_infos
@@ -244,7 +244,7 @@ def _border_faults(values: Sequence[Value], types: frozenset[DataType]) -> Itera
 
 class _EngineFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The workload of a compiled part."""
+        """Return the workload of a compiled part."""
         created = layer.op.object if isinstance(layer.op, PreCompiled) else None
         if not isinstance(created, Executable):
             raise BackendContractError(f"layer {layer} was not compiled by an engine")

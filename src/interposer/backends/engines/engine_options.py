@@ -29,7 +29,7 @@ class Option:
     most: int | None = None
 
     def read(self, owner: str, value: Any) -> OptionValue:
-        """The value, if it can be meant; else `OptionError`."""
+        """Return the value, if it can be meant; else `OptionError`."""
         kind = type(self.default)
         if type(value) is not kind:
             raise OptionError(f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}")
@@ -51,13 +51,13 @@ def _named(kind: type) -> str:
 
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
-    """What an engine says of itself: its options with their defaults and a line about each, and the others."""
+    """Return what an engine says of itself: its options with their defaults and a line about each, and the others."""
     described = (Capability(item.name, item.default, f"An option: {item.doc}") for item in declared)
     return Capabilities(*described, OnlyByName=True, **others)
 
 
 def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
-    """The value of every option: what is given, else the default.
+    """Return the value of every option: what is given, else the default.
 
     Raises:
         OptionError: an option that the backend `owner` does not have, or a value that it cannot have.

@@ -56,7 +56,7 @@ class LiteRt(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """What TFLite cannot express, and what makes LiteRT's kernels read where nothing is."""
+        """Return what TFLite cannot express, and what makes LiteRT's kernels read where nothing is."""
         infos = [value.known for value in (*layer.values, *layer.outputs)]
         if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
             return ["it has a tensor without elements, which LiteRT's kernels do not expect"]
@@ -66,7 +66,7 @@ class LiteRt(Engine):
         return writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """An interpreter for the part, which has its memory."""
+        """Return an interpreter for the part, which has its memory."""
         try:
             part = writer.traced(view)
         except UnwritableError as error:
@@ -88,7 +88,7 @@ class LiteRt(Engine):
 
 
 def _rough_function(layer: Layer) -> str | None:
-    """The name of a function whose kernel for int16 is not that of TFLite's reference."""
+    """Return the name of a function whose kernel for int16 is not that of TFLite's reference."""
     info = layer.input_infos[0] if layer.inputs else None
     if (
         info is None
@@ -101,7 +101,7 @@ def _rough_function(layer: Layer) -> str | None:
 
 
 def _part_outputs(view: SubgraphView) -> Sequence[Value]:
-    """What the file of a part gives: everything that nobody uses, where nothing goes out."""
+    """Return what the file of a part gives: everything that nobody uses, where nothing goes out."""
     return view.outputs or [value for layer in view for value in layer.outputs if not value.uses]
 
 
@@ -141,7 +141,7 @@ class _Interpreter(Executable):
             raise ExecutionError(f"LiteRT cannot run it: {self._told(error)}") from error
 
     def _told(self, error: Exception) -> str:
-        """What it says, with the name of the layer in the place of the number of an operator."""
+        """Return what it says, with the name of the layer in the place of the number of an operator."""
         text = " ".join(str(error).split())
         return _NODE.sub(self._named, text).strip()
 

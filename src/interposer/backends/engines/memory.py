@@ -12,7 +12,7 @@ __all__ = ["bytes_of", "largest_moment", "shareable"]
 
 
 def shareable(array: Array) -> Array:
-    """The array itself, or another one on its memory that may be written to: for engines that only read it."""
+    """Return the array itself, or another one on its memory that may be written to: for engines that only read it."""
     return array if array.flags.writeable else np.asarray(_Writeable(array))
 
 
@@ -26,7 +26,7 @@ class _Writeable:
 
 
 def bytes_of(value: Value) -> int:
-    """The bytes of a tensor; 0 where its shape is not known."""
+    """Return the bytes of a tensor; 0 where its shape is not known."""
     info = value.known
     return int(info.num_bytes) if info.is_tensor and info.is_concrete else 0
 

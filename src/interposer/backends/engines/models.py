@@ -24,7 +24,7 @@ class OnnxPart(NamedTuple):
 
 
 def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> OnnxPart:
-    """A part of a network as a model; `UnwritableError` where ONNX cannot express a layer."""
+    """Return a part of a network as a model; `UnwritableError` if ONNX cannot express a layer."""
     from interposer.writers import onnx  # noqa: PLC0415 - large, and not needed to know that a backend is there
 
     constants: dict[str, Array] = {}
@@ -35,14 +35,14 @@ def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> O
 
 
 def onnx_reasons(layer: Layer, *, exact: bool, opset: int | None = None) -> list[str]:
-    """Why ONNX cannot express a layer; empty where it can."""
+    """Return why ONNX cannot express a layer; empty where it can."""
     from interposer.writers import onnx  # noqa: PLC0415
 
     return onnx.reasons(layer, exact=exact, opset=opset)
 
 
 def constants_as_inputs(part: OnnxPart) -> Any:
-    """The model with its large constants as further inputs, for readers that cannot be given external data."""
+    """Return the model with its large constants as further inputs, for readers that cannot be given external data."""
     model = type(part.model)()
     model.CopyFrom(part.model)
     cached = []

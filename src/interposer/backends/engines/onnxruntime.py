@@ -49,12 +49,12 @@ class OnnxRuntime(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """A provider that is not there, what ONNX cannot express, and what is known to go wrong."""
+        """Return a provider that is missing, what ONNX cannot express, and what is known to go wrong."""
         absent = _unknown_provider(options["provider"])
         return absent or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """A session for the part."""
+        """Return a session for the part."""
         try:
             part = onnx_part(view, exact=options["exact"])
         except UnwritableError as error:
@@ -128,7 +128,7 @@ class _Binding:
 
 
 def _signature(values: Any) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Names, types and shapes."""
+    """Return names, types and shapes."""
     types = ((value.name, value.type.tensor_type) for value in values)
     return [(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
 
@@ -153,7 +153,7 @@ _LEVELS: Final = {
 
 
 def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
-    """A constant as a value that lies where the array does."""
+    """Return a constant as a value that lies where the array does."""
     whole = np.ascontiguousarray(array)
     code = next(item.data_type for item in model.graph.initializer if item.name == name)
     if whole.dtype.kind in "iufb":

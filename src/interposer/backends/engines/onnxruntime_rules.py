@@ -62,7 +62,7 @@ def _rounded(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(AffineGrid)
 def _few_pixels(op: AffineGrid, inputs: Infos, outputs: Outputs) -> str | None:
-    return "ONNX Runtime takes no extents below 2" if min(op.extents) < 2 else None
+    return "ONNX Runtime takes no dimensions below 2" if min(op.extents) < 2 else None
 
 
 @RULES(Attention)
@@ -190,4 +190,4 @@ def _beyond(op: TransposeConvolution2d, inputs: Infos, outputs: Outputs) -> str 
 
 @RULES(UnidirectionalSequenceLstm)
 def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
-    return "ONNX Runtime computes with real numbers what TFLite does with integers" if outputs[0].is_quantized else None
+    return "ONNX Runtime computes with float values what TFLite does with integers" if outputs[0].is_quantized else None

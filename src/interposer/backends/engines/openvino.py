@@ -50,7 +50,7 @@ class OpenVino(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """A device that is not there, what is known to go wrong, and what ONNX cannot express."""
+        """Return a device that is missing, what is known to go wrong, and what ONNX cannot express."""
         known = _unknown_device(options["device"]) or RULES.reasons(layer)
         return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
@@ -68,12 +68,12 @@ class OpenVino(Engine):
             raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(kinds)}")
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """A model that is compiled for the device."""
+        """Return a model that is compiled for the device."""
         return _Compiled(_written(view, options), options)
 
 
 def _is_virtual(device: str) -> bool:
-    """Whether OpenVINO chooses, mixes or fills other devices, and does not answer for single operators."""
+    """Return whether OpenVINO chooses, mixes or fills other devices, and does not answer for single operators."""
     return device.partition(":")[0] in ("AUTO", "MULTI", "HETERO", "BATCH")
 
 
@@ -182,7 +182,7 @@ class _Request:
 
     def __init__(self, model: Any, inputs: Sequence[int | None]) -> None:
         self.request = model.create_infer_request()
-        self.inputs = inputs  # where each is among those of the model; None where nobody takes it
+        self.inputs = inputs  # where each is among those of the model; None if nobody takes it
         self.places: list[int] = []
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -204,7 +204,7 @@ class _Request:
 
 
 def _text(error: Exception) -> str:
-    """What an error of OpenVINO says, without the places in its source."""
+    """Return what an error of OpenVINO says, without the places in its source."""
     lines = [line.strip() for line in str(error).splitlines()]
     cached = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
     return " ".join(cached or lines)

@@ -98,4 +98,4 @@ def _codes_to_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None
 
 @RULES(UnidirectionalSequenceLstm)
 def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
-    return "OpenVINO computes with real numbers what TFLite does with integers" if outputs[0].is_quantized else None
+    return "OpenVINO computes with float values what TFLite does with integers" if outputs[0].is_quantized else None

@@ -34,7 +34,7 @@ class Rules:
         return add
 
     def reasons(self, layer: Layer) -> list[str]:
-        """Why a layer is refused; empty where no rule says so."""
+        """Return why a layer is refused; empty where no rule says so."""
         declared = layer.op.operands
         missing = [None] * (len(declared) - len(layer.inputs))
         infos = (*layer.input_infos, *missing)

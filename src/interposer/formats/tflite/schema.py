@@ -230,7 +230,7 @@ class Field:
 
 
 def _lines(text: str) -> dict[str, str]:
-    """The text's lines as name to rest, an indented line belonging to the one before."""
+    """Return the text's lines as name to rest, an indented line belonging to the one before."""
     merged = text.strip().replace("\n    ", " ")
     return dict(line.split(": ", 1) for line in merged.split("\n"))
 
@@ -257,7 +257,7 @@ def _scalar(name: str, type: str, default: str) -> Field:
 
 
 def _declared(text: str) -> list[Field | None]:
-    """The one or two slots that one word of a table's line stands for."""
+    """Return the one or two slots that one word of a table's line stands for."""
     if text == "-":
         return [None]
     name, _, rest = text.partition(":")
@@ -269,17 +269,17 @@ def _declared(text: str) -> list[Field | None]:
 
 
 def table_names() -> frozenset[str]:
-    """All tables that can be read, those without fields included."""
+    """Return all tables that can be read, those without fields included."""
     return frozenset(_FIELDS).union(*UNIONS.values())
 
 
 @functools.cache
 def slots(table: str) -> tuple[Field | None, ...]:
-    """The fields of a table by slot; None for a slot that is no longer used."""
+    """Return the fields of a table by slot; None for a slot that is no longer used."""
     return tuple(field for text in _FIELDS.get(table, "").split() for field in _declared(text))
 
 
 @functools.cache
 def defaults(table: str) -> Mapping[str, int | float | bool | None]:
-    """What the fields of a table are where the file does not say."""
+    """Return what the fields of a table are where the file does not say."""
     return MappingProxyType({field.name: field.default for field in slots(table) if field})

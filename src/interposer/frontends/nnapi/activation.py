@@ -29,7 +29,7 @@ def function(node: Node) -> list[Value]:
 
 @operator("ELU", inputs=2)
 def elu(node: Node) -> list[Value]:
-    """The slope at minus infinity's side is a parameter."""
+    """Return the slope at minus infinity's side is a parameter."""
     return node.result(Activation(ActivationFunction.ELU, a=node.real(1, "alpha")), node.input(0))
 
 

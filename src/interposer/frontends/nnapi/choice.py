@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 @operator("TOPK_V2", inputs=2)
 def top_k(node: Node) -> list[Value]:
-    """The largest ones along the last axis."""
+    """Return the largest ones along the last axis."""
     return node.result(TopK(node.integer(1, "k")), node.input(0))
 
 

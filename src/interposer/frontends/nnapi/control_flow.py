@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _model(node: Node, index: int, what: str) -> int:
-    """The number of the model that an input names."""
+    """Return the number of the model that an input names."""
     if not node.is_of(index, "SUBGRAPH"):
         node.fail(f"{what} (input {index}) is no SUBGRAPH")
     return node.integer(index, what)
@@ -28,7 +28,7 @@ def _tensors(node: Node, start: int) -> list[Value]:
 
 @operator("IF", inputs=(3, None))
 def if_(node: Node) -> list[Value]:
-    """The branch itself where the condition is known."""
+    """Return the branch itself where the condition is known."""
     condition, values, where = node.input(0), _tensors(node, 3), node.operation.where
     branches = _model(node, 1, "the first branch"), _model(node, 2, "the second branch")
     if condition.constant is not None and condition.constant.size == 1:

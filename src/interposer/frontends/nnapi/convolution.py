@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @operator("CONV_2D", inputs=(7, 13))
 def convolution(node: Node) -> list[Value]:
-    """Where input 7 is a truth value it is the layout, which only the form with a scheme has there."""
+    """Return where input 7 is a truth value it is the layout, which only the form with a scheme has there."""
     explicit = node.count > 7 and not node.is_of(7, "BOOL")
     consumers = 9 if explicit else 6
     layout, dilation = node.layout(consumers + 1), dilations(node, consumers + 2)
@@ -25,7 +25,7 @@ def convolution(node: Node) -> list[Value]:
 
 @operator("GROUPED_CONV_2D", inputs=(9, 12))
 def grouped_convolution(node: Node) -> list[Value]:
-    """The number of groups stands between the strides and the activation."""
+    """Return the number of groups stands between the strides and the activation."""
     explicit = node.count > 9
     consumers = 9 if explicit else 6
     return _convolved(
@@ -45,7 +45,7 @@ def _convolved(
 
 @operator("DEPTHWISE_CONV_2D", inputs=(8, 14))
 def depthwise_convolution(node: Node) -> list[Value]:
-    """The channel multiplier must agree with the filter."""
+    """Return the channel multiplier must agree with the filter."""
     explicit = node.count > 8 and not node.is_of(8, "BOOL")
     consumers = 9 if explicit else 6
     layout, dilation = node.layout(consumers + 2), dilations(node, consumers + 3)
@@ -82,9 +82,9 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 
 def _output_shape(node: Node) -> tuple[int, ...]:
-    """What input 3 says, or the document where that is computed while running."""
+    """Return what input 3 says, or the document where that is computed while running."""
     reported = node.told_shape() if node.is_computed(3) else None
     shape = reported or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
-        node.fail(f"the output's shape (input 3) is {list(shape)}; expected four extents")
+        node.fail(f"the output's shape (input 3) is {list(shape)}; expected four dimensions")
     return shape

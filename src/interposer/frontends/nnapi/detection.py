@@ -25,13 +25,13 @@ _KERNELS: Final = {member.value: member for member in NmsKernel}
 
 @operator("AXIS_ALIGNED_BBOX_TRANSFORM", inputs=4)
 def transform(node: Node) -> list[Value]:
-    """Boxes, what is to be done with them, their images, and the sizes of these."""
+    """Return boxes, what is to be done with them, their images, and the sizes of these."""
     return node.result(AxisAlignedBboxTransform(), *(node.input(index) for index in range(4)))
 
 
 @operator("BOX_WITH_NMS_LIMIT", inputs=9)
 def box_with_nms_limit(node: Node) -> list[Value]:
-    """The width of the Gaussian kernel does not matter to the others."""
+    """Return the width of the Gaussian kernel does not matter to the others."""
     number = node.integer(5, "the kernel")
     kernel = _KERNELS.get(number) or node.fail(f"the kernel (input 5) is {number}; expected 0 to 2")
     sigma = node.real(7, "sigma")

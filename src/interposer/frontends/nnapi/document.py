@@ -55,7 +55,7 @@ _LIFETIMES: Final = (INPUT, OUTPUT, TEMPORARY, NO_VALUE, *CONSTANTS)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor or scalar; `value` is there for constants, an extent of 0 in `dims` is not known.
+    """A tensor or scalar; `value` is there for constants, a dimension of 0 in `dims` is not known.
 
     A tensor without dims is one of unknown rank.
     """
@@ -80,11 +80,11 @@ class Operand:
 
     @property
     def has_rank(self) -> bool:
-        """True where the document says how many axes there are."""
+        """True if the document says how many axes there are."""
         return self.is_scalar or bool(self.dims)
 
     def info(self) -> TensorInfo:
-        """What the document says of it, which must include the rank."""
+        """Return what the document says of it, which must include the rank."""
         return TensorInfo([dim or None for dim in self.dims], self.dtype, self.quantization)
 
 
@@ -163,7 +163,7 @@ def _model(document: Mapping[str, Any]) -> Model:
 
 
 def _field(record: Mapping[str, Any], name: str, kind: type, where: str, default: Any = _MISSING) -> Any:
-    """An entry of that kind; one that is None counts as missing."""
+    """Return an entry of that kind; one that is None counts as missing."""
     value = record.get(name)
     if value is None:
         if default is _MISSING:
@@ -229,7 +229,7 @@ def _operand(arguments: Any, where: str) -> Operand:
 def _dims(record: Mapping[str, Any], where: str) -> tuple[int, ...]:
     dims = _integers(record, "dims", where)
     if min(dims, default=0) < 0:
-        raise ParseError(f"'dims' is {list(dims)}; an extent must not be negative, and 0 means unknown", where=where)
+        raise ParseError(f"'dims' is {list(dims)}; a dimension must not be negative, and 0 means unknown", where=where)
     return dims
 
 
@@ -293,7 +293,7 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
 
 
 def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> dict[int, int]:
-    """Which operation writes an operand."""
+    """Return which operation writes an operand."""
     result: dict[int, int] = {}
     for number, operation in enumerate(operations):
         for index in operation.outputs:

@@ -16,19 +16,19 @@ _TYPES: Final = {member.value: member for member in LshProjectionType}
 
 @operator("EMBEDDING_LOOKUP", inputs=2)
 def embedding_lookup(node: Node) -> list[Value]:
-    """Rows by their numbers."""
+    """Return rows by their numbers."""
     return node.result(EmbeddingLookup(), node.input(0), node.input(1))
 
 
 @operator("HASHTABLE_LOOKUP", inputs=3)
 def hashtable_lookup(node: Node) -> list[Value]:
-    """Rows by their keys, and which keys were there."""
+    """Return rows by their keys, and which keys were there."""
     return node.result(HashtableLookup(), *(node.input(index) for index in range(3)))
 
 
 @operator("LSH_PROJECTION", inputs=4)
 def lsh_projection(node: Node) -> list[Value]:
-    """The elements have weights if they are given."""
+    """Return the elements have weights if they are given."""
     number = node.integer(3, "the type")
     kind = _TYPES.get(number) or node.fail(f"the type (input 3) is {number}; expected 1 to {max(_TYPES)}")
     return node.result(LshProjection(kind), node.input(0), node.input(1), node.optional(2))

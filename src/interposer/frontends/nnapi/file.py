@@ -19,7 +19,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 
 @memory_to("read the network")
 def load(source: Source, *, shapes: Shapes | None = None) -> Network:
-    """The network that a JSON file describes; see `build`.
+    """Return the network that a JSON file describes; see `build`.
 
     Args:
         source: a path, or the bytes of a file.

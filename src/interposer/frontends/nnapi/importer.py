@@ -28,7 +28,7 @@ _MOST_OPERATIONS: Final = 1 << 16
 
 
 def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Network:
-    """The network that a document describes: a model for Android's Neural Networks API as plain data.
+    """Return the network that a document describes: a model for Android's Neural Networks API as plain data.
 
     Inputs and outputs are called as the operands, their binding ids are their places in the document's lists. An input
     whose data is an empty list is an optional one that is left out: nothing is bound to its place.
@@ -64,7 +64,7 @@ class Importer:
         self._converted: list[int] = [0] if outer is None else outer._converted
 
     def network(self) -> Network:
-        """The whole network."""
+        """Return the whole network."""
         self._refuse_unknown()
         self._add_inputs()
         self._convert_all()
@@ -72,7 +72,7 @@ class Importer:
         return Network(graph=self.graph)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """A referenced model as a region whose inputs are bound to such tensors."""
+        """Return a referenced model as a region whose inputs are bound to such tensors."""
         inner, operands = self._inside(number, infos, where)
         for binding_id, (index, info) in enumerate(zip(operands, infos, strict=True)):
             layer = inner.graph.add(Input(binding_id), name=inner.operands[index].name or f"input_{binding_id}")
@@ -83,7 +83,7 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """What a referenced model gives for these values, its layers among the others."""
+        """Return what a referenced model gives for these values, its layers among the others."""
         inner, operands = self._inside(number, [value.known for value in values], where)
         inner.graph = self.graph
         inner._values.update(zip(operands, values, strict=True))
@@ -173,11 +173,11 @@ class Importer:
         self._values.update(zip(operation.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Where a layer comes from."""
+        """Return where a layer comes from."""
         return f"{self.model.name}, {place}"
 
     def value(self, index: int, where: str) -> Value:
-        """What an operand has become; constants become layers when they are first asked for."""
+        """Return what an operand has become; constants become layers when they are first asked for."""
         result = self._values.get(index)
         if result is not None:
             return result
@@ -188,7 +188,7 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """A new constant layer's output."""
+        """Return a new constant layer's output."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         errors = infer_layer(layer)
         if errors:

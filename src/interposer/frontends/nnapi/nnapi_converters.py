@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     most: int | None
 
     def fault(self, count: int) -> str | None:
-        """Why the operator cannot have so many inputs, or None."""
+        """Return why the operator cannot have so many inputs, or None."""
         if count >= self.least and (self.most is None or count <= self.most):
             return None
         bound = "" if self.most == self.least else " or more" if self.most is None else f" to {self.most}"
@@ -55,10 +55,10 @@ def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Con
 
 
 def find(name: str) -> Entry | None:
-    """What is known of an operator, or None."""
+    """Return what is known of an operator, or None."""
     return _TABLE.get(name)
 
 
 def operators() -> list[str]:
-    """The names of all operators that the front end knows."""
+    """Return the names of all operators that the front end knows."""
     return sorted(_TABLE)

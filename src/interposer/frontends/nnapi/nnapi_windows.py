@@ -26,7 +26,7 @@ def sizes_of(shape: Sizes, layout: DataLayout) -> Sizes:
 
 
 def dilations(node: Node, first: int) -> Sizes:
-    """Those along height and width; the document has that of the width first."""
+    """Return those along height and width; the document has that of the width first."""
     if node.operand(first) is None and node.operand(first + 1) is None:
         return 1, 1
     return positive(node, first + 1, "the dilation"), positive(node, first, "the dilation")
@@ -35,7 +35,7 @@ def dilations(node: Node, first: int) -> Sizes:
 def sliding(
     node: Node, first: int, explicit: bool, image: Sizes, window: Sizes, dilation: Sizes = (1, 1)
 ) -> dict[str, Any]:
-    """The attributes for a window (height, width) that slides over an image (height, width).
+    """Return the attributes for a window (height, width) that slides over an image (height, width).
 
     From input number `first` on there are four pads (left, right, top, bottom) or one scheme, then the strides along
     width and height.
@@ -59,7 +59,7 @@ def _strides(node: Node, first: int) -> Sizes:
 
 
 def positive(node: Node, index: int, what: str) -> int:
-    """An integer that must be at least 1."""
+    """Return an integer that must be at least 1."""
     value = node.integer(index, what)
     if value < 1:
         node.fail(f"{what} (input {index}) is {value}; expected at least 1")

@@ -54,14 +54,14 @@ class Node:
         return len(self.operation.inputs)
 
     def operand(self, index: int) -> Operand | None:
-        """What the document says of an input; None where it is left out."""
+        """Return what the document says of an input; None if it is left out."""
         if index >= self.count:
             return None
         result = self.importer.operands[self.operation.inputs[index]]
         return None if result.omitted else result
 
     def is_of(self, index: int, *types: str) -> bool:
-        """True where an input is there and of one of these types."""
+        """Return True if an input is there and of one of these types."""
         operand = self.operand(index)
         return operand is not None and operand.type in types
 
@@ -73,7 +73,7 @@ class Node:
     # --- tensors ------------------------------------------------------------------------------------------------------
 
     def optional(self, index: int) -> Value | None:
-        """A tensor, or None where it is left out."""
+        """Return a tensor, or None if it is left out."""
         operand = self.operand(index)
         if operand is None:
             return None
@@ -82,7 +82,7 @@ class Node:
         return self.importer.value(self.operation.inputs[index], self.operation.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """A tensor that must be there, and of that rank."""
+        """Return a tensor that must be there, and of that rank."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")
@@ -91,20 +91,20 @@ class Node:
         return result
 
     def inputs(self, start: int = 0, stop: int | None = None) -> list[Value | None]:
-        """The tensors from one number up to another, None where one is left out."""
+        """Return the tensors from one number up to another, None if one is left out."""
         return [self.optional(index) for index in range(start, self.count if stop is None else stop)]
 
     def info(self, index: int) -> TensorInfo:
-        """What is known of a tensor."""
+        """Return what is known of a tensor."""
         return self.input(index).known
 
     def weights(self, index: int, layout: DataLayout) -> Value:
-        """Weights, which lie as (O, H, W, I), in the order of axes that layers of that layout expect."""
+        """Return weights, which lie as (O, H, W, I), in the order of axes that layers of that layout expect."""
         weights = self.input(index, rank=4)
         return weights if layout is DataLayout.NHWC else self.transposed(weights, _TO_NCHW)
 
     def transposed(self, value: Value, permutation: tuple[int, ...]) -> Value:
-        """A tensor with its axes in another order; a constant is turned at once."""
+        """Return a tensor with its axes in another order; a constant is turned at once."""
         info = transposed(value.known, permutation)
         if value.constant is None:
             return self.add(Transpose(permutation), value, quantization=info.quantization)
@@ -113,12 +113,12 @@ class Node:
     # --- what must be known -------------------------------------------------------------------------------------------
 
     def is_computed(self, index: int) -> bool:
-        """True where an input is there and gets its value while running."""
+        """Return True if an input is there and gets its value while running."""
         operand = self.operand(index)
         return operand is not None and operand.value is None
 
     def known(self, index: int, what: str, kinds: str) -> Array:
-        """The value of a constant whose NumPy kind is among `kinds`."""
+        """Return the value of a constant whose NumPy kind is among `kinds`."""
         operand = self.operand(index)
         if operand is None:
             self.fail(f"{what} (input {index}) is missing")
@@ -135,38 +135,38 @@ class Node:
         return value.reshape(())
 
     def integer(self, index: int, what: str) -> int:
-        """An integer."""
+        """Return an integer."""
         return int(self._scalar(index, what, "iu"))
 
     def real(self, index: int, what: str, default: float | None = None) -> float:
-        """A real number; the default where there is one and the input is left out."""
+        """Return a float value; the default where there is one and the input is left out."""
         if default is not None and self.operand(index) is None:
             return default
         return float(self._scalar(index, what, "f"))
 
     def flag(self, index: int, what: str, default: bool | None = None) -> bool:
-        """A truth value; the default where there is one and the input is left out."""
+        """Return a truth value; the default where there is one and the input is left out."""
         if default is not None and self.operand(index) is None:
             return default
         return bool(self._scalar(index, what, "b"))
 
     def layout(self, index: int) -> DataLayout:
-        """The order of an image's axes, NHWC where it is left out."""
+        """Return the order of an image's axes, NHWC where it is left out."""
         return DataLayout.NCHW if self.flag(index, "the layout", False) else DataLayout.NHWC
 
     def integers(self, index: int, what: str) -> tuple[int, ...]:
-        """The elements of a tensor of integers."""
+        """Return the elements of a tensor of integers."""
         return tuple(self.known(index, what, "iu").ravel().tolist())
 
     def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
-        """The rows of a matrix of integers with two columns."""
+        """Return the rows of a matrix of integers with two columns."""
         values = self.known(index, what, "iu")
         if values.shape[1:] != (2,):
             self.fail(f"{what} (input {index}) has shape {TensorShape(values.shape)}; expected two columns")
         return tuple((first, second) for first, second in values.tolist())
 
     def axis(self, index: int, rank: int, default: int | None = None) -> int:
-        """An axis of a tensor of that rank, counted from the front; the default where it is left out."""
+        """Return an axis of a tensor of that rank, counted from the front; the default where it is left out."""
         left_out = default is not None and self.operand(index) is None
         axis = default if left_out and default is not None else self.integer(index, "the axis")
         if not -rank <= axis < rank:
@@ -174,18 +174,18 @@ class Node:
         return axis % rank
 
     def told_shape(self, index: int = 0) -> tuple[int, ...] | None:
-        """The shape that the document gives an output, or None where it leaves something open."""
+        """Return the shape that the document gives an output, or None if it leaves something open."""
         operand = self.results[index]
         return operand.dims if operand.has_rank and all(operand.dims) else None
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """A constant that the document does not have."""
+        """Return a constant that the document does not have."""
         return self.importer.constant(array, quantization, self.name)
 
     def add(self, op: Op, *values: Value | None, quantization: Quantization | None = None) -> Value:
-        """A layer of which the document knows nothing."""
+        """Return a layer of which the document knows nothing."""
         return self.layer(op, *values, quantization=quantization)[0]
 
     def layer(
@@ -196,7 +196,7 @@ class Node:
         quantization: Quantization | None = None,
         suffix: str = "",
     ) -> list[Value]:
-        """A layer with all its outputs.
+        """Return a layer with all its outputs.
 
         `told` says for each of them which output of the operation it is, or None; others have `quantization`, if any.
         """
@@ -220,7 +220,7 @@ class Node:
         return list(layer.outputs)
 
     def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
-        """The layer that gives all outputs, followed by the activation that input number `activation` names."""
+        """Return the layer that gives all outputs, followed by the activation that input number `activation` names."""
         count = len(self.results)
         if op.num_results() != count:
             self.fail(f"it has {count} outputs; expected {op.num_results()}")
@@ -235,7 +235,7 @@ class Node:
         return self.layer(function, value, reported=[0], suffix=suffix)[0]
 
     def _agreed(self, inferred: TensorInfo | None, reported: Operand, number: int) -> TensorInfo | None:
-        """What to declare of an output: quantization and extents that do not follow from the inputs, if any."""
+        """Return what to declare of an output: quantization and sizes that do not follow from the inputs, if any."""
         if inferred is None:
             return reported.info() if reported.has_rank else self.fail(f"the rank of its output {number} is not known")
         if inferred.dtype is not reported.dtype:
@@ -246,7 +246,7 @@ class Node:
         return TensorInfo(shape, inferred.dtype, reported.quantization)
 
     def _agreed_shape(self, inferred: TensorShape, reported: Operand, number: int) -> TensorShape:
-        """The extents that do not follow from the inputs; all others are left open."""
+        """Return the dimensions that do not follow from the inputs; all others are left open."""
         tensor_shape = reported.info().shape
         if self.importer.is_resized and len(tensor_shape) == len(inferred):
             tensor_shape = TensorShape([None] * len(tensor_shape))
@@ -255,11 +255,11 @@ class Node:
         return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(tensor_shape, inferred, strict=True))
 
 
-_EXPECTED: Final = {"iu": "integers", "f": "real numbers", "b": "a truth value"}
+_EXPECTED: Final = {"iu": "integers", "f": "float values", "b": "a truth value"}
 
 
 def _with(inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
-    """What to declare of a tensor that the document does not know."""
+    """Return what to declare of a tensor that the document does not know."""
     if inferred is None or quantization is None:
         return None
     return TensorInfo([None] * inferred.rank, inferred.dtype, quantization)

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @operator("INSTANCE_NORMALIZATION", inputs=5)
 def instance_normalization(node: Node) -> list[Value]:
-    """One gamma and one beta for all channels."""
+    """Return one gamma and one beta for all channels."""
     x = node.input(0, rank=4)
     gamma, beta = (
         node.constant(np.array([node.real(index, what)], x.known.dtype.numpy))
@@ -33,7 +33,7 @@ def l2_normalization(node: Node) -> list[Value]:
 
 @operator("LOCAL_RESPONSE_NORMALIZATION", inputs=(5, 6))
 def local_response_normalization(node: Node) -> list[Value]:
-    """The window reaches as far as the radius to both sides, along the last axis unless it is given."""
+    """Return the window reaches as far as the radius to both sides, along the last axis unless it is given."""
     radius = node.integer(1, "the radius")
     if radius < 0:
         node.fail(f"the radius (input 1) is {radius}; expected 0 or more")

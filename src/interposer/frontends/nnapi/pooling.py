@@ -24,7 +24,7 @@ def pooling(node: Node) -> list[Value]:
     """Padding counts nowhere."""
     explicit = node.count > 8
     consumers = 7 if explicit else 4
-    width, height = (positive(node, consumers + number, "the extent of the window") for number in range(2))
+    width, height = (positive(node, consumers + number, "the dimension of the window") for number in range(2))
     layout = node.layout(consumers + 3)
     window = sliding(node, 1, explicit, image_sizes(node, layout), (height, width))
     op = Pooling2d(_TYPES[node.operation.name], pool_height=height, pool_width=width, data_layout=layout, **window)

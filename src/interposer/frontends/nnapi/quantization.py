@@ -26,7 +26,7 @@ def quantize(node: Node) -> list[Value]:
 
 @operator("DEQUANTIZE", inputs=1)
 def dequantize(node: Node) -> list[Value]:
-    """The type is that of the output."""
+    """Return the type is that of the output."""
     return node.result(Dequantize(node.results[0].dtype), node.input(0))
 
 

@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 @operator("TRANSPOSE", inputs=(1, 2))
 def transpose(node: Node) -> list[Value]:
-    """The order of the axes is turned round where none is given."""
+    """Return the order of the axes is turned round where none is given."""
     rank = node.info(0).rank
     if node.operand(1) is None:
         return node.result(Transpose(tuple(reversed(range(rank)))), node.input(0))
@@ -39,7 +39,7 @@ def transpose(node: Node) -> list[Value]:
 
 @operator("CONCATENATION", inputs=(2, None))
 def concatenation(node: Node) -> list[Value]:
-    """The axis comes last."""
+    """Return the axis comes last."""
     last = node.count - 1
     values = [node.input(index) for index in range(last)]
     return node.result(Concat(node.axis(last, values[0].known.rank)), *values)
@@ -47,7 +47,7 @@ def concatenation(node: Node) -> list[Value]:
 
 @operator("PACK", inputs=(2, None))
 def pack(node: Node) -> list[Value]:
-    """The axis comes first."""
+    """Return the axis comes first."""
     values = [node.input(index) for index in range(1, node.count)]
     return node.result(Stack(node.axis(0, values[0].known.rank + 1)), *values)
 
@@ -59,7 +59,7 @@ def split(node: Node) -> list[Value]:
     axis, count = node.axis(1, x.known.rank), node.integer(2, "the number of pieces")
     size = x.known.shape[axis]
     if count < 1 or isinstance(size, Dim) or size % count:
-        node.fail(f"an axis of extent {size} cannot be cut into {count} equal pieces")
+        node.fail(f"an axis of size {size} cannot be cut into {count} equal pieces")
     return node.result(Splitter(axis, (size // count,) * count), x)
 
 
@@ -91,7 +91,7 @@ def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> 
 
 @operator("STRIDED_SLICE", inputs=7)
 def strided_slice(node: Node) -> list[Value]:
-    """An axis that is shrunk takes the element at begin."""
+    """Return an axis that is shrunk takes the element at begin."""
     begin, end, strides = (
         node.integers(1, "the begin"),
         node.integers(2, "the end"),

@@ -34,7 +34,7 @@ def _function(node: Node, index: int) -> FusedActivation:
 
 
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
-    """The layer, of whose outputs the document has those in `order`, or the first few of them."""
+    """Return the layer, of whose outputs the document has those in `order`, or the first few of them."""
     count = len(node.results)
     reported: list[int | None] = [None] * op.num_results()
     for number, output in enumerate(order[:count]):
@@ -48,13 +48,13 @@ def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence
 
 @operator("RNN", inputs=6)
 def rnn(node: Node) -> list[Value]:
-    """One step."""
+    """Return one step."""
     return node.result(Rnn(_function(node, 5)), *node.inputs(stop=5))
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_RNN", inputs=7)
 def sequence_rnn(node: Node) -> list[Value]:
-    """Whether time comes first is an integer here. The state is an output since NNAPI 1.3."""
+    """Return whether time comes first is an integer here. The state is an output since NNAPI 1.3."""
     time_major = node.integer(6, "whether time comes first") != 0
     op = UnidirectionalSequenceRnn(_function(node, 5), time_major)
     return _outputs(node, op, node.inputs(stop=5), (0, 1))
@@ -62,7 +62,7 @@ def sequence_rnn(node: Node) -> list[Value]:
 
 @operator("BIDIRECTIONAL_SEQUENCE_RNN", inputs=15)
 def bidirectional_rnn(node: Node) -> list[Value]:
-    """The states are outputs since NNAPI 1.3."""
+    """Return the states are outputs since NNAPI 1.3."""
     merged = node.flag(14, "whether to merge the outputs")
     op = BidirectionalSequenceRnn(_function(node, 12), node.flag(13, "whether time comes first"), merged)
     return _outputs(node, op, node.inputs(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
@@ -70,7 +70,7 @@ def bidirectional_rnn(node: Node) -> list[Value]:
 
 @operator("SVDF", inputs=7)
 def svdf(node: Node) -> list[Value]:
-    """One step."""
+    """Return one step."""
     rank = node.integer(5, "the rank")
     return node.result(Svdf(rank, _function(node, 6)), *node.inputs(stop=5))
 
@@ -79,7 +79,7 @@ def svdf(node: Node) -> list[Value]:
 
 
 def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dict[str, Any]]:
-    """The operands that the LSTMs share, in the layers' order, and what they say of the layer's features.
+    """Return the operands that the LSTMs share, in the layers' order, and what they say of the layer's features.
 
     Two states start at input number `states`, four layer normalization weights at `norms`.
     """
@@ -106,7 +106,7 @@ def _clips(node: Node, first: int) -> dict[str, Any]:
 
 @operator("LSTM", inputs=(23, 27))
 def lstm(node: Node) -> list[Value]:
-    """One step. What the document says of the scratch buffer, its first output, does not matter."""
+    """Return one step. What the document says of the scratch buffer, its first output, does not matter."""
     values, features = _gated(node, states=18, norms=23)
     op = Lstm(activation_func=_function(node, 20), **_clips(node, 21), **features)
     if len(node.results) != 4:
@@ -116,7 +116,7 @@ def lstm(node: Node) -> list[Value]:
 
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs=(24, 28))
 def sequence_lstm(node: Node) -> list[Value]:
-    """The states are outputs since NNAPI 1.3."""
+    """Return the states are outputs since NNAPI 1.3."""
     values, features = _gated(node, states=18, norms=24)
     op = UnidirectionalSequenceLstm(
         activation_func=_function(node, 20),
@@ -129,7 +129,7 @@ def sequence_lstm(node: Node) -> list[Value]:
 
 @operator("BIDIRECTIONAL_SEQUENCE_LSTM", inputs=(53, 61))
 def bidirectional_lstm(node: Node) -> list[Value]:
-    """The states are outputs since NNAPI 1.3."""
+    """Return the states are outputs since NNAPI 1.3."""
     merged = node.flag(51, "whether to merge the outputs")
     op = BidirectionalSequenceLstm(
         activation_func=_function(node, 48),
@@ -143,7 +143,7 @@ def bidirectional_lstm(node: Node) -> list[Value]:
 
 @operator("QUANTIZED_LSTM", inputs=32)
 def quantized_lstm(node: Node) -> list[Value]:
-    """One step of 8-bit data with a 16-bit cell state."""
+    """Return one step of 8-bit data with a 16-bit cell state."""
     values, features = _gated(node, states=18, norms=20)
     scales: dict[str, Any] = {
         name: node.real(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
@@ -161,5 +161,5 @@ def quantized_lstm(node: Node) -> list[Value]:
 
 @operator("QUANTIZED_16BIT_LSTM", inputs=15)
 def quantized_16bit_lstm(node: Node) -> list[Value]:
-    """One step with 8-bit weights of one scale."""
+    """Return one step with 8-bit weights of one scale."""
     return node.result(QuantizedLstm(), *node.inputs(0, 1), *node.inputs(13, 15), *node.inputs(1, 13))

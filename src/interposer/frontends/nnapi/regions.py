@@ -24,7 +24,7 @@ def roi_align(node: Node) -> list[Value]:
 
 @operator("ROI_POOLING", inputs=8)
 def roi_pooling(node: Node) -> list[Value]:
-    """The largest cell of each bin."""
+    """Return the largest cell of each bin."""
     return node.result(RoiPooling(**_bins(node, node.layout(7))), *(node.input(index) for index in range(3)))
 
 
@@ -40,5 +40,5 @@ def _bins(node: Node, layout: DataLayout) -> dict[str, Any]:
 
 @operator("HEATMAP_MAX_KEYPOINT", inputs=3)
 def heatmap_max_keypoint(node: Node) -> list[Value]:
-    """A heatmap for every keypoint of every box."""
+    """Return a heatmap for every keypoint of every box."""
     return node.result(HeatmapMaxKeypoint(node.layout(2)), node.input(0), node.input(1))

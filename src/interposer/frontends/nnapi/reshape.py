@@ -16,14 +16,14 @@ __all__: list[str] = []
 
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
-    """A shape that is computed while running must be the one that the document gives the output."""
+    """Return a shape that is computed while running must be the one that the document gives the output."""
     reported = node.told_shape() if node.is_computed(1) else None
     return node.result(Reshape(reported or node.integers(1, "the shape")), node.input(0))
 
 
 @operator("SQUEEZE", inputs=(1, 2))
 def squeeze(node: Node) -> list[Value]:
-    """Drop the named axes of extent 1, or all of them."""
+    """Drop the named axes of size 1, or all of them."""
     shape = node.info(0).shape
     ones = [axis for axis, dim in enumerate(shape) if dim == 1]
     dropped = ones if node.operand(1) is None else _dropped(node, shape)
@@ -41,28 +41,28 @@ def _dropped(node: Node, shape: TensorShape) -> list[int]:
 
 @operator("EXPAND_DIMS", inputs=2)
 def expand_dims(node: Node) -> list[Value]:
-    """Insert an axis of extent 1."""
+    """Insert an axis of size 1."""
     shape = list(node.info(0).shape)
     shape.insert(node.axis(1, len(shape) + 1), 1)
     return node.result(_reshape_to(node, shape), node.input(0))
 
 
 def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
-    """To a shape of which one extent may be unknown."""
+    """To a shape of which one dimension may be unknown."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
-        node.fail("more than one extent is not known; give build(..., shapes={...})")
+        node.fail("more than one dimension is not known; give build(..., shapes={...})")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
 
 
 @operator("RANK", inputs=1)
 def rank_of(node: Node) -> list[Value]:
-    """A scalar."""
+    """Return a scalar."""
     return node.result(Rank(), node.input(0))
 
 
 @operator("FILL", inputs=2)
 def fill(node: Node) -> list[Value]:
-    """With an integer or a real number, which tells the type."""
+    """With an integer or a float value, which tells the type."""
     whole = node.is_of(1, "INT32")
     value = node.integer(1, "the value") if whole else node.real(1, "the value")
     return node.result(Fill(float(value), node.results[0].dtype), node.input(0, rank=1))

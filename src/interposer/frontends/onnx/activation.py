@@ -60,13 +60,13 @@ for _name, (_which, _defaults) in _PARAMETERS.items():
 
 @operator("Selu")
 def selu_with_short_constants(node: Node) -> Value:
-    """The constants had four digits."""
+    """Return the constants had four digits."""
     return _selu(node, 1.6732, 1.0507)
 
 
 @operator("Selu", since=6)
 def selu(node: Node) -> Value:
-    """The constants as float32 has them."""
+    """Return the constants as float32 has them."""
     return _selu(node, 1.67326319217681884765625, 1.05070102214813232421875)
 
 
@@ -123,7 +123,7 @@ def _clipped(node: Node, low: float | None, high: float | None) -> Value:
 
 @operator("PRelu")
 def prelu(node: Node) -> Value:
-    """The slope broadcasts since 7; before, it was one for each channel, or one for all."""
+    """Return the slope broadcasts since 7; before, it was one for each channel, or one for all."""
     x, slope = node.value(0), node.value(1)
     if node.version < 7 and slope.known.num_elements != 1:
         slope = reshaped(node, slope, [-1, *[1] * (x.known.rank - 2)])
@@ -158,6 +158,6 @@ for _name, _kind in {"Softmax": Softmax, "LogSoftmax": LogSoftmax, "Hardmax": Ha
 
 @operator("SwiGLU", since=28)
 def gated_swish(node: Node) -> Value:
-    """The one operand, through Swish, is the gate of the other."""
+    """Return the one operand, through Swish, is the gate of the other."""
     gate = node.step(Activation(ActivationFunction.SWISH, node.number("alpha", 1.0)), node.value(0))
     return node.add(Multiplication(), gate, node.value(1))

@@ -42,7 +42,7 @@ class Attributes:
             self._attributes[message.name] = message
 
     def has_attribute(self, name: str) -> bool:
-        """True where an attribute is given."""
+        """Return True if an attribute is given."""
         return name in self._attributes
 
     def _attribute(self, name: str, kind: int) -> Message | None:
@@ -59,60 +59,60 @@ class Attributes:
         raise ParseError(f"it needs the attribute {name!r}")
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An integer; an attribute without default must be there. So do all of these."""
+        """Return an integer; an attribute without default must be there. So do all of these."""
         result = self._attribute(name, _INT)
         if result is not None:
             return int(result.i)
         return self._required(name) if default is None else default
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An integer that is 0 or not."""
+        """Return an integer that is 0 or not."""
         return self.integer(name, int(default)) != 0
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A number, rounded to float32 as in the file."""
+        """Return a number, rounded to float32 as in the file."""
         result = self._attribute(name, _FLOAT)
         if result is not None:
             return float(result.f)
         return self._required(name) if default is None else float(np.float32(default))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text."""
+        """Return a text."""
         result = self._attribute(name, _STRING)
         if result is not None:
             return str(result.s.decode("utf-8", "replace"))
         return self._required(name) if default is None else default
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """A list of integers."""
+        """Return a list of integers."""
         result = self._attribute(name, _INTS)
         if result is not None:
             return tuple(result.ints)
         return self._required(name) if default is None else tuple(default)
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
-        """A list of numbers."""
+        """Return a list of numbers."""
         result = self._attribute(name, _FLOATS)
         if result is not None:
             return tuple(result.floats)
         return self._required(name) if default is None else tuple(default)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         result = self._attribute(name, _STRINGS)
         return self._required(name) if result is None else tuple(s.decode("utf-8", "replace") for s in result.strings)
 
     def tensor(self, name: str) -> Message:
-        """A tensor's message."""
+        """Return a tensor's message."""
         result = self._attribute(name, _TENSOR)
         return self._required(name) if result is None else result.t
 
     def type_proto(self, name: str) -> Message:
-        """A type's message."""
+        """Return a type's message."""
         result = self._attribute(name, _TYPE)
         return self._required(name) if result is None else result.tp
 
     def graph(self, name: str) -> Message:
-        """A graph's message."""
+        """Return a graph's message."""
         result = self._attribute(name, _GRAPH)
         return self._required(name) if result is None else result.g

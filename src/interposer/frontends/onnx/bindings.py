@@ -1,4 +1,4 @@
-"""The inputs of a model: types, shapes, and what the caller says of extents that the model leaves open."""
+"""The inputs of a model: types, shapes, and what the caller says of dimensions that the model leaves open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Bindings:
         self._extents: dict[str, int] = {}
 
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
-        """The name and the info of every input.
+        """Yield the name and the info of every input.
 
         Raises:
             ParseError: an input of a type that is not supported, or one without shape.
@@ -66,7 +66,7 @@ class Bindings:
                 self._bind(name, value)
 
     def _learn(self, name: str, dims: Sequence[int] | None) -> None:
-        """Extents whose names stand where the given shape has a number have that value everywhere."""
+        """Dimensions whose names stand where the given shape has a number have that value everywhere."""
         value = self._given(name)
         if value is None or dims is None:
             return
@@ -74,9 +74,7 @@ class Bindings:
             raise InvalidArgumentError(f"shapes: {name!r} has rank {len(dims)} in the model; {value} was given")
         for axis, (dim, requested) in enumerate(zip(dims, value, strict=True)):
             if isinstance(requested, int) and differ(dim, requested) and name in self._values:
-                raise InvalidArgumentError(
-                    f"shapes: {name!r} has extent {dim} along axis {axis}; {requested} was given"
-                )
+                raise InvalidArgumentError(f"shapes: {name!r} has size {dim} along axis {axis}; {requested} was given")
             if isinstance(dim, Dim) and dim.name and isinstance(requested, int):
                 self._bind(dim.name, requested)
 
@@ -91,7 +89,7 @@ class Bindings:
 
 
 def declared_info(value: Message) -> TensorInfo | None:
-    """What the model says of an output; None where it says nothing."""
+    """Return what the model says of an output; None if it says nothing."""
     try:
         dims = _declared(value)
         return _info(value, UNRANKED if dims is None else dims)
@@ -109,7 +107,9 @@ def _plain(name: str, number: int | Sequence[int | str | None]) -> int | tuple[i
     dims = tuple(index(dim) if isinstance(dim, SupportsIndex) else dim for dim in number)
     for dim in dims:
         if not isinstance(dim, int | str | None):
-            raise InvalidArgumentError(f"shapes: {name!r} has the extent {dim!r}; expected a number, or None for any")
+            raise InvalidArgumentError(
+                f"shapes: {name!r} has the dimension {dim!r}; expected a number, or None for any"
+            )
     return dims
 
 
@@ -132,7 +132,7 @@ def _info(value: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def _declared(value: Message) -> list[int] | None:
-    """The extents that the model declares, None where it declares no rank; open ones are named after the input.
+    """Return the dimensions that the model declares, None if it declares no rank; open ones are named after the input.
 
     What is no tensor has one, of how many elements there are.
     """
@@ -150,5 +150,5 @@ def _extent(value: Message, axis: int, dim: Message) -> int:
     if dim.WhichOneof("value") != "dim_value" or dim.dim_value < 0:
         return Dim(dim.dim_param or f"{value.name}_{axis}")
     if dim.dim_value > _LARGEST:
-        raise ParseError(f"it has extent {dim.dim_value} along axis {axis}; at most {_LARGEST} is", where=_where(value))
+        raise ParseError(f"it has size {dim.dim_value} along axis {axis}; at most {_LARGEST} is", where=_where(value))
     return int(dim.dim_value)

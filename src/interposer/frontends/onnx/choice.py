@@ -25,7 +25,7 @@ _ROI_COORDINATES: Final = {"half_pixel": True, "output_half_pixel": False}
 
 @operator("TopK")
 def top_k_by_attribute(node: Node) -> Sequence[Value]:
-    """The count was an attribute."""
+    """Return the count was an attribute."""
     return _top_k(node, node.integer("k"))
 
 
@@ -81,7 +81,7 @@ def _scalar(node: Node, index: int, title: str) -> float | None:
 
 @operator("RoiAlign", since=10)
 def roi_align_of_whole_cells(node: Node) -> Value:
-    """The center of a cell was its corner."""
+    """Return the center of a cell was its corner."""
     return _roi_align(node, half_pixel=False)
 
 

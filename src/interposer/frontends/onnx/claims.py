@@ -50,7 +50,7 @@ def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Q
 
 
 def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: bool) -> Quantization | None:
-    """None where a number is not a constant, or cannot be meant, which whoever reads the node will say."""
+    """Return None if a number is not a constant, or cannot be meant, which whoever reads the node will say."""
     if scale is None or scale.size != 1 or (has_zero_point and zero_point is None):
         return None
     factor = float(scale.reshape(-1)[0])
@@ -60,7 +60,7 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
 
 
 def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """What the graph's own annotations say of tensors; those with several scales have them along one axis."""
+    """Return what the graph's own annotations say of tensors; those with several scales have them along one axis."""
     result = {}
     for note in graph.quantization_annotation:
         named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
@@ -72,7 +72,7 @@ def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict
 
 
 def _annotation(scale: Array, point: Array | None) -> Quantization | None:
-    """None where the numbers cannot be meant; an annotation is no part of what the model computes."""
+    """Return None if the numbers cannot be meant; an annotation is no part of what the model computes."""
     long = [axis for axis, size in enumerate(scale.shape) if size != 1]
     if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
         return None

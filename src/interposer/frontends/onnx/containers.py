@@ -42,7 +42,7 @@ _TRACED: Final = 256
 
 
 def _tensors(sequence: Value) -> list[Value] | None:
-    """The tensors that a sequence was made of, where these are known."""
+    """Return the tensors that a sequence was made of, where these are known."""
     op = sequence.producer.op
     if isinstance(op, SequenceEmpty):
         return []
@@ -50,7 +50,7 @@ def _tensors(sequence: Value) -> list[Value] | None:
 
 
 def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
-    """A sequence of these tensors."""
+    """Return a sequence of these tensors."""
     if tensors:
         return node.add(SequenceConstruct(), *tensors)
     element = like.known.element
@@ -59,7 +59,7 @@ def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
 
 
 def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
-    """The place that an operand says, counted from the front; None where it is not known, or where there is none."""
+    """The place that an operand says, counted from the front; None if it is not known, or where there is none."""
     value = node.optional(index)
     if value is not None and (value.constant is None or value.constant.size != 1):
         return None
@@ -92,7 +92,7 @@ def sequence_insert(node: Node) -> Value:
 
 @operator("SequenceErase", since=11)
 def sequence_erase(node: Node) -> Value:
-    """The last one, where no position is given."""
+    """Return the last one, where no position is given."""
     sequence, tensors = node.value(0), _tensors(node.value(0))
     if tensors:
         place = _place(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
@@ -127,7 +127,7 @@ def concat_from_sequence(node: Node) -> Value:
 
 @operator("SplitToSequence", since=11)
 def split_to_sequence(node: Node) -> Value:
-    """Pieces of extent 1, where nothing is said of them."""
+    """Pieces of size 1, where nothing is said of them."""
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
     sizes = _extents(op, x, split)
@@ -144,7 +144,7 @@ def split_to_sequence(node: Node) -> Value:
 
 
 def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
-    """The extents of the pieces, where all are known and they are not too many."""
+    """Return the dimensions of the pieces, where all are known and they are not too many."""
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None
     info = None if split is None else split.known
@@ -174,7 +174,7 @@ def optional(node: Node) -> Value:
 
 @operator("OptionalHasElement", since=15)
 def optional_has_element(node: Node) -> Value:
-    """A tensor and a sequence are there; an input that is not given is not."""
+    """Return a tensor and a sequence are there; an input that is not given is not."""
     if not node.has(0):
         return node.constant(np.array(False))
     x = node.value(0)
@@ -185,7 +185,7 @@ def optional_has_element(node: Node) -> Value:
 
 @operator("OptionalGetElement", since=15)
 def optional_get_element(node: Node) -> Value:
-    """What is no optional is its own element."""
+    """Return what is no optional is its own element."""
     x = node.value(0)
     if x.known.dtype is not DataType.OPTIONAL:
         return x

@@ -46,7 +46,7 @@ Infos = tuple[TensorInfo, ...]
 
 @operator("If")
 def if_(node: Node) -> Sequence[Value]:
-    """The branch itself where the condition is known."""
+    """Return the branch itself where the condition is known."""
     condition = node.value(0)
     branches = node.graph("then_branch"), node.graph("else_branch")
     for graph in branches:
@@ -69,7 +69,7 @@ def if_(node: Node) -> Sequence[Value]:
 
 
 def _known(value: Value, dtype: DataType) -> Any:
-    """The only element of a tensor of that type, where it is known; else None."""
+    """Return the only element of a tensor of that type, where it is known; else None."""
     constant = value.constant
     if constant is None or constant.size != 1 or value.known.dtype is not dtype:
         return None
@@ -97,7 +97,7 @@ def _check_counts(graph: Message, inputs: int, outputs: int) -> None:
 
 
 def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
-    """The region of a body, converted anew as long as an iteration leaves less known of carried values than there was.
+    """The region of a body, converted again as long as an iteration leaves less known of carried values than there was.
 
     Its inputs are `head`, the carried values and `tail`; the carried ones come out of it behind `skip` others.
     """
@@ -116,7 +116,7 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
 
 
 def _held(result: Region, carried: Infos, skip: int) -> Region:
-    """The region, where an optional value that it leaves as what that held is an optional one again."""
+    """Return the region, where an optional value that it leaves as what that held is an optional one again."""
     value, held = list(result.given), list[int]()
     for index, info in enumerate(carried):
         output = result.graph.outputs[skip + index]
@@ -133,7 +133,7 @@ def _held(result: Region, carried: Infos, skip: int) -> Region:
 
 @operator("Loop")
 def loop(node: Node) -> Sequence[Value]:
-    """One iteration after the other where it is known how many there are, and they are few."""
+    """Return one iteration after the other where it is known how many there are, and they are few."""
     body, trip_count, condition = node.graph("body"), node.optional(0), node.optional(1)
     initial = [node.value(index) for index in range(2, node.num_inputs)]
     _check_counts(body, 2 + len(initial), 1 + max(len(initial), node.num_outputs))
@@ -152,7 +152,7 @@ def loop(node: Node) -> Sequence[Value]:
 def _unrolled_loop(
     node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial: list[Value]
 ) -> list[Value] | None:
-    """The results of all iterations; None where the loop has to be a layer."""
+    """Return the results of all iterations; None if the loop has to be a layer."""
     count = _known_count(trip_count, condition)
     scans = len(body.output) - 1 - len(initial)
     if count is None or not _is_few(node, count, body) or (scans and not count):
@@ -193,7 +193,7 @@ def _known_count(trip_count: Value | None, condition: Value | None) -> int | Non
 
 @operator("Scan", since=9)
 def scan(node: Node) -> Sequence[Value]:
-    """One iteration after the other where the extent of the axis is known and small."""
+    """Return one iteration after the other where the dimension of the axis is known and small."""
     body, values = node.graph("body"), [node.value(index) for index in range(node.num_inputs)]
     op = _scan_op(node, body, len(values))
     _check_counts(body, len(values), max(op.num_states, node.num_outputs))
@@ -266,7 +266,7 @@ def _stacked(node: Node, op: Scan, index: int, values: Sequence[Value]) -> Value
 
 @operator("Scan", since=8)
 def scan_of_batches(node: Node) -> Sequence[Value]:
-    """A scan along axis 1 for every index of axis 0, one after the other: a scan in a scan."""
+    """Return a scan along axis 1 for every index of axis 0, one after the other: a scan in a scan."""
     body, values = node.graph("body"), [node.value(index) for index in range(1, node.num_inputs)]
     scanned = node.integer("num_scan_inputs")
     if not 1 <= scanned <= len(values):

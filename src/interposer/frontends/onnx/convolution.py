@@ -27,20 +27,20 @@ __all__: list[str] = []
 
 @operator("Conv")
 def convolution(node: Node) -> Value:
-    """Real numbers, or whatever else both operands are."""
+    """Float values, or whatever else both operands are."""
     return _convolved(node, node.value(0), node.value(1), node.optional(2))
 
 
 @operator("ConvInteger", since=10)
 def integer_convolution(node: Node) -> Value:
-    """The operands without their zero points, with 32 bits."""
+    """Return the operands without their zero points, with 32 bits."""
     x = centered(node, node.value(0), node.optional(2))
     return _convolved(node, x, centered(node, node.value(1), node.optional(3), axis=0), None)
 
 
 @operator("QLinearConv", since=10)
 def quantized_convolution(node: Node) -> Value:
-    """In integers where the tensors are known to have the scales that are given here, else by way of real numbers."""
+    """In integers where the tensors are known to have the scales that are given here, else by way of float values."""
     x, weights, bias = node.value(0), node.value(3), node.optional(8)
     qx, qw, qy = (quantization(node, i, axes, 0) for i, axes in ((1, x.known.rank), (4, weights.known.rank), (6, 1)))
     q_bias = Quantization([qx.scale * scale for scale in qw.scales], 0, 0 if qw.per_axis else None)
@@ -87,7 +87,7 @@ def _finished(
 
 
 def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
-    """The spatial extents of the weights, with which the attribute has to agree where it is given."""
+    """Return the spatial dimensions of the weights, with which the attribute has to agree where it is given."""
     shape = weights.known.shape
     if x.known.rank < 3 or len(shape) != x.known.rank:
         raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
@@ -127,7 +127,7 @@ def transpose_convolution(node: Node) -> Value:
 
 
 def _transposed_volume(node: Node, result: Windows) -> Value:
-    """The products of all weights with every cell, put to where the window lies."""
+    """Return the products of all weights with every cell, put to where the window lies."""
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
     sizes, groups = _sizes(node, result), node.integer("group", 1)
     batch, channels, *volume = node.concrete(x.known.shape, "input")
@@ -168,7 +168,7 @@ def _output_padded(node: Node, result: Windows, image: Sequence[int]) -> Windows
 def _pads_for(
     node: Node, result: Windows, requested: Sequence[int], image: Sequence[int], extra: Sequence[int]
 ) -> Windows:
-    """The pads with which the result has the wanted extents; an odd cell goes where auto_pad says."""
+    """Return the pads with which the result has the wanted dimensions; an odd cell goes where auto_pad says."""
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
     for i, dimension in enumerate(image):
@@ -181,12 +181,12 @@ def _pads_for(
 
 
 def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
-    """The result's shape where it reaches beyond what the windows cover."""
+    """Return the result's shape where it reaches beyond what the windows cover."""
     return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, result))
 
 
 def _sizes(node: Node, result: Windows) -> tuple[int, ...]:
-    """The spatial extents of the result."""
+    """Return the spatial dimensions of the result."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
     columns = zip(image, *result, strict=True)

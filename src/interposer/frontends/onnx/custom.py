@@ -18,7 +18,7 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
 
     The function gets a `Node`, makes layers of it, and returns the value that is the node's output, or a sequence of
     values, with None for an output that it cannot give. It may be called from several threads. A function that is
-    defined anew, in a notebook's cell that is run again, takes the place of the old one.
+    defined again, in a notebook's cell that is run again, takes the place of the old one.
 
     Args:
         name: the operator's name, the `op_type` of its nodes.
@@ -48,13 +48,13 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
 
 
 def overrides(operators: Mapping[str, Converter] | None) -> dict[str, Converter]:
-    """What a caller gave as `operators` for one load; `InvalidArgumentError` where it is no mapping to functions."""
+    """What a caller gave as `operators` for one load; `InvalidArgumentError` if it is no mapping to functions."""
     expect(operators, Mapping | None, "operators must be a mapping from an operator's name to its function")
     return {name: guarded(convert) for name, convert in (operators or {}).items()}
 
 
 def guarded(convert: Converter) -> Converter:
-    """The function, whose failures and whose results of other kinds are told as such."""
+    """Return the function, whose failures and whose results of other kinds are told as such."""
     if not callable(convert):
         raise InvalidArgumentError(f"an operator's function must be callable, not {convert!r}")
 

@@ -30,7 +30,7 @@ def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def element_info(kind: Message) -> TensorInfo:
-    """What a type says of every element; names of extents say nothing, as each element has others."""
+    """Return what a type says of every element; names of dimensions say nothing, as each element has others."""
     if kind.WhichOneof("value") != "tensor_type":
         return info_of_type(kind, (UNKNOWN,))
     if not kind.tensor_type.HasField("shape"):

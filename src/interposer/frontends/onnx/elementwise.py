@@ -110,7 +110,7 @@ for _name, _op in _BINARY.items():
 
 
 def _chain(op: Op) -> Converter:
-    """An operator with any number of operands, as a chain of one with two."""
+    """Return an operator with any number of operands, as a chain of one with two."""
 
     def convert(node: Node) -> Value:
         *first, last = node.values()
@@ -126,7 +126,7 @@ operator("Min")(_chain(Minimum()))
 
 @operator("Mean")
 def mean(node: Node) -> Value:
-    """The sum divided by the number of operands."""
+    """Return the sum divided by the number of operands."""
     values = node.values()
     total = reduce(lambda a, b: node.step(Addition(), a, b), values)
     return node.add(Division(), total, node.scalar_like(len(values), total))
@@ -134,7 +134,7 @@ def mean(node: Node) -> Value:
 
 @operator("Mod", since=10)
 def modulo(node: Node) -> Value:
-    """The remainder has the sign of the divisor, or with fmod that of the dividend."""
+    """Return the remainder has the sign of the divisor, or with fmod that of the dividend."""
     operation = BinaryOperation.FMOD if node.flag("fmod") else BinaryOperation.MOD
     return node.add(ElementwiseBinary(operation), *binary_operands(node))
 

@@ -25,7 +25,7 @@ class ExternalFiles:
         self._mapped: dict[str, Array] = {}
 
     def read(self, entries: Iterable[Message], needed: int) -> Array:
-        """The bytes that a tensor's entries (location, offset, length) name, exactly `needed` of them.
+        """Return the bytes that a tensor's entries (location, offset, length) name, exactly `needed` of them.
 
         Raises:
             ParseError: a place outside of the model's folder, no regular file, or fewer bytes than needed.
@@ -63,7 +63,7 @@ class ExternalFiles:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """The files that the initializers of a model's graph name, whether they exist or not.
+    """Return the files that the initializers of a model's graph name, whether they exist or not.
 
     Raises:
         ParseError: the file cannot be read.

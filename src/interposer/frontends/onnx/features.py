@@ -25,7 +25,7 @@ _ML: Final = "ai.onnx.ml"
 
 @operator("TfIdfVectorizer", since=9)
 def tf_idf_vectorizer(node: Node) -> Value:
-    """The pool holds either numbers or texts."""
+    """Return the pool holds either numbers or texts."""
     mode = node.text("mode")
     if mode not in TermWeighting.__members__:
         raise ParseError(f"its mode is {mode!r}; expected {', '.join(TermWeighting.__members__)}")
@@ -48,7 +48,7 @@ def tf_idf_vectorizer(node: Node) -> Value:
 
 
 def _list(node: Node, name: str) -> Array:
-    """The numbers or texts of an attribute, the end of whose name says what they are."""
+    """Return the numbers or texts of an attribute, the end of whose name says what they are."""
     if name.endswith("_tensor"):
         return node.tensor_array(name)
     if name.endswith("strings"):
@@ -58,7 +58,7 @@ def _list(node: Node, name: str) -> Array:
 
 @operator("LabelEncoder", since=1, domain=_ML)
 def label_encoder_of_classes(node: Node) -> Value:
-    """Texts become their places in the list of classes, and places become texts."""
+    """Return texts become their places in the list of classes, and places become texts."""
     classes = _list(node, "classes_strings")
     places = np.arange(len(classes), dtype=np.int64)
     if node.info(0).dtype is DataType.STRING:
@@ -75,7 +75,7 @@ def label_encoder(node: Node) -> Value:
 
 
 def _given(node: Node, title: str) -> str:
-    """The name of the one attribute that gives the keys or the values."""
+    """Return the name of the one attribute that gives the keys or the values."""
     names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
     result = [name for name in names if node.has_attribute(name)]
     if len(result) != 1:
@@ -98,7 +98,7 @@ def _default(node: Node, values: str) -> Any:
 
 @operator("ArrayFeatureExtractor", since=1, domain=_ML)
 def array_feature_extractor(node: Node) -> Value:
-    """Elements along the last axis; of a list, a table of one row."""
+    """Return elements along the last axis; of a list, a table of one row."""
     x, places = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
         return node.add(Gather(-1), x, places)
@@ -108,7 +108,7 @@ def array_feature_extractor(node: Node) -> Value:
 
 @operator("Binarizer", since=1, domain=_ML)
 def binarizer(node: Node) -> Value:
-    """Whether elements are above the threshold, as numbers of their own type."""
+    """Return whether elements are above the threshold, as numbers of their own type."""
     x, threshold = node.value(0), node.number("threshold", 0.0)
     dtype = x.known.dtype
     if dtype.is_integer:

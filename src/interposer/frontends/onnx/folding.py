@@ -1,4 +1,4 @@
-"""What is known before running: operators on constants, and shapes whose extents are known only by name."""
+"""What is known before running: operators on constants, and shapes whose dimensions are known only by name."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Folder:
 
     @staticmethod
     def takes(op: Op) -> bool:
-        """True for an operator of a kind that is computed at once where its operands are known."""
+        """Return True for an operator of a kind that is computed at once where its operands are known."""
         return op.family in _FAMILIES or isinstance(op, Cast)
 
     def fold(self, op: Op, values: Sequence[Value | None]) -> list[tuple[TensorInfo, Array]] | None:
-        """The operator's results, each with what is known of it; None where it is not to be folded."""
+        """Return the operator's results, each with what is known of it; None if it is not to be folded."""
         arrays = [self._known(value) for value in values]
         if not (self.takes(op) and (values or op.family in _SIZED_BY_DATA)):
             return None
@@ -104,7 +104,7 @@ class Folder:
 
 
 def _bytes(array: Array) -> int:
-    """Bytes of an array, where an empty one counts by its other extents, and a string as often as there are strings."""
+    """Bytes of an array, where an empty one counts by its other sizes, and a string as often as there are strings."""
     own: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
     if array.dtype != object:
         return own
@@ -117,7 +117,7 @@ def _bytes_of_result(info: TensorInfo) -> int:
 
 
 def _unpacks_much(source: TensorInfo | None, result: TensorInfo) -> bool:
-    """True for numbers of few bits that would take much memory as wider ones."""
+    """Return True for numbers of few bits that would take much memory as wider ones."""
     few = source is not None and source.dtype.bits < _FEW_BITS
     return few and result.is_concrete and result.num_bytes > _MANY
 
@@ -147,7 +147,7 @@ _ON_EXTENTS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
 
 
 def fold_extents(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
-    """The results of an operator on extents (arrays of integers and `Dim`), or None where it does not keep them."""
+    """The results of an operator on dimensions (arrays of integers and `Dim`), or None if it does not keep them."""
     function = next((_ON_EXTENTS[base] for base in type(op).__mro__ if base in _ON_EXTENTS), None)
     if function is None or any(operand is None for operand in operands):
         return None

@@ -32,12 +32,12 @@ class Body(NamedTuple):
 
 
 def domain_of(message: Message) -> str:
-    """The domain of a node or an operator set, empty for the standard one."""
+    """Return the domain of a node or an operator set, empty for the standard one."""
     return "" if message.domain == "ai.onnx" else str(message.domain)
 
 
 def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
-    """The version of every operator set that a model or a function imports; `ParseError` where one is not clear."""
+    """The version of every operator set that a model or a function imports; `ParseError` if one is not clear."""
     opsets: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry)
@@ -71,7 +71,7 @@ class Functions:
             self._count(model.graph.node, ())
 
     def _count(self, nodes: Iterable[Message], calls: tuple[FunctionKey, ...]) -> int:
-        """How many nodes these become at most."""
+        """Return how many nodes these become at most."""
         count, pending = 0, list(nodes)
         while pending:
             node = pending.pop()
@@ -95,17 +95,17 @@ class Functions:
         return self._counts[key]
 
     def converter(self, node: Message, version: int | None) -> Converter | None:
-        """The function for an operator in that version of its opset, or None where it is not known."""
+        """Return the function for an operator in that version of its opset, or None if it is not known."""
         domain = domain_of(node)
         value = self._overrides.get(title(domain, node.op_type))
         return value or (None if version is None else find(domain, node.op_type, version))
 
     def find(self, node: Message) -> Message | None:
-        """The model's own function that a node calls, or None where it is an operator."""
+        """Return the model's own function that a node calls, or None if it is an operator."""
         return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
 
     def body(self, function: Message, node: Message, name: str) -> Body:
-        """The nodes that a call stands for; `name` is the call's own, and comes before those of the nodes.
+        """Return the nodes that a call stands for; `name` is the call's own, and comes before those of the nodes.
 
         A function that is none of the model's may hold graphs of the node, and what these take from around the node.
 
@@ -126,7 +126,7 @@ class Functions:
         return Body(tuple(created), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
-        """What comes before the names of a function's values, so that they differ from all others."""
+        """Return what comes before the names of a function's values, so that they differ from all others."""
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
@@ -164,11 +164,11 @@ class _Names:
         self._actual.update((name, name) for name in self._outside)
 
     def from_outside(self, name: str) -> bool:
-        """True for a name that means what it means to the caller."""
+        """Return True for a name that means what it means to the caller."""
         return name in self._outside
 
     def actual_output(self, name: str) -> str:
-        """What the caller calls an output."""
+        """Return what the caller calls an output."""
         return str(self._outputs[name])
 
 
@@ -187,13 +187,13 @@ def _numbered(kind: str, numbers: Counter[str]) -> str:
 
 
 def _undefined(function: Message) -> set[str]:
-    """The names that nodes of a function take and that it does not define."""
+    """Return the names that nodes of a function take and that it does not define."""
     results = {name for inner in function.node for name in inner.output}
     return {name for inner in function.node for name in names_in(inner)} - results - {*function.input}
 
 
 def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
-    """The nodes of the body that the outputs in use depend on, producers first."""
+    """Return the nodes of the body that the outputs in use depend on, producers first."""
     title = _title(_key(function, function.name))
     requested = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
     for error in _faults(function, requested, names):
@@ -220,13 +220,13 @@ def _faults(function: Message, requested: Sequence[str], names: _Names) -> Itera
 
 
 def _attributes(function: Message, node: Message) -> dict[str, Message]:
-    """The values of a function's attributes in one call: those of the node, or else the defaults."""
+    """Return the values of a function's attributes in one call: those of the node, or else the defaults."""
     value = {attribute.name: attribute for attribute in getattr(function, "attribute_proto", ())}
     return value | {attribute.name: attribute for attribute in node.attribute}
 
 
 def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Message]) -> Message:
-    """A copy of a node with other names for its values, and with attributes in place of references to them."""
+    """Return a copy of a node with other names for its values, and with attributes in place of references to them."""
     created = type(node)()
     created.CopyFrom(node)
     created.input[:] = [names(name) for name in node.input]
@@ -255,7 +255,7 @@ def _rename_graph(graph: Message, names: Callable[[str], str], arguments: Mappin
 
 
 def _all_names(nodes: Iterable[Message]) -> Iterator[str]:
-    """The names of all values in nodes and their graphs."""
+    """Yield the names of all values in nodes and their graphs."""
     pending = list(nodes)
     while pending:
         node = pending.pop()

@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @operator("ImageDecoder", since=20)
 def image_decoder(node: Node) -> Value:
-    """The size of the image is in the file."""
+    """Return the size of the image is in the file."""
     value, formats = node.text("pixel_format", "RGB"), {item.value: item for item in PixelFormat}
     if value not in formats:
         raise ParseError(f"its pixel_format is {value!r}; expected {', '.join(formats)}")

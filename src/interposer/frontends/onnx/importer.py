@@ -84,11 +84,11 @@ class Importer:
         self.define(name, value)
 
     def array(self, tensor: Message) -> Array:
-        """The data of a tensor in the file."""
+        """Return the data of a tensor in the file."""
         return array_of(tensor, self._files)
 
     def value(self, name: str) -> Value:
-        """What a name stands for; an array becomes a constant of the network when it is first asked for."""
+        """Return what a name stands for; an array becomes a constant of the network when it is first asked for."""
         if name not in self._values and name in self._arrays:
             self._values[name] = self._initializer(name)
         if name not in self._values:
@@ -100,7 +100,7 @@ class Importer:
         return self.constant(array, name, f"initializer {name!r}", note if _fits(TensorInfo.of(array), note) else None)
 
     def annotated(self, name: str) -> Value:
-        """What a name stands for, quantized as the model says beside its nodes."""
+        """Return what a name stands for, quantized as the model says beside its nodes."""
         value, note = self.value(name), self._notes_of_scales.get(name)
         if note is None or value.known.quantization == note or not _fits(value.known, note):
             return value
@@ -112,7 +112,7 @@ class Importer:
         return self._arrays
 
     def extents(self, value: Value) -> Array | None:
-        """The elements of a tensor of extents, each an integer or a `Dim`; None where nothing is known of them."""
+        """The elements of a tensor of dimensions, each an integer or a `Dim`; None if nothing is known of them."""
         if value.constant is not None:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
         return self._extents.get(value)
@@ -125,7 +125,7 @@ class Importer:
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)
 
     def needs(self, value: Value) -> Needs | None:
-        """What would have to be known of the inputs so that a value is; None where it is computed while running."""
+        """What would have to be known of the inputs so that a value is; None if it is computed while running."""
         return needs_of(value, self._inputs, self._folder.takes)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Importer:
         self._missing.update(name for name in outputs if name)
 
     def mark(self) -> int:
-        """A place in the network that `forget` can go back to."""
+        """Return a place in the network that `forget` can go back to."""
         return len(self.network.graph)
 
     def forget(self, mark: int) -> None:
@@ -261,7 +261,7 @@ class Importer:
     # --- layers -------------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
-        """A new constant of the network."""
+        """Return a new constant of the network."""
         return self.network.add_layer(Constant(share(array), quantization), name=self._name(name), source=source).output
 
     def add(
@@ -272,7 +272,7 @@ class Importer:
         source: str,
         quantization: Quantization | None = None,
     ) -> list[Value]:
-        """The outputs of a new layer, or constants in their place where all is known already."""
+        """Return the outputs of a new layer, or constants in their place where all is known already."""
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None and all(info.is_tensor for info, _ in folded):
@@ -289,7 +289,7 @@ class Importer:
     def add_control(
         self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph], name: str, source: str
     ) -> list[Value]:
-        """The outputs of a new layer that has these graphs as its regions."""
+        """Return the outputs of a new layer that has these graphs as its regions."""
         layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
         for error in infer_layer(layer):
             raise ParseError(error)
@@ -312,13 +312,13 @@ class Importer:
         return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
 
     def _name(self, requested: str) -> str:
-        """The name, or with a number behind it from the second time on."""
+        """Return the name, or with a number behind it from the second time on."""
         name = f"{requested}/layer" if requested in self._reserved else requested
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
 
     def _settled(self, value: Value) -> Value:
-        """A value that inference knows already, such as a shape, becomes a constant."""
+        """Return a value that inference knows already, such as a shape, becomes a constant."""
         if value.constant is None or value.is_constant:
             return value
         return self._constant(value.known, value.producer.name, value.producer.source)
@@ -338,7 +338,7 @@ class Importer:
 
 
 def _fits(info: TensorInfo, note: Quantization | None) -> bool:
-    """True where a tensor can be quantized so."""
+    """Return True if a tensor can be quantized so."""
     try:
         info.with_quantization(note)
     except InvalidArgumentError:

@@ -60,7 +60,7 @@ def _linear(node: Node, count: int) -> Value:
 
 @operator("LinearRegressor", domain=_ML)
 def linear_regressor(node: Node) -> Value:
-    """A sum for each target."""
+    """Return a sum for each target."""
     return transformed(node, _linear(node, node.integer("targets", 1)), node.text("post_transform", "NONE"))
 
 
@@ -78,7 +78,7 @@ def linear_classifier(node: Node) -> Sequence[Value]:
 
 @operator("SVMRegressor", domain=_ML)
 def support_vector_regressor(node: Node) -> Value:
-    """The kernel of every row with every support vector, times coefficients; or just a linear machine."""
+    """Return the kernel of every row with every support vector, times coefficients; or just a linear machine."""
     x, count = features(node), node.integer("n_supports", 0)
     dtype = x.known.dtype.numpy
     coefficients = np.array(node.numbers("coefficients"), dtype)
@@ -95,7 +95,7 @@ def support_vector_regressor(node: Node) -> Value:
 
 
 def _kernel(node: Node, x: Value, vectors: Array) -> Value:
-    """The kernel function of every row with every support vector."""
+    """Return the kernel function of every row with every support vector."""
     kind, (gamma, offset, degree) = node.text("kernel_type", "LINEAR"), (*node.numbers("kernel_params", (0, 0, 0)),)[:3]
     products = node.step(BatchMatMul(transpose_y=True), x, node.constant(vectors))
     if kind == "LINEAR":
@@ -135,7 +135,7 @@ def scaler(node: Node) -> Value:
 
 @operator("Normalizer", domain=_ML)
 def normalizer(node: Node) -> Value:
-    """Every row is divided by its greatest element, the sum of its sizes, or its length."""
+    """Return every row is divided by its greatest element, the sum of its sizes, or its length."""
     norms = {"MAX": ReduceOperation.MAX, "L1": ReduceOperation.L1, "L2": ReduceOperation.L2}
     kind = node.text("norm", "MAX")
     if kind not in norms:
@@ -148,7 +148,7 @@ def normalizer(node: Node) -> Value:
 
 @operator("Imputer", domain=_ML)
 def imputer(node: Node) -> Value:
-    """What stands for a missing number gives way to another one; one for all columns or one for each."""
+    """Return what stands for a missing number gives way to another one; one for all columns or one for each."""
     x = node.value(0)
     if x.known.dtype.is_float:
         values, missing = node.numbers("imputed_value_floats"), node.number("replaced_value_float", 0.0)
@@ -163,7 +163,7 @@ def imputer(node: Node) -> Value:
 
 @operator("OneHotEncoder", domain=_ML)
 def one_hot_encoder(node: Node) -> Value:
-    """A one where the category is; only zeros for an unknown one."""
+    """Return a one where the category is; only zeros for an unknown one."""
     if not node.flag("zeros", True):
         node.unsupported("it fails where a category is unknown (zeros = 0)")
     x = node.value(0)
@@ -179,7 +179,7 @@ def one_hot_encoder(node: Node) -> Value:
 
 @operator("FeatureVectorizer", domain=_ML)
 def feature_vectorizer(node: Node) -> Value:
-    """The columns of all tensors beside each other."""
+    """Return the columns of all tensors beside each other."""
     parts = [node.step(Cast(DataType.FLOAT32), value) for value in node.values()]
     parts = [value if value.known.rank == 2 else reshaped(node, value, [-1, 1]) for value in parts]
     return node.add(Concat(1), *parts)

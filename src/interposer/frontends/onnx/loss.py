@@ -39,7 +39,7 @@ def softmax_cross_entropy(node: Node) -> Sequence[Value]:
 
 
 def _loss(node: Node, logarithms: Value) -> Value:
-    """The logarithms at the places of the classes, each with its class's weight; a class may be left out."""
+    """Return the logarithms at the places of the classes, each with its class's weight; a class may be left out."""
     reduction, target = node.text("reduction", "mean"), node.value(1)
     if reduction not in {"none", "sum", "mean"} or logarithms.known.rank < 2:
         raise ParseError(f"its reduction is {reduction!r} and its input has shape {logarithms.known.shape}")
@@ -68,7 +68,7 @@ def _losses(node: Node, logarithms: Value, target: Value) -> Value:
 
 
 def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None) -> Value | None:
-    """What each loss counts; None where all count the same."""
+    """Return what each loss counts; None if all count the same."""
     if not node.has(2) and ignored is None:
         return None
     item, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)

@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
-    """Real numbers, or whatever else both operands are."""
+    """Float values, or whatever else both operands are."""
     return _product(node, node.value(0), node.value(1))
 
 
@@ -31,7 +31,7 @@ def _product(node: Node, a: Value, b: Value, quantization: Quantization | None =
 
 
 def _check_rows(a: Value, size: int) -> None:
-    """A fully connected layer would take the elements for rows of any extent."""
+    """A fully connected layer would take the elements for rows of any dimension."""
     if differ(a.known.shape[-1], size):
         raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {size}")
 
@@ -42,14 +42,14 @@ def _is_layer(a: Value, b: Value) -> bool:
 
 @operator("MatMulInteger", since=10)
 def integer_matmul(node: Node) -> Value:
-    """The operands without their zero points, with 32 bits."""
+    """Return the operands without their zero points, with 32 bits."""
     a = centered(node, node.value(0), node.optional(2), axis=-2)
     return _product(node, a, centered(node, node.value(1), node.optional(3), axis=-1))
 
 
 @operator("QLinearMatMul", since=10)
 def quantized_matmul(node: Node) -> Value:
-    """In integers where the tensors are known to have the scales that are given here, else by way of real numbers."""
+    """In integers where the tensors are known to have the scales that are given here, else by way of float values."""
     a, b, dtype = node.value(0), node.value(3), node.info(7).dtype
     qa, qb, qy = (
         quantization(node, i, rank, max(0, rank - back))
@@ -83,7 +83,7 @@ def gemm(node: Node) -> Value:
 
 
 def _bias(node: Node, c: Value, outputs: int) -> Value | None:
-    """`c` as one number for each output, or None where it is something else."""
+    """`c` as one number for each output, or None if it is something else."""
     shape = c.known.shape
     if not shape or shape[-1] != outputs or any(dim != 1 for dim in shape[:-1]):
         return None

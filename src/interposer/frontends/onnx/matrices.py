@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @operator("Trilu", since=14)
 def trilu(node: Node) -> Value:
-    """The number of the diagonal is an operand."""
+    """Return the number of the diagonal is an operand."""
     k = int(node.array_scalar(1, "k")) if node.has(1) else 0
     return node.add(Trilu(k, node.flag("upper", True)), node.value(0))
 
@@ -28,11 +28,11 @@ def eye_like(node: Node) -> Value:
 
 @operator("Det", since=11)
 def det(node: Node) -> Value:
-    """One for every matrix."""
+    """Return one for every matrix."""
     return node.add(Det(), node.value(0))
 
 
 @operator("Einsum", since=12)
 def einsum(node: Node) -> Value:
-    """The equation means the same as in NumPy."""
+    """Return the equation means the same as in NumPy."""
     return node.add(Einsum(node.text("equation")), *node.values())

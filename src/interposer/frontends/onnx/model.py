@@ -34,10 +34,10 @@ def load(
     values: Values | None = None,
     operators: Mapping[str, Converter] | None = None,
 ) -> Network:
-    """The network that an ONNX model describes.
+    """Return the network that an ONNX model describes.
 
     Layers are named after nodes, inputs and outputs after the model's; binding ids count these in the model's order.
-    What can be computed from constants alone, such as shapes, is. Extents that the model leaves open stay open, under
+    What can be computed from constants alone, such as shapes, is. Dimensions that the model leaves open stay open under
     the model's names for them; one without a name is called after its input and axis, as in ``image_0``.
 
     Args:
@@ -67,7 +67,7 @@ def load(
 def template(
     source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
 ) -> Template:
-    """The model as something that gives a network for shapes and values of its inputs.
+    """Return the model as something that gives a network for shapes and values of its inputs.
 
     Args and errors are those of `load`; what is wrong with nodes is only told when a network is asked for. The file's
     content must not be changed afterwards.
@@ -98,7 +98,7 @@ def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None
 
 
 def _name(graph: Message) -> str:
-    """The graph's name, which protobuf gives as bytes where it is no text."""
+    """Return the graph's name, which protobuf gives as bytes where it is no text."""
     name = graph.name
     return (name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)) or "network"
 
@@ -111,7 +111,7 @@ class _Read(NamedTuple):
     files: ExternalFiles
 
     def arrays(self, values: Values) -> dict[str, Array]:
-        """The initializers, but for those that are given other values."""
+        """Return the initializers, but for those that are given other values."""
         return {name: array for name, array in self.constants.items() if name not in values}
 
 
@@ -137,7 +137,7 @@ def _told_of(path: object) -> Iterator[None]:
 
 
 def _inputs(graph: Message, values: Values) -> list[Message]:
-    """The inputs that have no initializer, or that are given a value."""
+    """Return the inputs that have no initializer, or that are given a value."""
     defaults = {tensor.name for tensor in graph.initializer} - values.keys()
     return [value for value in graph.input if value.name not in defaults]
 
@@ -170,7 +170,7 @@ def _check_opset(version: int) -> None:
 
 
 def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
-    """What is known of every input, those that are bound to values included; quantized as nodes claim it is."""
+    """Yield what is known of every input, those that are bound to values included; quantized as nodes claim it is."""
     graph, arrays = model.message.graph, model.arrays(values)
     claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -192,7 +192,7 @@ def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values
 
 
 def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
-    """The input's info as nodes claim it is quantized; where that cannot be, the nodes' own faults will be told."""
+    """The input's info as nodes claim it is quantized; where that cannot be, the nodes' own errors will be told."""
     try:
         return info.with_quantization(claim)
     except InvalidArgumentError:

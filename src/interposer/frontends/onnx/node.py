@@ -62,7 +62,7 @@ class Node(Attributes):
         return self._importer
 
     def inside(self, importer: Importer) -> Node:
-        """The same node as part of another import."""
+        """Return the same node as part of another import."""
         return Node(importer, self._message, self.name, self.version)
 
     # --- operands -----------------------------------------------------------------------------------------------------
@@ -73,11 +73,11 @@ class Node(Attributes):
         return len(self._inputs)
 
     def has(self, index: int) -> bool:
-        """True where an input is given."""
+        """Return True if an input is given."""
         return index < len(self._inputs) and bool(self._inputs[index])
 
     def optional(self, index: int) -> Value | None:
-        """An input, or None where it is absent; without its quantization, where the operator is for plain integers."""
+        """An input, or None if it is absent; without its quantization, where the operator is for plain integers."""
         if not self.has(index):
             return None
         if index not in self._operands:
@@ -86,33 +86,33 @@ class Node(Attributes):
         return self._operands[index]
 
     def plain(self, value: Value) -> Value:
-        """The value's elements without what they stand for, where it is quantized."""
+        """Return the value's elements without what they stand for, where it is quantized."""
         return self.step(Cast(value.known.dtype), value) if value.known.is_quantized else value
 
     def value(self, index: int) -> Value:
-        """An input that must be there."""
+        """Return an input that must be there."""
         result = self.optional(index)
         if result is None:
             raise ParseError(f"it has no input number {index}")
         return result
 
     def values(self) -> list[Value]:
-        """All inputs, which must be there."""
+        """Return all inputs, which must be there."""
         return [self.value(index) for index in range(max(1, len(self._inputs)))]
 
     def info(self, index: int) -> TensorInfo:
-        """The info of an input that must be there."""
+        """Return the info of an input that must be there."""
         return self.value(index).known
 
     def array(self, index: int, title: str) -> Array:
-        """The value of an input that must be a constant; `title` says in messages which one it is."""
+        """Return the value of an input that must be a constant; `title` says in messages which one it is."""
         value = self.value(index)
         if value.constant is None:
             self._importer.ask_for(value, title)
         return value.constant
 
     def is_computed(self, *indices: int) -> bool:
-        """True where one of these inputs is only known while running, whatever is known of the model's inputs.
+        """Return True if one of these inputs is only known while running, whatever is known of the model's inputs.
 
         All that are there must be lists of a known length then, as the operators are that take them as operands.
         """
@@ -125,14 +125,14 @@ class Node(Attributes):
         return not known and self._importer.needs(value) is None
 
     def array_integers(self, index: int, title: str) -> tuple[int, ...]:
-        """The integers of an input that must be a constant of rank 0 or 1."""
+        """Return the integers of an input that must be a constant of rank 0 or 1."""
         array = self.array(index, title)
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected a list of integers")
         return tuple(array.reshape(-1).tolist())
 
     def array_scalar(self, index: int, title: str) -> float | int | bool:
-        """The only element of an input that must be a constant number."""
+        """Return the only element of an input that must be a constant number."""
         array = self.array(index, title)
         if array.size != 1 or array.dtype.kind == "O":
             raise ParseError(f"its {title} is {array.dtype}{list(array.shape)}; expected one number")
@@ -140,7 +140,7 @@ class Node(Attributes):
         return number
 
     def extents(self, index: int, title: str) -> tuple[int, ...]:
-        """The extents in an input of rank 1, some of which may be a `Dim`; their number must be known."""
+        """Return the dimensions in an input of rank 1, some of which may be a `Dim`; their number must be known."""
         known = self._importer.extents(self.value(index))
         if known is None:
             self._importer.ask_for(self.value(index), title)
@@ -154,19 +154,19 @@ class Node(Attributes):
         return len(self._outputs)
 
     def wants(self, index: int) -> bool:
-        """True where an output has a name, so that somebody may use it."""
+        """Return True if an output has a name, so that somebody may use it."""
         return index < len(self._outputs) and bool(self._outputs[index])
 
     def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """The output of a layer that has the node's own name, quantized so where that is said."""
+        """Return the output of a layer that has the node's own name, quantized so where that is said."""
         return self._importer.add(op, operands, self.name, self.source, quantization)[0]
 
     def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
-        """The outputs of a layer that has the node's own name."""
+        """Return the outputs of a layer that has the node's own name."""
         return self._importer.add(op, operands, self.name, self.source)
 
     def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
-        """The outputs of a layer with regions that has the node's own name."""
+        """Return the outputs of a layer with regions that has the node's own name."""
         return self._importer.add_control(op, operands, graphs, self.name, self.source)
 
     def give_up(self) -> list[Value]:
@@ -176,19 +176,19 @@ class Node(Attributes):
         return list(self._importer.network.add_layer(StandIn(len(infos)), outputs=infos).outputs)
 
     def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """The output of a layer on the way to the node's result, named after node and operator."""
+        """Return the output of a layer on the way to the node's result, named after node and operator."""
         return self._importer.add(op, operands, f"{self.name}/{op.op_name()}", self.source, quantization)[0]
 
     def tensor_array(self, name: str) -> Array:
-        """The data of an attribute that is a tensor."""
+        """Return the data of an attribute that is a tensor."""
         return self._importer.array(self.tensor(name))
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """A constant that is part of what the node becomes."""
+        """Return a constant that is part of what the node becomes."""
         return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
 
     def scalar_like(self, value: float, like: Value) -> Value:
-        """A constant scalar of the type of another value."""
+        """Return a constant scalar of the type of another value."""
         return self.constant(np.array(value).astype(like.known.dtype.numpy))
 
     @property
@@ -205,13 +205,13 @@ class Node(Attributes):
         raise UnboundFormError(reason, Needs(shapes=True))
 
     def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
-        """A shape whose extents must all be known."""
+        """Return a shape whose dimensions must all be known."""
         if not shape.is_concrete:
             self.open_shape(f"its {title} has the shape {shape}")
         return tuple(shape)
 
     def known(self, size: int, title: str) -> int:
-        """An extent that must be known."""
+        """Return a dimension that must be known."""
         if isinstance(size, Dim):
             self.open_shape(f"its {title} is not known")
         return size

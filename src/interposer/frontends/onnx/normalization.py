@@ -51,7 +51,7 @@ def batch_normalization(node: Node) -> Value | Sequence[Value]:
 
 
 def _normalized_by_batch(node: Node) -> Sequence[Value]:
-    """The batch's own mean and variance are mixed into the running ones, which are results too."""
+    """Return the batch's own mean and variance are mixed into the running ones, which are results too."""
     x, gamma, beta, *running = (node.value(i) for i in range(5))
     reduce = Mean((0, *range(2, x.known.rank)))
     mean = node.step(reduce, x)
@@ -114,7 +114,7 @@ def _filled(node: Node, number: float, like: Value, dtype: DataType) -> Value:
 
 
 def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
-    """Numbers for the channels of a group normalization, so that they broadcast."""
+    """Return numbers for the channels of a group normalization, so that they broadcast."""
     if not isinstance(op, GroupNormalization):
         return numbers
     return reshaped(node, numbers, [-1, *[1] * (node.info(0).rank - 2)])
@@ -138,7 +138,7 @@ def group_normalization_by_groups(node: Node) -> Value:
 
 @operator("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Value:
-    """One factor for each channel."""
+    """Return one factor for each channel."""
     op = GroupNormalization(_groups(node), node.number("epsilon", 1e-5))
     return _stashed(node, op, node.value(1), node.value(2))
 
@@ -158,7 +158,7 @@ def mean_variance_normalization(node: Node) -> Value:
 
 @operator("LRN")
 def local_response_normalization(node: Node) -> Value:
-    """Its alpha is for the mean of the squares, ours for their sum."""
+    """Return its alpha is for the mean of the squares, ours for their sum."""
     size = node.integer("size")
     if size < 1:
         raise ParseError(f"its size is {size}; expected 1 or more")

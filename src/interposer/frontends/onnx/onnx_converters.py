@@ -47,7 +47,7 @@ class _Table:
 
 
 def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
-    """True for a function that was there before it was defined anew, as it happens in notebooks."""
+    """Return True for a function that was there before it was defined again, as it happens in notebooks."""
     places = {(item.__module__, item.__qualname__) for item in (entry.convert, convert)}
     return entry.since == since and len(places) == 1
 
@@ -57,7 +57,7 @@ _CUSTOM: Final = _Table()
 
 
 def title(domain: str, name: str) -> str:
-    """An operator with its domain, as messages and reports name it."""
+    """Return an operator with its domain, as messages and reports name it."""
     return f"{domain}.{name}" if domain else name
 
 
@@ -87,7 +87,7 @@ def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
 
 
 def find(domain: str, name: str, version: int) -> Converter | None:
-    """The function for an operator as that version of the opset has it, or None where it is not known."""
+    """Return the function for an operator as that version of the opset has it, or None if it is not known."""
     return _BUILT_IN.find(domain, name, version) or _CUSTOM.find(domain, name, version)
 
 

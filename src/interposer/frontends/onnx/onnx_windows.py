@@ -35,11 +35,11 @@ class Windows(NamedTuple):
         return len(self.kernel)
 
     def sizes(self) -> dict[str, Any]:
-        """The extents of a pooling window as attributes of an operator."""
+        """Return the dimensions of a pooling window as attributes of an operator."""
         return {f"pool_{name}": size for name, size in zip(_SIZES[self.axes], self.kernel, strict=True)}
 
     def pads(self) -> dict[str, Any]:
-        """The pads as attributes of an operator."""
+        """Return the pads as attributes of an operator."""
         names = (*_BEFORE[self.axes], *_AFTER[self.axes])
         return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
 
@@ -50,7 +50,7 @@ class Windows(NamedTuple):
         return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
 
     def lists(self) -> dict[str, Any]:
-        """Everything as attributes of an operator for any number of axes."""
+        """Return everything as attributes of an operator for any number of axes."""
         return {
             "window_shape": self.kernel,
             "strides": self.strides,
@@ -60,11 +60,11 @@ class Windows(NamedTuple):
 
 
 def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """The windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
+    """Return the windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
 
     Raises:
         ParseError: lists of the wrong length, or numbers that cannot be meant.
-        UnsupportedFormError: other than one to three spatial axes, or pads that depend on unknown extents.
+        UnsupportedFormError: other than one to three spatial axes, or pads that depend on unknown dimensions.
     """
     axes = len(image)
     if axes not in (1, 2, 3):
@@ -74,7 +74,7 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """The same for any number of axes, as they are."""
+    """Return the same for any number of axes, as they are."""
     axes = len(image)
     strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
     pads = node.integers("pads", [0] * (2 * axes))
@@ -102,7 +102,7 @@ def _auto_padded(node: Node, value: Windows, image: Sequence[int]) -> Windows:
 
 
 def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int) -> int:
-    """What must be added so that there are as many places as the extent has strides."""
+    """Return what must be added so that there are as many places as the dimension has strides."""
     reach = (size - 1) * dilation + 1
     if stride == 1:
         return max(0, reach - 1)
@@ -113,11 +113,11 @@ def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:
-    """The shape of an image, where one with a single spatial axis gets a height of 1."""
+    """Return the shape of an image, where one with a single spatial axis gets a height of 1."""
     return [*shape[:2], 1, *shape[2:]] if len(shape) == 3 else list(shape)
 
 
 def as_image(node: Node, value: Value) -> Value:
-    """An image with a single spatial axis (or weights for one) as one of height 1."""
+    """Return an image with a single spatial axis (or weights for one) as one of height 1."""
     shape = value.known.shape
     return value if len(shape) != 3 else reshaped(node, value, image_shape(shape))

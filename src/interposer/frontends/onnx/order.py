@@ -15,20 +15,20 @@ _GRAPHS: Final = 10
 
 
 def graphs_of(node: Message) -> Iterator[Message]:
-    """The graphs among a node's attributes."""
+    """Yield the graphs among a node's attributes."""
     for attribute in node.attribute:
         yield from graphs_in(attribute)
 
 
 def graphs_in(attribute: Message) -> Sequence[Message]:
-    """The graphs that an attribute has."""
+    """Return the graphs that an attribute has."""
     if attribute.type == _GRAPH:
         return [attribute.g]
     return attribute.graphs if attribute.type == _GRAPHS else ()
 
 
 def names_in(node: Message) -> Iterator[str]:
-    """The names of the values that a node takes, those that its graphs take from around them included."""
+    """Yield the names of the values that a node takes, those that its graphs take from around them included."""
     yield from (name for name in node.input if name)
     for graph in graphs_of(node):
         yield from _from_outside(graph)
@@ -43,7 +43,7 @@ def _from_outside(graph: Message) -> Iterator[str]:
 
 
 def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[Message]:
-    """The nodes that the outputs depend on, producers first: not every file keeps to that order.
+    """Return the nodes that the outputs depend on, producers first: not every file keeps to that order.
 
     Raises:
         ParseError: nodes that depend on themselves.

@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 @operator("MaxPool")
 def max_pool(node: Node) -> Value | Sequence[Value]:
-    """Where somebody asks for the places of the cells, by an operator that finds them."""
+    """Return where somebody asks for the places of the cells, by an operator that finds them."""
     if not node.wants(1):
         return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
@@ -41,7 +41,7 @@ def average_pool(node: Node) -> Value:
 
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
-    """The norm of what lies under the window."""
+    """Return the norm of what lies under the window."""
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.add(op, node.value(0))
@@ -72,7 +72,7 @@ def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> 
 
 @operator("GlobalMaxPool")
 def global_max_pool(node: Node) -> Value:
-    """The greatest element of each channel."""
+    """Return the greatest element of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.MAX), node.value(0))
     return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
@@ -80,7 +80,7 @@ def global_max_pool(node: Node) -> Value:
 
 @operator("GlobalAveragePool")
 def global_average_pool(node: Node) -> Value:
-    """The mean of each channel."""
+    """Return the mean of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.AVERAGE), node.value(0))
     return node.add(Mean(_spatial_axes(node), keep_dims=True), node.value(0))
@@ -88,7 +88,7 @@ def global_average_pool(node: Node) -> Value:
 
 @operator("GlobalLpPool", since=2)
 def global_lp_pool(node: Node) -> Value:
-    """The norm of each channel."""
+    """Return the norm of each channel."""
     operation = {1: ReduceOperation.L1, 2: ReduceOperation.L2}.get(node.integer("p", 2))
     if operation is not None:
         return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=operation), node.value(0))
@@ -98,7 +98,7 @@ def global_lp_pool(node: Node) -> Value:
 
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Value:
-    """A larger shape that is asked for has zeros at the end."""
+    """Return a larger shape that is asked for has zeros at the end."""
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     image = node.concrete(_spatial(node), "input")
     columns = zip(image, result.kernel, result.strides, result.before, result.after, strict=True)

@@ -26,7 +26,7 @@ _DAMAGED: Final = "the file is truncated or damaged, or is no ONNX model"
 
 
 class Document(NamedTuple):
-    """A model and where it came from: None where it was given as bytes or as a message.
+    """A model and where it came from: None if it was given as bytes or as a message.
 
     `apart` has the data of large initializers, by their positions in the graph, which `model` lacks.
     """
@@ -37,7 +37,7 @@ class Document(NamedTuple):
 
 
 def read_model(source: Source) -> Document:
-    """The model that a file or its bytes hold, or that is one already.
+    """Return the model that a file or its bytes hold, or that is one already.
 
     Raises:
         MissingDependencyError: the package onnx is not installed.
@@ -54,7 +54,7 @@ def read_model(source: Source) -> Document:
 
 
 def onnx_package() -> Any:
-    """The package onnx; `MissingDependencyError` where it is not installed."""
+    """Return the package onnx; `MissingDependencyError` if it is not installed."""
     try:
         import onnx  # noqa: PLC0415 - optional, and slow to import
     except ImportError as error:
@@ -63,7 +63,7 @@ def onnx_package() -> Any:
 
 
 def _content(path: str | os.PathLike[str]) -> memoryview:
-    """A file as it is now, mapped."""
+    """Return a file as it is now, mapped."""
     try:
         check_regular(path)
         with open(path, "rb") as file:

@@ -51,20 +51,20 @@ _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 @operator("Cast")
 def cast_by_name(node: Node) -> Value:
-    """The type was given by its name."""
+    """Return the type was given by its name."""
     name = node.text("to").upper()
     return node.add(Cast(DataType.of(_OLD_NAMES.get(name, name.lower()))), node.value(0))
 
 
 @operator("Cast", since=6)
 def cast(node: Node) -> Value:
-    """The type is given by its number."""
+    """Return the type is given by its number."""
     return _cast(node, data_type(node.integer("to")))
 
 
 @operator("CastLike", since=15)
 def cast_like(node: Node) -> Value:
-    """The type is that of another value."""
+    """Return the type is that of another value."""
     return _cast(node, node.info(1).dtype)
 
 
@@ -84,13 +84,13 @@ def _cast(node: Node, dtype: DataType) -> Value:
 
 
 def _clamped(node: Node, x: Value, dtype: DataType) -> Value:
-    """Real numbers within the range of a narrow type of floats."""
+    """Float values within the range of a narrow type of floats."""
     limit = _SATURATING[dtype]
     return node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -limit), x)
 
 
 def _powers_of_two(node: Node, x: Value) -> Value:
-    """Numbers of float32 without their sign, rounded to powers of two: without the bits behind the exponent."""
+    """Return numbers of float32 without their sign, rounded to powers of two: without the bits behind the exponent."""
     mode = node.text("round_mode", "up")
     if mode not in _ROUND_MODES:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
@@ -122,7 +122,7 @@ def quantize_linear(node: Node) -> Value:
 
 @operator("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Value:
-    """The type of the result is that of the scale."""
+    """Return the type of the result is that of the scale."""
     if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
         raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
     asked = node.integer("output_dtype", 0)
@@ -133,7 +133,7 @@ def dequantize_linear(node: Node) -> Value:
 
 
 def _is_plain(node: Node) -> bool:
-    """True where scale and zero point are known, and are one for all or one for each channel.
+    """Return True if scale and zero point are known, and are one for all or one for each channel.
 
     Scales of 0, which some tools write for channels of zeros, are only reckoned with.
     """
@@ -168,7 +168,7 @@ def _division_type(node: Node) -> DataType:
     if asked:
         dtype = data_type(asked)
         if dtype not in FLOATS:
-            raise ParseError(f"its precision is {dtype}; expected a type of real numbers")
+            raise ParseError(f"its precision is {dtype}; expected a type of float values")
         return dtype
     return scale if node.version >= 23 and scale in FLOATS else DataType.FLOAT32
 
@@ -179,7 +179,7 @@ def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
 
 def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
-    """Tensor, scale and zero point as real numbers of one type, the last two so that they broadcast."""
+    """Tensor, scale and zero point as float values of one type, the last two so that they broadcast."""
     x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
     zero = _as(node, node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
@@ -192,7 +192,7 @@ def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value |
 
 
 def _axis_of_blocks(node: Node) -> int | None:
-    """The axis that whole blocks divide, so that they can be an axis of their own; None where there is none such."""
+    """The axis that whole blocks divide, so that they can be an axis of their own; None if there is none such."""
     shape, scale, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
     if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
         return None
@@ -202,7 +202,7 @@ def _axis_of_blocks(node: Node) -> int | None:
 
 
 def _joined(node: Node, op: Op, *operands: Value) -> Value:
-    """The result of the last operator, its blocks no axis of their own any more."""
+    """Return the result of the last operator, its blocks no axis of their own any more."""
     if operands[0].known.rank == node.info(0).rank:
         return node.add(op, *operands)
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
@@ -213,7 +213,7 @@ def _as(node: Node, value: Value, dtype: DataType) -> Value:
 
 
 def _spread(node: Node, numbers: Value) -> Value:
-    """Numbers for all, for each channel or for each block, so that they broadcast with the tensor."""
+    """Return numbers for all, for each channel or for each block, so that they broadcast with the tensor."""
     shape, block = node.info(0).shape, node.integer("block_size", 0)
     if numbers.known.num_elements == 1:
         return reshaped(node, numbers, [])
@@ -221,14 +221,14 @@ def _spread(node: Node, numbers: Value) -> Value:
     if numbers.known.rank == 1 and not block:
         return reshaped(node, numbers, [-1 if i == axis else 1 for i in range(len(shape))])
     wrong = numbers.known.rank != len(shape) or block < 1
-    places = np.arange(0 if wrong else node.known(shape[axis], "input's extent along the blocks")) // max(block, 1)
+    places = np.arange(0 if wrong else node.known(shape[axis], "input's dimension along the blocks")) // max(block, 1)
     if wrong or differ(numbers.known.shape[axis], len(set(places.tolist()))):
         raise ParseError(f"its scale has shape {numbers.known.shape}, its input {shape} and blocks of {block}")
     return node.step(Gather(axis), numbers, node.constant(places))
 
 
 def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> Quantization:
-    """What the scale at `index` and the zero point behind it, both constants, say of a tensor of this rank."""
+    """Return what the scale at `index` and the zero point behind it, both constants, say of a tensor of this rank."""
     scale = node.array(index, "scale")
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
@@ -242,20 +242,20 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
 
 
 def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Value:
-    """Real numbers as integers, as the node's own result."""
+    """Float values as integers, as the node's own result."""
     if not real.known.dtype.is_float:
         real = node.step(Cast(DataType.FLOAT32), real)
     return node.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
-    """A constant of integers, with what it stands for."""
+    """Return a constant of integers, with what it stands for."""
     assert stored.constant is not None
     return stored if stored.known.quantization == q else node.constant(stored.constant, q)
 
 
 def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, final: bool = True) -> Value:
-    """The real numbers that integers stand for.
+    """Return the float values that integers stand for.
 
     A tensor that is known to be quantized so, and a constant, need one operator; other integers are converted with
     arithmetic, as nothing says that their maker meant these scales.
@@ -275,12 +275,12 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
 
 
 def real(node: Node, stored: Value, q: Quantization) -> Value:
-    """The same, on the way to the node's result."""
+    """Return the same, on the way to the node's result."""
     return dequantized(node, stored, q, DataType.FLOAT32, final=False)
 
 
 def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0) -> Value:
-    """Integers of 32 bits without their zero point, or those that they have along an axis."""
+    """Return integers of 32 bits without their zero point, or those that they have along an axis."""
     wide = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
         return wide
@@ -302,7 +302,7 @@ def _along(axis: int | None, numbers: Array, value: Value) -> Array:
 
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> Sequence[Value]:
-    """The range of the data, zero included, is divided into 255 steps."""
+    """Return the range of the data, zero included, is divided into 255 steps."""
     x = node.value(0)
     zero, steps = node.scalar_like(0, x), node.scalar_like(255, x)
     high = node.step(Maximum(), node.step(Reduce(operation=ReduceOperation.MAX), x), zero)

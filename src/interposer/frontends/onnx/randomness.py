@@ -37,31 +37,31 @@ _BOUNDS: Final = {
 
 @operator("RandomUniform")
 def random_uniform(node: Node) -> Value:
-    """The shape is an attribute."""
+    """Return the shape is an attribute."""
     return _filled(node, Distribution.UNIFORM, _given_shape(node), DataType.FLOAT32)
 
 
 @operator("RandomNormal")
 def random_normal(node: Node) -> Value:
-    """The shape is an attribute."""
+    """Return the shape is an attribute."""
     return _filled(node, Distribution.NORMAL, _given_shape(node), DataType.FLOAT32)
 
 
 @operator("RandomUniformLike")
 def random_uniform_like(node: Node) -> Value:
-    """The shape is that of another tensor, and the type as well, unless one is named."""
+    """Return the shape is that of another tensor, and the type as well, unless one is named."""
     return _filled(node, Distribution.UNIFORM, _shape_of(node, node.value(0)), node.info(0).dtype)
 
 
 @operator("RandomNormalLike")
 def random_normal_like(node: Node) -> Value:
-    """The shape is that of another tensor, and the type as well, unless one is named."""
+    """Return the shape is that of another tensor, and the type as well, unless one is named."""
     return _filled(node, Distribution.NORMAL, _shape_of(node, node.value(0)), node.info(0).dtype)
 
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node) -> Value:
-    """One where a number between 0 and 1 is less than the probability."""
+    """Return one where a number between 0 and 1 is less than the probability."""
     p, asked = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
     result = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
@@ -70,7 +70,7 @@ def bernoulli(node: Node) -> Value:
 
 @operator("Multinomial", since=7)
 def multinomial(node: Node) -> Value:
-    """The scores are logarithms of probabilities."""
+    """Return the scores are logarithms of probabilities."""
     asked = node.integer("dtype", 6)
     seed = _seed(node)
     seeds = None if seed is None else node.constant(np.array([seed, 1], np.int64))
@@ -84,7 +84,7 @@ def idle_dropout(node: Node) -> Sequence[Value | None]:
 
 
 def _undropped(node: Node) -> Sequence[Value | None]:
-    """The mask, where somebody asks for it, is true everywhere."""
+    """Return the mask, where somebody asks for it, is true everywhere."""
     if not node.wants(1):
         return [node.value(0)]
     shape = node.concrete(node.info(0).shape, "input")
@@ -123,7 +123,7 @@ def _shape_of(node: Node, value: Value) -> Value:
 
 
 def _seed(node: Node) -> int | None:
-    """The whole part of the number that is given, as ONNX's reference evaluator takes it."""
+    """Return the whole part of the number that is given, as ONNX's reference evaluator takes it."""
     if not node.has_attribute("seed") or not math.isfinite(node.number("seed")):
         return None
     return int(node.number("seed")) % _SEEDS

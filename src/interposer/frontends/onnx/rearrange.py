@@ -56,7 +56,7 @@ def _sizes(node: Node, axis: int) -> tuple[int, ...]:
         return _agreeing(node, node.array_integers(1, "split"))
     if node.has_attribute("split"):
         return _agreeing(node, node.integers("split"))
-    dimension: int = node.known(node.info(0).shape[axis], f"input's extent along axis {axis}")
+    dimension: int = node.known(node.info(0).shape[axis], f"input's dimension along axis {axis}")
     parts = node.integer("num_outputs", node.num_outputs)
     if parts != node.num_outputs or parts < 1:
         raise ParseError(f"it has {node.num_outputs} outputs, but num_outputs is {parts}")
@@ -106,7 +106,7 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
 
 
 def _strided(indices: Sequence[slice]) -> StridedSlice:
-    """A start or an end too far away to be written is as good as one that is merely far away."""
+    """Return a start or an end too far away to be written is as good as one that is merely far away."""
     whole = [index.start is None for index in indices]
     to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
     return StridedSlice(
@@ -184,7 +184,7 @@ def gather_nd(node: Node) -> Value:
 
 @operator("DepthToSpace")
 def depth_to_space(node: Node) -> Value:
-    """A mode since 11."""
+    """Return a mode since 11."""
     mode = node.text("mode", "DCR")
     if mode not in DepthToSpaceMode.__members__:
         raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
@@ -213,11 +213,11 @@ def center_crop_pad(node: Node) -> Value:
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
     if len(axes) != len(requested) or min(requested, default=0) < 0:
         raise ParseError(
-            f"its shape is {list(requested)}; expected an extent of 0 or more for each of {len(axes)} axes"
+            f"its shape is {list(requested)}; expected a dimension of 0 or more for each of {len(axes)} axes"
         )
     begin, size, pads = [0] * len(shape), [-1] * len(shape), [(0, 0)] * len(shape)
     for axis, dimension in zip(axes, requested, strict=True):
-        more = dimension - node.known(shape[axis], f"input's extent along axis {axis}")
+        more = dimension - node.known(shape[axis], f"input's dimension along axis {axis}")
         if more < 0:
             begin[axis], size[axis] = -more // 2, dimension
         else:

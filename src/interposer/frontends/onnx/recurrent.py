@@ -40,14 +40,14 @@ def rnn(node: Node) -> Sequence[Value]:
 
 @operator("GRU")
 def gru(node: Node) -> Sequence[Value]:
-    """Where the state is reset depends on a flag, since 3."""
+    """Return where the state is reset depends on a flag, since 3."""
     op = GruSequence(**_common(node), linear_before_reset=node.flag("linear_before_reset"))
     return _layer(node, op, 6)
 
 
 @operator("LSTM")
 def lstm(node: Node) -> Sequence[Value]:
-    """A state of the cells and weights of peepholes may come as well."""
+    """Return a state of the cells and weights of peepholes may come as well."""
     return _layer(node, LstmSequence(**_common(node), input_forget=node.flag("input_forget")), 8)
 
 

@@ -25,13 +25,13 @@ _LARGEST_RANGE = 1 << 24
 
 @operator("Reshape")
 def reshape_by_attribute(node: Node) -> Value:
-    """The shape was an attribute."""
+    """Return the shape was an attribute."""
     return _reshaped(node, node.integers("shape"))
 
 
 @operator("Reshape", since=5)
 def reshape(node: Node) -> Value:
-    """The shape may hold extents of the input that are known by name only."""
+    """Return the shape may hold dimensions of the input that are known by name only."""
     allow_zero = node.version >= 14 and node.flag("allowzero")
     if node.is_computed(1):
         return node.add(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
@@ -43,7 +43,7 @@ def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) ->
     if len(requested) > MAX_RANK:
         raise ParseError(f"its shape has rank {len(requested)}; ranks 0 to {MAX_RANK} are supported")
     if not allow_zero and 0 in requested[len(shape) :]:
-        raise ParseError(f"its shape {list(requested)} copies an extent that the input of shape {shape} lacks")
+        raise ParseError(f"its shape {list(requested)} copies a dimension that the input of shape {shape} lacks")
     sizes = [shape[i] if dim == 0 and not allow_zero else dim for i, dim in enumerate(requested)]
     rest = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
     known = [dim for i, dim in enumerate(sizes) if i not in rest]
@@ -54,7 +54,7 @@ def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) ->
 
 @operator("Flatten")
 def flatten(node: Node) -> Value:
-    """Everything before the axis, and everything from it on, become one axis each."""
+    """Return everything before the axis, and everything from it on, become one axis each."""
     shape = node.info(0).shape
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -67,20 +67,20 @@ def flatten(node: Node) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
-    """Without axes, all of extent 1 go."""
+    """Without axes, all of size 1 go."""
     shape, value = node.info(0).shape, axes_of(node, 13)
     if value is None:
         node.concrete(shape, "input")
     axes = [i for i, dim in enumerate(shape) if dim == 1] if value is None else checked_axes(value, len(shape))
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
-            raise ParseError(f"axis {axis} of its input of shape {shape} has not the extent 1")
+            raise ParseError(f"axis {axis} of its input of shape {shape} has not the dimension 1")
     return final_reshape(node, node.value(0), [dim for i, dim in enumerate(shape) if i not in axes])
 
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
-    """The axes are counted in the result."""
+    """Return the axes are counted in the result."""
     shape, value = node.info(0).shape, axes_of(node, 13)
     if value is None:
         raise ParseError("it has no axes")
@@ -93,7 +93,7 @@ def unsqueeze(node: Node) -> Value:
 
 @operator("Shape")
 def shape_of(node: Node) -> Value:
-    """A part of the shape, since 15."""
+    """Return a part of the shape, since 15."""
     if not node.has_attribute("start") and not node.has_attribute("end"):
         return node.add(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
@@ -107,25 +107,25 @@ def shape_of(node: Node) -> Value:
 
 @operator("Size")
 def size_of(node: Node) -> Value:
-    """The product of the extents."""
+    """Return the product of the dimensions."""
     shape = node.step(Shape(DataType.INT64), node.value(0))
     return node.add(Reduce(operation=ReduceOperation.PROD), shape)
 
 
 @operator("Identity")
 def identity(node: Node) -> Value:
-    """The value itself."""
+    """Return the value itself."""
     return node.value(0)
 
 
 @operator("Expand", since=8)
 def expand(node: Node) -> Value:
-    """Extents of the input that are unknown are taken for greater than 1, unless the shape has the same."""
+    """Dimensions of the input that are unknown are taken for greater than 1, unless the shape has the same."""
     if node.is_computed(1):
         return node.add(DynamicBroadcastTo(), node.value(0), node.value(1))
     shape, requested = node.info(0).shape, node.extents(1, "shape")
     if any(dim < 0 for dim in requested) or len(requested) > MAX_RANK:
-        raise ParseError(f"its shape is {list(requested)}; expected up to {MAX_RANK} extents of 0 or more")
+        raise ParseError(f"its shape is {list(requested)}; expected up to {MAX_RANK} dimensions of 0 or more")
     common = broadcast_shapes(shape, TensorShape(requested))
     if common is None:
         raise ParseError(f"its input of shape {shape} cannot be broadcast to {TensorShape(requested)}")
@@ -136,7 +136,7 @@ def expand(node: Node) -> Value:
 
 @operator("Tile", since=6)
 def tile(node: Node) -> Value:
-    """How often for each axis."""
+    """Return how often for each axis."""
     if node.is_computed(1):
         return node.add(DynamicTile(), node.value(0), node.value(1))
     return node.add(Tile(node.array_integers(1, "repeats")), node.value(0))
@@ -144,7 +144,7 @@ def tile(node: Node) -> Value:
 
 @operator("Constant")
 def constant(node: Node) -> Value:
-    """One of several attributes has the value."""
+    """Return one of several attributes has the value."""
     return node.constant(_constant(node))
 
 
@@ -168,7 +168,7 @@ def _constant(node: Node) -> Array:
 
 @operator("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Value:
-    """One element, repeated; where the shape is data, filled in at run time."""
+    """Return one element, repeated; where the shape is data, filled in at run time."""
     value = node.tensor_array("value") if node.has_attribute("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise ParseError(f"its value has shape {list(value.shape)}; expected one element")

@@ -44,12 +44,12 @@ class _Style(NamedTuple):
 
     @property
     def crops(self) -> bool:
-        """True where a part of the input is resized, which may reach beyond it."""
+        """True if a part of the input is resized, which may reach beyond it."""
         return self.coordinates == "tf_crop_and_resize"
 
 
 class _Axis(NamedTuple):
-    """An axis that changes: its extents before and after, the factor between them, and the part of it that counts."""
+    """An axis that changes: its sizes before and after, the factor between them, and the part of it that counts."""
 
     number: int
     size: int
@@ -75,14 +75,14 @@ def upsample_by_two_factors(node: Node) -> Value:
 
 @operator("Upsample", since=7)
 def upsample_by_attribute(node: Node) -> Value:
-    """A factor for each axis."""
+    """Return a factor for each axis."""
     return _resized(node, node.numbers("scales"), _old_style(node))
 
 
 @operator("Upsample", since=9)
 @operator("Resize", since=10)
 def resize_by_operand(node: Node) -> Value:
-    """The factors are an operand."""
+    """Return the factors are an operand."""
     return _resized(node, node.array(1, "scales").reshape(-1).tolist(), _old_style(node))
 
 
@@ -121,7 +121,7 @@ def resize(node: Node) -> Value:
 
 
 def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[_Axis]:
-    """The axes with the parts that an operand names: all starts, then all ends."""
+    """Return the axes with the parts that an operand names: all starts, then all ends."""
     parts = node.array(1, "roi").reshape(-1).tolist()
     if len(parts) != 2 * len(numbers):
         raise ParseError(
@@ -130,7 +130,7 @@ def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[
     known, result = {axis.number: axis for axis in axes}, []
     for number, start, end in zip(numbers, parts, parts[len(numbers) :], strict=False):
         if number in known or (start, end) != (0, 1):
-            size = node.known(node.info(0).shape[number], f"input's extent along axis {number}")
+            size = node.known(node.info(0).shape[number], f"input's dimension along axis {number}")
             axis = known.get(number, _Axis(number, size, size, 1.0))
             result.append(axis._replace(part=(start, end)))
     return result
@@ -143,7 +143,7 @@ def _axes_by_sizes(node: Node, numbers: Sequence[int]) -> list[_Axis]:
     pairs = [(axis, size) for axis, size in zip(numbers, sizes, strict=True) if size is not shape[axis]]
     for axis, size in pairs:
         if isinstance(size, Dim) or isinstance(shape[axis], Dim):
-            node.open_shape(f"its extents along axis {axis} are not known")
+            node.open_shape(f"its dimensions along axis {axis} are not known")
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return [_Axis(axis, shape[axis], size, size / max(1, shape[axis])) for axis, size in pairs]
@@ -165,7 +165,7 @@ def _axes_by_scales(node: Node, scales: Sequence[float]) -> list[_Axis]:
     axes = []
     for axis, scale in enumerate(scales):
         if scale != 1:
-            size = node.known(shape[axis], f"input's extent along axis {axis}")
+            size = node.known(shape[axis], f"input's dimension along axis {axis}")
             axes.append(_Axis(axis, size, math.floor(size * scale), scale))
     return axes
 
@@ -200,7 +200,7 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
-    """Which pixels of the result lie beyond the input; None where there are none."""
+    """Return which pixels of the result lie beyond the input; None if there are none."""
     outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
         places = _places(axis, "tf_crop_and_resize")
@@ -260,7 +260,7 @@ def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> 
 
 
 def _places(axis: _Axis, coordinates: str) -> Floats:
-    """The place in the input of each pixel of the result, in pixels."""
+    """Return the place in the input of each pixel of the result, in pixels."""
     x, length = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
     if coordinates == "align_corners":
         return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0

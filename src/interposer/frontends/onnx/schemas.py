@@ -15,7 +15,7 @@ __all__ = ["has_function", "standard_function"]
 
 
 def standard_function(node: Message, version: int, info_of: Callable[[str], TensorInfo]) -> Message | None:
-    """The function that the standard gives for an operator, or None where it gives none.
+    """Return the function that the standard gives for an operator, or None if it gives none.
 
     Some depend on the node and its inputs' types; `info_of` tells what is known of an input by its name.
     """
@@ -36,7 +36,7 @@ def standard_function(node: Message, version: int, info_of: Callable[[str], Tens
 
 
 def has_function(node: Message, version: int) -> bool:
-    """True where `standard_function` may give one."""
+    """Return True if `standard_function` may give one."""
     schema = _schema(node, version)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 

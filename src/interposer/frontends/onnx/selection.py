@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @operator("NonZero", since=9)
 def non_zero(node: Node) -> Value:
-    """A row of indices for each axis."""
+    """Return a row of indices for each axis."""
     return node.add(NonZero(), node.value(0))
 
 

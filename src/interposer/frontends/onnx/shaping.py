@@ -1,4 +1,4 @@
-"""Reshapes to extents that may not be known, and axes as attributes or operands: what several families need."""
+"""Reshapes to dimensions that may not be known, and axes as attributes or operands: what several families need."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped
 
 
 def final_reshape(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """The value with these extents, one of which may be -1 and some a `Dim`, as the node's own result."""
+    """Return the value with these dimensions, one of which may be -1 and some a `Dim`, as the node's own result."""
     return node.add(_reshape(node, value.known.shape, sizes), value)
 
 
 def reshaped(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """The same on the way to the node's result."""
+    """Return the same on the way to the node's result."""
     return node.step(_reshape(node, value.known.shape, sizes), value)
 
 
 def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
-    """An unknown extent is copied where the input has it at the same place; the only other one is worked out."""
+    """Return an unknown size is copied where the input has it at the same place; the only other one is worked out."""
     copied = [i for i, dim in enumerate(sizes) if _is_copied(shape, sizes, i)]
     target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
     if len(copied) == 1 and -1 not in target:
         return Reshape(tuple(-1 if i in copied else dim for i, dim in enumerate(sizes)))
     zeros = any(dim == 0 and i not in copied for i, dim in enumerate(target))
     if target.count(-1) > 1 or (copied and zeros):
-        node.open_shape("the extents of its result depend on several unknown ones")
+        node.open_shape("the dimensions of its result depend on several unknown ones")
     return Reshape(tuple(target), copy_zeros=bool(copied))
 
 
 def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
-    """True for an unknown extent with a name; without one, the same object need not mean the same extent."""
+    """Return True for an unknown size with a name; without one, the same object need not mean the same size."""
     dim = sizes[axis]
     if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
         return False
@@ -45,19 +45,19 @@ def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front; `ParseError` where a tensor of this rank has none such."""
+    """Return the axis counted from the front; `ParseError` if a tensor of this rank has none such."""
     return checked_axes((axis,), rank)[0]
 
 
 def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The axes counted from the front, in the order given; `ParseError` where one is not there, or there twice."""
+    """The axes counted from the front, in the order given; `ParseError` if one is missing, or there twice."""
     for error in axes_faults(axes, rank, "axes"):
         raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)
 
 
 def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
-    """The axes of a node that has them as an operand since an opset, as an attribute before; None where absent."""
+    """The axes of a node that has them as an operand since an opset, as an attribute before; None if absent."""
     if node.version < since:
         return node.integers("axes") if node.has_attribute("axes") else None
     return node.array_integers(index, "axes") if node.has(index) else None

@@ -21,13 +21,13 @@ _WINDOWS: Final = {
 
 @operator("DFT", since=17)
 def dft_along_attribute(node: Node) -> Value:
-    """The axis was an attribute."""
+    """Return the axis was an attribute."""
     return _dft(node, node.integer("axis", 1))
 
 
 @operator("DFT", since=20)
 def dft(node: Node) -> Value:
-    """The axis is an operand."""
+    """Return the axis is an operand."""
     return _dft(node, int(node.array_scalar(2, "axis")) if node.has(2) else -2)
 
 
@@ -38,7 +38,7 @@ def _dft(node: Node, axis: int) -> Value:
 
 @operator("STFT", since=17)
 def stft(node: Node) -> Value:
-    """A frame is as long as the window, or as the signal, where nothing is said."""
+    """Return a frame is as long as the window, or as the signal, where nothing is said."""
     window = node.optional(2)
     if node.has(3):
         length = int(node.array_scalar(3, "frame_length"))
@@ -63,6 +63,6 @@ for _name, _function in _WINDOWS.items():
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
-    """All numbers are operands."""
+    """Return all numbers are operands."""
     op = MelWeightMatrix(data_type(node.integer("output_datatype", 1)))
     return node.add(op, *(node.value(i) for i in range(5)))

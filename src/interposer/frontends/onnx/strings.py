@@ -31,7 +31,7 @@ def string_split(node: Node) -> Sequence[Value]:
 
 @operator("StringNormalizer", since=10)
 def string_normalizer(node: Node) -> Value:
-    """The locale says nothing, but for a few languages."""
+    """Return the locale says nothing, but for a few languages."""
     action, language = node.text("case_change_action", "NONE"), node.text("locale", "")[:2].lower()
     if action not in CaseChange.__members__:
         raise ParseError(f"its case_change_action is {action!r}; expected {', '.join(CaseChange.__members__)}")

@@ -57,14 +57,14 @@ class Scope(Importer):
             self.define(declared.name, value)
 
     def converted(self) -> list[Value] | None:
-        """The graph's results; None where one of them follows from something that is not supported."""
+        """Return the graph's results; None if one of them follows from something that is not supported."""
         names = [output.name for output in self.graph.output]
         for message in in_running_order(self.graph.node, names):
             self._convert_node(message, self._node_name(message))
         return None if self._missing.intersection(names) else [self.value(name) for name in names]
 
     def value(self, name: str) -> Value:
-        """What a name stands for, here or further outside."""
+        """Return what a name stands for, here or further outside."""
         if name not in self._values and name not in self._arrays:
             result = self.outer.value(name)
             self._values[name] = self._brought_in(result) if self._apart else result
@@ -96,12 +96,12 @@ class Region(NamedTuple):
 
 
 def initializers(outer: Importer, graph: Message) -> Arrays:
-    """The arrays that a graph itself holds; what converts it several times asks once."""
+    """Return the arrays that a graph itself holds; what converts it several times asks once."""
     return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
 
 
 def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None) -> Region | None:
-    """The region that a graph becomes where its own inputs are such; None where it holds what is not supported.
+    """Return the region that a graph becomes where its own inputs are such; None if it holds what is not supported.
 
     Raises:
         ParseError: the graph breaks the format.
@@ -123,7 +123,7 @@ def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays:
 
 
 def _plain(scope: Scope, value: Value) -> Value:
-    """A result's elements without what they stand for, which other branches and iterations may see otherwise."""
+    """Return a result's elements without what they stand for, which other branches and iterations may see otherwise."""
     if not value.known.is_quantized:
         return value
     return scope.add(Cast(value.known.dtype), [value], f"{value.name}/plain", value.producer.source)[0]
@@ -132,7 +132,7 @@ def _plain(scope: Scope, value: Value) -> Value:
 def in_place(
     outer: Importer, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
 ) -> list[Value] | None:
-    """The results of a graph that is converted in place of its node; None where it holds what is not supported.
+    """Return the results of a graph that is converted in place of its node; None if it holds what is not supported.
 
     Raises:
         ParseError: the graph breaks the format.
@@ -143,7 +143,7 @@ def in_place(
 
 
 def rebound(result: Region, captured: Sequence[Value]) -> Graph:
-    """The region's graph with an input for each of `captured`, in this order; it has no inputs of its own."""
+    """Return the region's graph with an input for each of `captured`, in this order; it has no inputs of its own."""
     mine = dict(zip(result.captured, result.graph.inputs, strict=True))
     for number, value in enumerate(captured):
         if value in mine:
@@ -154,19 +154,19 @@ def rebound(result: Region, captured: Sequence[Value]) -> Graph:
 
 
 def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
-    """An input of a region, of which more is known from what it is bound to."""
+    """Return an input of a region, of which more is known from what it is bound to."""
     layer = graph.add(Input(number), name=name)
     layer.output.info = info
     return layer.output
 
 
 def count_nodes(graph: Message) -> int:
-    """How many nodes a graph has, with those of the graphs in them."""
+    """Return how many nodes a graph has, with those of the graphs in them."""
     return sum(1 + sum(map(count_nodes, graphs_of(node))) for node in graph.node)
 
 
 def spent(importer: Importer) -> int:
-    """How many nodes of graphs in nodes the whole import has converted so far."""
+    """Return how many nodes of graphs in nodes the whole import has converted so far."""
     return _root(importer).converted_inside
 
 

@@ -56,11 +56,11 @@ _FIELDS: Final = {
 _PACKED: Final = (2, 4)
 """The widths in bits of elements that share one number of int32_data, as they share a byte; others have one each."""
 _EXTERNAL: Final = 1
-_MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other extents, but not whatever ones
+_MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other dimensions, but not whatever ones
 
 
 def data_type(number: int) -> DataType:
-    """The type of that number in the format; `ParseError` where it is none of ours."""
+    """Return the type of that number in the format; `ParseError` if it is none of ours."""
     result = _TYPES.get(number)
     if result is None:
         raise ParseError(f"tensors of type {_UNSUPPORTED.get(number, number)} are not supported")
@@ -68,12 +68,12 @@ def data_type(number: int) -> DataType:
 
 
 def type_number(dtype: DataType) -> int:
-    """The format's number for a type; 0, of no type, where it has none."""
+    """Return the format's number for a type; 0, of no type, where it has none."""
     return _NUMBERS.get(dtype, 0)
 
 
 def array_of(tensor: Message, files: ExternalFiles, apart: memoryview | None = None) -> Array:
-    """The data of a tensor; bytes in the file are not copied where they can be used as they are.
+    """Return the data of a tensor; bytes in the file are not copied where they can be used as they are.
 
     `apart` is its raw data, where the message lacks it.
 
@@ -97,7 +97,7 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
     if len(shape) > MAX_RANK:
         raise ParseError(f"a tensor has rank {len(shape)}; ranks 0 to {MAX_RANK} are supported")
     if any(dim < 0 for dim in shape):
-        raise ParseError(f"a tensor has the shape {list(shape)}; an extent must not be negative")
+        raise ParseError(f"a tensor has the shape {list(shape)}; a dimension must not be negative")
     if math.prod(max(dim, 1) for dim in shape) > _MOST_ELEMENTS:
         raise ParseError(f"a tensor has the shape {list(shape)}; there is no room for that")
     return shape
@@ -125,7 +125,7 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
 
 
 def _unpacked(data: Array, count: int, bits: int) -> Array:
-    """The codes of elements that lie one after the other from the lowest bit on, in a byte each."""
+    """Return the codes of elements that lie one after the other from the lowest bit on, in a byte each."""
     if 8 % bits:
         stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)
@@ -166,6 +166,6 @@ def _typed(field: Message, dtype: DataType, count: int) -> Array:
 
 
 def _narrowed(field: Message, dtype: np.dtype[np.generic] | type[np.generic]) -> Array:
-    """The numbers of a field in a narrower type; a value that does not fit wraps around, as it does in C."""
+    """Return the numbers of a field in a narrower type; a value that does not fit wraps around, as it does in C."""
     wide: Array = np.array(field)
     return wide.astype(dtype) if wide.size else np.empty(0, dtype)

@@ -63,22 +63,22 @@ class _Arithmetic:
         return self.add(self.times(share, old), self.times(1 - share, new))
 
     def regularized(self, x: Value, gradient: Value) -> Value:
-        """The gradient with that of the parameter's own size."""
+        """Return the gradient with that of the parameter's own size."""
         return self.add(self.times(self.node.number("norm_coefficient", 0.0), x), gradient)
 
     def counted(self, like: Value) -> Value:
-        """How many steps there were, as a number."""
+        """Return how many steps there were, as a number."""
         return self.node.step(Cast(like.known.dtype), self.count)
 
     def unless_first(self, later: Value, first: Value) -> Value:
-        """One number from the second step on, and another one in the first."""
+        """Return one number from the second step on, and another one in the first."""
         zero = self.node.scalar_like(0, self.count)
         started = self.node.step(Comparison(ComparisonOperation.GREATER), self.count, zero)
         return self.node.step(Where(), started, later, first)
 
 
 def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
-    """The step for every parameter: new parameters first, then what is remembered of each, kind by kind."""
+    """Return the step for every parameter: new parameters first, then what is remembered of each, kind by kind."""
     kinds = 2 + remembered
     count, rest = divmod(node.num_inputs - 2, kinds)
     if rest or count < 1:
@@ -92,7 +92,7 @@ def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
 
 @operator("Adagrad", domain=_DOMAIN)
 def adagrad(node: Node) -> Sequence[Value]:
-    """The steps become shorter where gradients were large."""
+    """Return the steps become shorter where gradients were large."""
     decay, epsilon = node.number("decay_factor", 0.0), node.number("epsilon", 0.0)
 
     def step(a: _Arithmetic, x: Value, gradient: Value, memory: Sequence[Value]) -> Sequence[Value]:
@@ -128,7 +128,7 @@ def adam(node: Node) -> Sequence[Value]:
 
 @operator("Momentum", domain=_DOMAIN)
 def momentum(node: Node) -> Sequence[Value]:
-    """Steps go on in the direction of those before, and with Nesterov's form look ahead along it."""
+    """Return steps go on in the direction of those before, and with Nesterov's form look ahead along it."""
     alpha, beta, mode = node.number("alpha"), node.number("beta"), node.text("mode")
     if mode not in {"standard", "nesterov"}:
         raise ParseError(f"its mode is {mode!r}; expected standard or nesterov")

@@ -52,7 +52,7 @@ class _Nodes(NamedTuple):
     missing_true: Array
 
     def attributes(self) -> dict[str, Array]:
-        """The same as attributes of the operator."""
+        """Return the same as attributes of the operator."""
         return {**self._asdict(), "missing_true": self.missing_true.astype(np.bool_)}
 
 
@@ -142,7 +142,7 @@ def tree_classifier(node: Node) -> Sequence[Value]:
 
 
 def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: TreeAggregation) -> Value:
-    """The scores of all targets, base values included."""
+    """Return the scores of all targets, base values included."""
     forest, base = _Forest(node), numbers(node, "base_values")
     starts, order = forest.leaves_of(prefix)
     op = TreeEnsemble(
@@ -176,7 +176,7 @@ class _Forest:
         self._numbers = dict(zip(self._names, places.tolist(), strict=True))
 
     def attributes(self) -> dict[str, Array]:
-        """What the operator needs to know of the nodes."""
+        """Return what the operator needs to know of the nodes."""
         missing = integers(self._node, "nodes_missing_value_tracks_true")
         true, false = self._ends("true"), self._ends("false")
         nodes = _Nodes(
@@ -207,7 +207,7 @@ class _Forest:
         return np.array(list(first.values()), np.int64)
 
     def leaves_of(self, prefix: str) -> tuple[Array, Array]:
-        """Where the weights of each leaf begin, and the order in which they are taken for that."""
+        """Return where the weights of each leaf begin, and the order in which they are taken for that."""
         trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
         value = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
         if (value < 0).any():

@@ -67,14 +67,14 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
 
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
-    """The tensor's only raw data, where it is large."""
+    """Return the tensor's only raw data, where it is large."""
     fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
     large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
     return fields[0] if large else None
 
 
 def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
-    """The fields of a message in their order; ValueError or IndexError where it is damaged."""
+    """Yield the fields of a message in their order; ValueError or IndexError if it is damaged."""
     while at < end:
         begin = at
         tag, at = _number(view, at)
@@ -95,7 +95,7 @@ def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
-    """A variable-length integer, and where it ends."""
+    """Return a variable-length integer, and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         byte = view[at]

@@ -34,7 +34,7 @@ def activation(node: Node) -> list[Value]:
 
 @operator("LEAKY_RELU", options="LeakyReluOptions")
 def leaky_relu(node: Node) -> list[Value]:
-    """The slope is an option."""
+    """Return the slope is an option."""
     return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.input(0))
 
 
@@ -52,6 +52,6 @@ def softmax(node: Node) -> list[Value]:
 
 @operator("PRELU")
 def prelu(node: Node) -> list[Value]:
-    """The slopes are an input."""
+    """Return the slopes are an input."""
     x = node.input(0)
     return node.result(Prelu(), x, node.like(1, x))

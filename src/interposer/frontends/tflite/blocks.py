@@ -29,11 +29,11 @@ def batch_to_space(node: Node) -> list[Value]:
 
 @operator("SPACE_TO_DEPTH", options="SpaceToDepthOptions")
 def space_to_depth(node: Node) -> list[Value]:
-    """The block is square."""
+    """Return the block is square."""
     return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.input(0))
 
 
 @operator("DEPTH_TO_SPACE", options="DepthToSpaceOptions")
 def depth_to_space(node: Node) -> list[Value]:
-    """The block is square."""
+    """Return the block is square."""
     return node.result(DepthToSpace(node.options["block_size"], NHWC), node.input(0))

@@ -37,7 +37,7 @@ class GuardedOptions:
         return partial(self._call, name, accessor)
 
     def vector(self, name: str) -> tuple[Any, ...] | None:
-        """All elements of a vector of numbers; None where the file does not have it."""
+        """Return all elements of a vector of numbers; None if the file does not have it."""
         if self._call(name, getattr(self, f"{name}IsNone")):
             return None
         return tuple(self._call(name, getattr(self, f"{name}AsNumpy")).tolist())
@@ -59,7 +59,7 @@ class GuardedOptions:
 
 
 def options_accessors(data: memoryview, table: str, position: int, where: str) -> GuardedOptions:
-    """The accessors for the options table of the type `table` at `position`, which must have been verified.
+    """Return the accessors for the options table of the type `table` at `position`, which must have been verified.
 
     Raises:
         MissingDependencyError: the package `tflite` is not installed.

@@ -1,4 +1,4 @@
-"""What must hold in a TFLite model beyond its bytes being in order; the first fault is a `ParseError`."""
+"""What must hold in a TFLite model beyond its bytes being in order; the first error is a `ParseError`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationPar
 
 
 def _integer_range(dtype: str) -> tuple[float, float]:
-    """What an integer type can hold; no bounds for any other type."""
+    """Return what an integer type can hold; no bounds for any other type."""
     if dtype == "int4":
         return -8, 7
     known = numpy_dtype(dtype)
@@ -163,7 +163,7 @@ def _check_signature(model: Model, signature: Signature, where: str) -> None:
 
 
 def called(operator: Operator) -> Iterator[tuple[str, int]]:
-    """The subgraphs that an operator's options name, by field."""
+    """Yield the subgraphs that an operator's options name, by field."""
     for name, value in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
             yield name, value

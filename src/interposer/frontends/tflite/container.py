@@ -114,7 +114,7 @@ class _ModelBuilder:
         return self._bytes(record["data"], record["offset"], record["size"], where)
 
     def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
-        """Bytes that are in the FlatBuffers part of the file or, in large files, behind it; None for none."""
+        """Return bytes that are in the FlatBuffers part of the file or, in large files, behind it; None for none."""
         if inline is None and offset > 1:
             inline = self._reader.region(offset, size, where)
         return inline or None
@@ -192,7 +192,7 @@ class _ModelBuilder:
         return Signature(record["signature_key"] or "", record["subgraph_index"], inputs, outputs)
 
     def _tuple(self, values: Any, where: str) -> tuple[Any, ...]:
-        """The elements of a vector that may be absent."""
+        """Return the elements of a vector that may be absent."""
         if values is None:
             return ()
         self._reader.spend(len(values), where)

@@ -33,12 +33,12 @@ _CODES: Final = dict(
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any] | None:
-    """The NumPy type of a tensor type's name, as it lies in the file; None where NumPy has none."""
+    """Return the NumPy type of a tensor type's name, as it lies in the file; None if NumPy has none."""
     return np.dtype(_CODES[dtype]) if dtype in _CODES else None
 
 
 def byte_size(dtype: str, elements: int) -> int | None:
-    """How many bytes so many elements take in the file; None where the type alone does not say."""
+    """Return how many bytes so many elements take in the file; None if the type alone does not say."""
     if dtype == "int4":
         return (elements + 1) // 2
     if dtype == "bfloat16":
@@ -64,7 +64,7 @@ class QuantizationParameters:
 class Tensor:
     """A tensor of a subgraph.
 
-    `shape_signature` has -1 where the shape may change from run to run, and is None where the file has none; `buffer`
+    `shape_signature` has -1 where the shape may change from run to run, and is None if the file has none; `buffer`
     is an index into the model's buffers, 0 for no data; `has_rank` tells a scalar from a tensor of unknown rank, in
     files whose writer knew of it.
     """
@@ -91,7 +91,7 @@ class Operator:
 
     `inputs` and the like are indices of the subgraph's tensors, -1 for an operand that is left out. `attributes` are
     the fields of its options by the schema's names (``stride_h``), defaults filled in: numbers, texts, tuples,
-    memoryviews of bytes, None for a text or vector that is not there; without options there are none. `where` is for
+    memoryviews of bytes, None for a text or vector that is missing; without options there are none. `where` is for
     error messages.
     """
 
@@ -144,7 +144,7 @@ class Subgraph:
     operators: tuple[Operator, ...]
 
     def empty_constants(self) -> set[int]:
-        """Tensors without elements that are neither an input nor a variable nor any operator's output."""
+        """Return tensors without elements that are neither an input nor a variable nor any operator's output."""
         value = set(self.inputs).union(*(operator.outputs for operator in self.operators))
         empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
         return empty - value
@@ -184,7 +184,7 @@ class Model:
         return self.buffers[index] if index else None
 
     def constant(self, tensor: Tensor) -> NDArray[Any] | None:
-        """The values that the file has for a tensor, as a read-only view of the file; None where it has none.
+        """Return the values that the file has for a tensor, as a read-only view of the file; None if it has none.
 
         They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, bfloat16,
         string, resource, variant): of these the bytes are given, flat. Bools are copied; any byte but 0 is true.
@@ -193,7 +193,7 @@ class Model:
         return None if data is None else _values(data, tensor)
 
     def constants(self, subgraph: Subgraph) -> dict[int, NDArray[Any]]:
-        """The `constant` values of a subgraph's tensors by index.
+        """Return the `constant` values of a subgraph's tensors by index.
 
         Among them are tensors without elements that nothing else gives a value, as the file can hold no data for them.
         """

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @operator("CALL", options="CallOptions")
 def call(node: Node) -> list[Value]:
-    """The subgraph in place of the operator."""
+    """Return the subgraph in place of the operator."""
     return node.importer.inlined(_named(node, "subgraph"), node.inputs(), node.where)
 
 
@@ -28,7 +28,7 @@ def call_once(node: Node) -> list[Value]:
 
 @operator("IF", options="IfOptions")
 def if_(node: Node) -> list[Value]:
-    """The branch itself where the condition is known."""
+    """Return the branch itself where the condition is known."""
     condition, values = node.input(0), node.inputs()[1:]
     branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
     known = condition.known.constant
@@ -42,7 +42,7 @@ def if_(node: Node) -> list[Value]:
 
 @operator("WHILE", options="WhileOptions")
 def while_(node: Node) -> list[Value]:
-    """All values are carried; the regions are made anew as long as an iteration leaves less known of them."""
+    """Return all values are carried; the regions are made again as long as an iteration leaves less known of them."""
     values = node.inputs()
     body, condition = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
     carried = [value.known.with_constant(None) for value in values]
@@ -57,7 +57,7 @@ def while_(node: Node) -> list[Value]:
 
 
 def _named(node: Node, option: str) -> int:
-    """The number of a subgraph; without options there is none that was checked."""
+    """Return the number of a subgraph; without options there is none that was checked."""
     if node.operator.options_type is None:
         node.fail("it has no options, and so names no subgraph")
     return int(node.options[option])

@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @operator("CONV_2D", options="Conv2DOptions")
 def convolution(node: Node) -> list[Value]:
-    """The number of groups follows from the channels."""
+    """Return the number of groups follows from the channels."""
     x = node.input(0, rank=4)
     weights = node.like(1, x, rank=4)
     window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3])
@@ -25,7 +25,7 @@ def convolution(node: Node) -> list[Value]:
 
 @operator("CONV_3D", options="Conv3DOptions")
 def convolution_3d(node: Node) -> list[Value]:
-    """The output channels are the last axis of the weights."""
+    """Return the output channels are the last axis of the weights."""
     x = node.input(0, rank=5)
     weights = node.like(1, x, rank=5)
     window = sliding(node, x.known.shape[1:4], weights.known.shape[:3])
@@ -39,7 +39,7 @@ def _groups(channels: int, channels_each: int) -> int:
 
 @operator("DEPTHWISE_CONV_2D", options="DepthwiseConv2DOptions")
 def depthwise_convolution(node: Node) -> list[Value]:
-    """The channel multiplier follows from the channels; that of the options is not looked at."""
+    """Return the channel multiplier follows from the channels; that of the options is not looked at."""
     x = node.input(0, rank=4)
     weights = node.like(1, x, rank=4)
     op = DepthwiseConvolution2d(**sliding(node, x.known.shape[1:3], weights.known.shape[1:3]))
@@ -53,6 +53,6 @@ def transpose_convolution(node: Node) -> list[Value]:
     x = node.input(2, rank=4)
     weights = node.like(1, x, rank=4)
     if len(shape) != 4:
-        node.fail(f"the output's shape is {shape}; expected four extents")
+        node.fail(f"the output's shape is {shape}; expected four dimensions")
     op = TransposeConvolution2d(**sliding(node, shape[1:3], weights.known.shape[1:3]), output_shape=shape)
     return node.result(op, x, weights, node.optional(3), activation=node.options["fused_activation_function"])

@@ -78,13 +78,13 @@ def unary(node: Node) -> list[Value]:
 
 @operator("FLOOR")
 def floor(node: Node) -> list[Value]:
-    """A layer of its own in Arm NN, and so here."""
+    """Return a layer of its own in Arm NN, and so here."""
     return node.result(Floor(), node.input(0))
 
 
 @operator("ADD_N")
 def add_all(node: Node) -> list[Value]:
-    """One addition after the other."""
+    """Return one addition after the other."""
     total, *rest = node.inputs()
     if not rest:
         return [total]
@@ -101,7 +101,7 @@ def select(node: Node) -> list[Value]:
 
 @operator("SELECT")
 def select_rows(node: Node) -> list[Value]:
-    """A condition of rank 1 chooses whole rows."""
+    """Return a condition of rank 1 chooses whole rows."""
     condition, a, b = (node.input(i) for i in range(3))
     rank = a.known.rank
     if condition.known.rank == 1 and rank > 1:

@@ -40,7 +40,7 @@ class Record:
     """One table that has been read: its type, its place in the file and its fields, defaults filled in.
 
     A vector of numbers is a NumPy view, one of bytes a memoryview, one of tables a list of records; a string, vector or
-    table that is not there is None. A union is the record that it holds.
+    table that is missing is None. A union is the record that it holds.
     """
 
     type: str
@@ -76,13 +76,13 @@ class Reader:
         }
 
     def root(self, table: str) -> Record:
-        """The table that the file's first four bytes point to."""
+        """Return the table that the file's first four bytes point to."""
         self._claim(0, 8, "")
         record: Record = self._object(0, "table", table, "")
         return record
 
     def region(self, start: int, size: int, where: str) -> memoryview:
-        """Bytes that lie outside of all tables, where large files keep their data."""
+        """Return bytes that lie outside of all tables, where large files keep their data."""
         if (start, start + size) not in self._regions:
             self._claim(start, start + size, where)
             self._regions.add((start, start + size))
@@ -117,7 +117,7 @@ class Reader:
         raise DamagedFileError(message, where=where)
 
     def _object(self, at: int, kind: Kind, type: str, where: str) -> Any:
-        """The object that the offset at `at` points to, read once however often it is pointed to."""
+        """Return the object that the offset at `at` points to, read once however often it is pointed to."""
         position = self._target(at, where)
         key = position, kind, type
         if key not in self._known:
@@ -141,7 +141,7 @@ class Reader:
         return Record(table, position, fields)
 
     def _present(self, position: int, table: str, where: str) -> list[tuple[Field, int]]:
-        """The fields that the table at `position` has, each with its place in the file."""
+        """Return the fields that the table at `position` has, each with its place in the file."""
         size, offsets = self._vtable(position, where)
         pairs = zip(slots(table), offsets, strict=False)
         present = [(field, position + offset) for field, offset in pairs if field and offset]
@@ -151,7 +151,7 @@ class Reader:
         return present
 
     def _vtable(self, position: int, where: str) -> tuple[int, tuple[int, ...]]:
-        """The size of the table at `position`, and the offsets of its fields (0: not there)."""
+        """Return the size of the table at `position`, and the offsets of its fields (0: not there)."""
         vtable = position - _I32.unpack_from(self.data, position)[0]
         if vtable not in self._vtables:
             self._vtables[vtable] = self._new_vtable(vtable, where)
@@ -185,7 +185,7 @@ class Reader:
         return record
 
     def _span(self, position: int, width: int, where: str, extra: int = 0) -> tuple[int, int]:
-        """Where a vector's elements begin, and how many there are."""
+        """Return where a vector's elements begin, and how many there are."""
         (count,) = _U32.unpack_from(self.data, position)
         start = position + 4
         if start + count * width + extra > self._size:

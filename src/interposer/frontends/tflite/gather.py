@@ -19,13 +19,13 @@ def gather(node: Node) -> list[Value]:
 
 @operator("GATHER_ND")
 def gather_nd(node: Node) -> list[Value]:
-    """Indices in rows."""
+    """Return indices in rows."""
     return node.result(GatherNd(), node.input(0), node.input(1))
 
 
 @operator("EMBEDDING_LOOKUP")
 def embedding_lookup(node: Node) -> list[Value]:
-    """Rows of a table, whose numbers may be quantized where the result is not."""
+    """Return rows of a table, whose numbers may be quantized where the result is not."""
     table = node.input(1)
     if table.known.is_quantized and node.output_info.dtype.is_float:
         table = node.dequantized(1, node.output_info.dtype)

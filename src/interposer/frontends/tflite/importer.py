@@ -43,7 +43,7 @@ _MOST_OPERATORS: Final = 1 << 16
 def load(
     source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, values: Values | None = None
 ) -> Network:
-    """The network that a TFLite file holds: its first subgraph.
+    """Return the network that a TFLite file holds: its first subgraph.
 
     Inputs and outputs are called as the file's tensors, their binding ids are 0, 1 ... in the file's order. Constants
     are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
@@ -68,7 +68,7 @@ def load(
 
 @memory_to("read the network")
 def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Template:
-    """The file as something that gives a network for shapes and values of its inputs.
+    """Return the file as something that gives a network for shapes and values of its inputs.
 
     Args and errors are those of `load`; what is wrong with operators is only told when a network is asked for.
     """
@@ -140,7 +140,7 @@ class Importer:
         self._converted = [0]
 
     def network(self) -> Network:
-        """The whole network."""
+        """Return the whole network."""
         self._refuse_unknown()
         self._add_inputs()
         self._convert_all()
@@ -148,27 +148,27 @@ class Importer:
         return Network(graph=self.graph)
 
     def inputs(self) -> dict[str, TensorInfo]:
-        """What the file and the caller say of the inputs, by their names."""
+        """Return what the file and the caller say of the inputs, by their names."""
         pairs = zip(self.subgraph.inputs, self._input_names(), strict=True)
         return {name: self._input_info(index, name) for index, name in pairs}
 
     def outputs(self) -> dict[str, TensorInfo | None]:
-        """The names of the outputs, and what is known of them whatever the inputs are: their types."""
+        """Return the names of the outputs, and what is known of them whatever the inputs are: their types."""
         infos = (tensor_info(self.subgraph.tensors[index], "outputs") for index in self.subgraph.outputs)
         pairs = zip(self._output_names(), infos, strict=True)
         return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
 
     def needs(self, value: Value) -> Needs | None:
-        """What must be known of the model's inputs for a value to be; None where it is only known while running."""
+        """What must be known of the model's inputs for a value to be; None if it is only known while running."""
         return needs_of(value, self._inputs, lambda op: op.pure)
 
     @property
     def has_open_inputs(self) -> bool:
-        """True where the shape of an input is not known."""
+        """True if the shape of an input is not known."""
         return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Another subgraph of the model as a region whose inputs are bound to such tensors."""
+        """Return another subgraph of the model as a region whose inputs are bound to such tensors."""
         tensors, inner = self._inputs_of(number, infos, where), self._inside(number, Graph())
         for binding_id, (index, info) in enumerate(zip(tensors, infos, strict=True)):
             name = inner.subgraph.tensors[index].name or f"input_{binding_id}"
@@ -180,7 +180,7 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """What another subgraph of the model gives for these values, its layers among the others."""
+        """Return what another subgraph of the model gives for these values, its layers among the others."""
         tensors = self._inputs_of(number, [value.known for value in values], where)
         inner = self._inside(number, self.graph)
         inner._values.update(zip(tensors, values, strict=True))
@@ -188,14 +188,14 @@ class Importer:
         return [inner.value(index, "outputs") for index in inner.subgraph.outputs]
 
     def _inside(self, number: int, graph: Graph) -> Importer:
-        """The import of another subgraph, whose extents are as open as what it is given."""
+        """Return the import of another subgraph, whose dimensions are as open as what it is given."""
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
         inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
         return inner
 
     def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
-        """The tensors that another subgraph takes, if they can be such ones."""
+        """Return the tensors that another subgraph takes, if they can be such ones."""
         subgraph = self._model.subgraphs[number]
         if len(subgraph.inputs) != len(infos):
             raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
@@ -237,7 +237,7 @@ class Importer:
             raise UnsupportedOperatorError(unknown)
 
     def _input_names(self) -> list[str]:
-        """One for each input, with a number behind it where the file has the same one twice."""
+        """Return one for each input, with a number behind it where the file has the same one twice."""
         names = list[str]()
         for number, index in enumerate(self.subgraph.inputs):
             requested = self.subgraph.tensors[index].name or f"input_{number}"
@@ -267,14 +267,14 @@ class Importer:
         return info.with_shape(self._given_shapes.get(name) or _titled(name, info.shape))
 
     def _shapes_of_inputs(self) -> dict[str, TensorShape]:
-        """The shapes of all inputs, if the caller gives some of them."""
+        """Return the shapes of all inputs, if the caller gives some of them."""
         signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
         usual, result = self._usual(), resized(signatures, self._shapes)
         stays_open = {name for name in result if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
         return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in result.items()}
 
     def _usual(self) -> dict[str, TensorShape]:
-        """The shapes that the inputs had where the file was made."""
+        """Return the shapes that the inputs had where the file was made."""
         tensors = self.subgraph.tensors
         return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._named_inputs()}
 
@@ -285,11 +285,11 @@ class Importer:
         return zip(self._input_names(), self.subgraph.inputs, strict=True)
 
     def _fits(self, name: str, shape: TensorShape) -> bool:
-        """True where the file allows that shape for an input, so that what it says of other tensors holds."""
+        """Return True if the file allows that shape for an input, so that what it says of other tensors holds."""
         return self._signature(dict(self._named_inputs())[name]).accepts(shape)
 
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """The shapes of inputs that are left open, as they were where the file was made."""
+        """Return the shapes of inputs that are left open, as they were where the file was made."""
         usual = self._usual()
         result = {
             name: _closed(info.shape, usual[name])
@@ -317,11 +317,11 @@ class Importer:
         self._values.update(zip(operator.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Where a layer comes from, the file included."""
+        """Return where a layer comes from, the file included."""
         return f"{self._file}, {place}" if self._file else place
 
     def value(self, index: int, where: str) -> Value:
-        """What a tensor of the subgraph has become; constants become layers when they are first asked for."""
+        """Return what a tensor of the subgraph has become; constants become layers when they are first asked for."""
         result = self._values.get(index)
         if result is not None:
             return result
@@ -333,13 +333,13 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """A new constant layer's output."""
+        """Return a new constant layer's output."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         infer_layer(layer)
         return layer.output
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
-        """What the file says of an operator's output."""
+        """Return what the file says of an operator's output."""
         info = tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
         return info.with_shape([None] * info.rank) if self._is_resized else info
 
@@ -350,17 +350,17 @@ class Importer:
 
 
 def _is_open(shape: Sequence[int | str | None] | int) -> bool:
-    """True where an extent is left open, so that those which the file was made with say nothing of what follows."""
+    """Return True if a size is left open, so that those which the file was made with say nothing of what follows."""
     return isinstance(shape, Sequence) and any(dim is None or isinstance(dim, str | Dim) for dim in shape)
 
 
 def _titled(name: str, shape: TensorShape) -> TensorShape:
-    """The shape of an input, whose open dimensions are called after it."""
+    """Return the shape of an input, whose open dimensions are called after it."""
     return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
 
 
 def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
-    """The shape, with the usual sizes of dimensions that are open."""
+    """Return the shape, with the usual sizes of dimensions that are open."""
     return TensorShape(there if isinstance(size, Dim) else size for size, there in zip(shape, usual, strict=True))
 
 

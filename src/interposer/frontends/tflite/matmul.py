@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @operator("FULLY_CONNECTED", options="FullyConnectedOptions")
 def fully_connected(node: Node) -> list[Value]:
-    """The weights of one output lie in a row."""
+    """Return the weights of one output lie in a row."""
     if node.options["weights_format"]:
         node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
     x, bias = node.input(0), node.optional(2)

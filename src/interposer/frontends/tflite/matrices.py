@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 @operator("MATRIX_DIAG")
 def matrix_diagonal(node: Node) -> list[Value]:
-    """Rows become diagonals."""
+    """Return rows become diagonals."""
     return node.result(MatrixDiag(), node.input(0))
 
 

@@ -58,14 +58,14 @@ class Node:
         return len(self.operator.inputs)
 
     def optional(self, index: int) -> Value | None:
-        """The input of that number, or None where it is left out."""
+        """Return the input of that number, or None if it is left out."""
         inputs = self.operator.inputs
         if index >= len(inputs) or inputs[index] < 0:
             return None
         return self.importer.value(inputs[index], self.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """The input of that number, which must be there, and of that rank."""
+        """Return the input of that number, which must be there, and of that rank."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")
@@ -74,11 +74,11 @@ class Node:
         return result
 
     def inputs(self) -> list[Value]:
-        """All inputs, which must be there."""
+        """Return all inputs, which must be there."""
         return [self.input(index) for index in range(self.count)]
 
     def info(self, index: int) -> TensorInfo:
-        """What is known of an input."""
+        """Return what is known of an input."""
         return self.input(index).known
 
     @property
@@ -92,18 +92,18 @@ class Node:
         return self.output_infos[0]
 
     def like(self, index: int, other: Value, *, rank: int | None = None) -> Value:
-        """An input as real numbers where `other` has such: quantized weights of a float operator are dequantized."""
+        """An input as float values where `other` has such: quantized weights of a float operator are dequantized."""
         value = self.input(index, rank=rank)
         if other.known.is_quantized or not other.known.dtype.is_float or not value.known.is_quantized:
             return value
         return self.dequantized(index, other.known.dtype)
 
     def dequantized(self, index: int, dtype: DataType) -> Value:
-        """A quantized input as real numbers."""
+        """Return a quantized input as float values."""
         return self.add(Dequantize(dtype), self.input(index), fold=True)
 
     def known(self, index: int, what: str) -> Array:
-        """The value of an input that must be known before running."""
+        """Return the value of an input that must be known before running."""
         value = self.input(index)
         if value.constant is None:
             reason = f"{what} (input {index}) is computed while running"
@@ -117,7 +117,7 @@ class Node:
         self.fail(reason)
 
     def _ask_for(self, needs: Needs | None, reason: str) -> None:
-        """Raise `UnboundInputError` where the operator is supported once more is known of the model's inputs."""
+        """Raise `UnboundInputError` if the operator is supported once more is known of the model's inputs."""
         open_shapes = needs is not None and needs.shapes and self.importer.has_open_inputs
         if needs is not None and (needs.values or open_shapes):
             note = f"{self.where}: {reason}; give {needs}"
@@ -125,21 +125,21 @@ class Node:
             raise UnboundInputError({name: 1}, sorted(needs.values), shapes=needs.shapes, notes={name: note})
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """The elements of an input that must be known integers."""
+        """Return the elements of an input that must be known integers."""
         value = self.known(index, what)
         if value.dtype.kind not in "iu":
             self.fail(f"{what} (input {index}) is {value.dtype}; expected integers")
         return tuple(value.ravel().tolist())
 
     def number(self, index: int, what: str) -> int:
-        """An input that must be one known integer."""
+        """Return an input that must be one known integer."""
         values = self.ints(index, what)
         if len(values) != 1:
             self.fail(f"{what} (input {index}) has {len(values)} elements; expected one")
         return values[0]
 
     def pairs(self, index: int, what: str) -> tuple[tuple[int, int], ...]:
-        """The rows of an input that must be a known matrix of integers with two columns."""
+        """Return the rows of an input that must be a known matrix of integers with two columns."""
         values = self.ints(index, what)
         if self.info(index).shape[1:] != (2,):
             self.fail(f"{what} (input {index}) has shape {self.info(index).shape}; expected two columns")
@@ -150,15 +150,15 @@ class Node:
         return self._add(op, values, [None], fold)[0]
 
     def pieces(self, op: Op, value: Value) -> list[Value]:
-        """The outputs of a layer of which the file knows nothing."""
+        """Return the outputs of a layer of which the file knows nothing."""
         return self._add(op, [value], [None] * op.num_results())
 
     def output(self, index: int, op: Op, *values: Value | None) -> Value:
-        """The layer that gives one of several outputs."""
+        """Return the layer that gives one of several outputs."""
         return self._add(op, values, [self.output_infos[index]])[0]
 
     def result(self, op: Op, *values: Value | None, activation: int = 0, fold: bool = False) -> list[Value]:
-        """The layer that gives all outputs, followed by a fused activation; `fold` as for `add`."""
+        """Return the layer that gives all outputs, followed by a fused activation; `fold` as for `add`."""
         infos = self.output_infos
         if op.num_results() != len(infos):
             self.fail(f"it has {len(infos)} outputs; expected {op.num_results()}")
@@ -193,11 +193,11 @@ class Node:
         return list(layer.outputs)
 
     def constant(self, array: Array, like: TensorInfo | None = None, name: str = "") -> Value:
-        """A constant that the file does not have, quantized as `like` is."""
+        """Return a constant that the file does not have, quantized as `like` is."""
         return self.importer.constant(array, like.quantization if like else None, name or self.name)
 
     def _agreed(self, inferred: TensorInfo | None, reported: TensorInfo | None) -> TensorInfo:
-        """What follows from the inputs, with the quantization that the file tells, and extents that do not follow."""
+        """What follows from the inputs, with the quantization that the file tells, and sizes that do not follow."""
         if inferred is None or reported is None:
             return inferred or reported or self.fail("its result cannot be inferred")
         if inferred.dtype is not reported.dtype:
@@ -209,7 +209,7 @@ class Node:
 
 
 def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
-    """What to say of a layer's output: extents that follow are left open, so that other input shapes can be given."""
+    """What to say of a layer's output: sizes that follow are left open, so that other input shapes can be given."""
     if inferred is None or not inferred.is_concrete:
         return info
     return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
@@ -224,7 +224,7 @@ def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
 def _folded(
     op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo], whatever_size: bool
 ) -> list[Array] | None:
-    """The results of an operator on constants, if it is worth the while and they can be computed."""
+    """Return the results of an operator on constants, if it is worth the while and they can be computed."""
     arrays = [None if info is None else info.constant for info in infos]
     if any(info is not None and array is None for info, array in zip(infos, arrays, strict=True)):
         return None

@@ -21,7 +21,7 @@ def quantize(node: Node) -> list[Value]:
 
 @operator("DEQUANTIZE")
 def dequantize(node: Node) -> list[Value]:
-    """Weights are stored as float16 or as integers, and dequantized once, here."""
+    """Return weights are stored as float16 or as integers, and dequantized once, here."""
     x = node.input(0)
     op = ConvertFp16ToFp32() if x.known.dtype is DataType.FLOAT16 else Dequantize(node.output_info.dtype)
     return node.result(op, x, fold=True)
@@ -36,11 +36,11 @@ def fake_quantization(node: Node) -> list[Value]:
 
 @operator("CAST")
 def cast(node: Node) -> list[Value]:
-    """The type is that of the output."""
+    """Return the type is that of the output."""
     return node.result(Cast(node.output_info.dtype), node.input(0))
 
 
 @operator("BITCAST")
 def bitcast(node: Node) -> list[Value]:
-    """The type is that of the output, which must be as wide."""
+    """Return the type is that of the output, which must be as wide."""
     return node.result(Bitcast(node.output_info.dtype), node.input(0))

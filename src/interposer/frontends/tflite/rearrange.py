@@ -27,7 +27,7 @@ __all__: list[str] = []
 
 @operator("TRANSPOSE")
 def transpose(node: Node) -> list[Value]:
-    """The order of the axes is an input."""
+    """Return the order of the axes is an input."""
     rank = node.info(0).rank
     permutation = tuple(normal_axis(axis, rank) for axis in node.ints(1, "the permutation"))
     return node.result(Transpose(permutation), node.input(0))
@@ -63,7 +63,7 @@ def split(node: Node) -> list[Value]:
     axis = _axis(node, node.number(0, "the axis"), of=1)
     size = x.known.shape[axis]
     if isinstance(size, Dim) or not count or size % count:
-        node.fail(f"an axis of extent {size} cannot be cut into {count} equal pieces")
+        node.fail(f"an axis of size {size} cannot be cut into {count} equal pieces")
     return node.result(Splitter(axis, (size // count,) * count), x)
 
 
@@ -79,7 +79,7 @@ def split_sizes(node: Node) -> list[Value]:
 
 
 def _axis(node: Node, axis: int, of: int = 0) -> int:
-    """An axis of that input, counted from the front."""
+    """Return an axis of that input, counted from the front."""
     rank = node.info(of).rank
     if not -rank <= axis < rank:
         node.fail(f"axis {axis} is not one of shape {node.info(of).shape}")
@@ -88,7 +88,7 @@ def _axis(node: Node, axis: int, of: int = 0) -> int:
 
 @operator("SLICE")
 def slice_(node: Node) -> list[Value]:
-    """A size of -1 reaches to the end."""
+    """Return a size of -1 reaches to the end."""
     return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
 
 

@@ -36,7 +36,7 @@ def reduction(node: Node) -> list[Value]:
 
 @operator("ARG_MAX", "ARG_MIN")
 def arg_min_max(node: Node) -> list[Value]:
-    """The type of the result is that of the output."""
+    """Return the type of the result is that of the output."""
     function = ArgMinMaxFunction.MAX if node.operator.name == "ARG_MAX" else ArgMinMaxFunction.MIN
     op = ArgMinMax(function, node.number(1, "the axis"), dtype=node.output_info.dtype)
     return node.result(op, node.input(0))

@@ -19,7 +19,7 @@ def resize_bilinear(node: Node) -> list[Value]:
 
 @operator("RESIZE_NEAREST_NEIGHBOR", options="ResizeNearestNeighborOptions")
 def resize_nearest(node: Node) -> list[Value]:
-    """The nearest pixel."""
+    """Return the nearest pixel."""
     return _resize(node, ResizeMethod.NEAREST_NEIGHBOR)
 
 

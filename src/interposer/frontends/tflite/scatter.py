@@ -19,5 +19,5 @@ def scatter_nd(node: Node) -> list[Value]:
 
 @operator("DYNAMIC_UPDATE_SLICE")
 def dynamic_update_slice(node: Node) -> list[Value]:
-    """The place is an input."""
+    """Return the place is an input."""
     return node.result(DynamicUpdateSlice(), node.input(0), node.input(1), node.input(2))

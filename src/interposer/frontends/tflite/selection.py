@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @operator("WHERE")
 def where(node: Node) -> list[Value]:
-    """A row for every element that is not zero."""
+    """Return a row for every element that is not zero."""
     return node.result(Transpose((1, 0)), node.add(NonZero(), node.input(0)))
 
 
@@ -30,6 +30,6 @@ def unique(node: Node) -> list[Value]:
 
 @operator("TOPK_V2")
 def top_k(node: Node) -> list[Value]:
-    """How many is an input."""
+    """Return how many is an input."""
     dtype = node.output_infos[-1].dtype
     return node.result(TopK(node.number(1, "how many"), index_dtype=dtype), node.input(0))

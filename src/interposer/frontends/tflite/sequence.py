@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @operator("CUMSUM", options="CumsumOptions")
 def running_sum(node: Node) -> list[Value]:
-    """The axis is an input."""
+    """Return the axis is an input."""
     op = CumSum(node.number(1, "the axis"), node.options["exclusive"], node.options["reverse"])
     return node.result(op, node.input(0))
 
 
 @operator("REVERSE_SEQUENCE", options="ReverseSequenceOptions")
 def reverse_sequence(node: Node) -> list[Value]:
-    """Both axes are options."""
+    """Return both axes are options."""
     op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])
     return node.result(op, node.input(0), node.input(1))

@@ -23,7 +23,7 @@ def data_type(name: str, where: str) -> DataType:
 
 
 def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorInfo:
-    """The info of a tensor; with `dynamic`, extents that the file lets change are unknown."""
+    """Return the info of a tensor; with `dynamic`, dimensions that the file lets change are unknown."""
     dtype = data_type(tensor.dtype, where)
     shape = tensor.shape_signature if dynamic and tensor.shape_signature else tensor.shape
     try:
@@ -56,6 +56,6 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
 
 
 def _nibbles(packed: Array, count: int) -> Array:
-    """The lower half of each byte, then the upper one, as signed numbers."""
+    """Return the lower half of each byte, then the upper one, as signed numbers."""
     pairs = np.stack([packed << 4, packed], axis=-1).view(np.int8) >> 4
     return pairs.reshape(-1)[:count]

@@ -46,10 +46,10 @@ def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[
 
 
 def find(name: str, custom: bool) -> Entry | None:
-    """What is known of an operator, or None."""
+    """Return what is known of an operator, or None."""
     return _TABLE.get((name, custom))
 
 
 def operators() -> list[str]:
-    """The names of all operators that the front end knows, custom ones as ``CUSTOM name``."""
+    """Return the names of all operators that the front end knows, custom ones as ``CUSTOM name``."""
     return sorted(f"CUSTOM {name}" if custom else name for name, custom in _TABLE)

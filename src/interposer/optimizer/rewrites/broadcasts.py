@@ -14,7 +14,7 @@ __all__ = ["BROADCASTS"]
 
 @rewrite(ElementwiseBinary, Comparison, LogicalBinary, Where, Prelu)
 def drop_broadcast(op: Op, layer: Layer) -> Replacement:
-    """An elementwise layer does without a BroadcastTo where its own broadcasting gives the same shape."""
+    """Return an elementwise layer does without a BroadcastTo where its own broadcasting gives the same shape."""
     for position, value in enumerate(layer.values):
         narrow = [*layer.values]
         narrow[position] = _before_broadcast(value)

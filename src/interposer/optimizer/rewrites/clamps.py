@@ -19,11 +19,11 @@ class Bounds(NamedTuple):
     high: float
 
     def clamp(self, value: float) -> float:
-        """The nearest number in the interval."""
+        """Return the nearest number in the interval."""
         return min(self.high, max(self.low, value))
 
     def activation(self) -> Activation | None:
-        """The activation that clamps so; None where none does with finite parameters."""
+        """Return the activation that clamps so; None if none does with finite parameters."""
         if self.high == math.inf:
             return Activation(ActivationFunction.RELU) if self.low == 0 else None
         return Activation(ActivationFunction.BOUNDED_RELU, self.high, self.low) if self.low > -math.inf else None
@@ -50,7 +50,7 @@ def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
 
 
 def _limit(layer: Layer) -> Limit | None:
-    """What a Minimum or Maximum bounds, and by which number, where nothing else about the tensor changes."""
+    """Return what a Minimum or Maximum bounds, and by which number, where nothing else about the tensor changes."""
     for value, other in (layer.values, reversed(layer.values)):
         bound, info = scalar(other), value.known
         alike = layer.output.known == info and other.known.quantization == info.quantization
@@ -61,7 +61,7 @@ def _limit(layer: Layer) -> Limit | None:
 
 @rewrite(Activation)
 def join_clamps(op: Activation, layer: Layer) -> Replacement:
-    """A clamp after a clamp is one; it is the first one where the second bounds no further."""
+    """Return a clamp after a clamp is one; it is the first one where the second bounds no further."""
     inner = above(layer.inputs[0], Activation)
     outer_bounds = _bounds(op)
     inner_bounds = _bounds(inner.op) if inner else None

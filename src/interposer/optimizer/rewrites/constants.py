@@ -18,14 +18,14 @@ _log = logging.getLogger("interposer.optimizer")
 MAX_GROWTH: Final = 1 << 20
 """Bytes up to which a folded constant may be larger than what it is made of."""
 MAX_REALS: Final = 1 << 25
-"""Bytes up to which stored integers of few bits become real numbers; larger ones stay, and are dequantized in runs."""
+"""Bytes up to which stored integers of few bits become float values; larger ones stay, and are dequantized in runs."""
 _FEW_BITS: Final = 16
 _RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 
 
 @rewrite(Op)
 def fold_constants(op: Op, layer: Layer) -> Replacement:
-    """A layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
+    """Return a layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
 
     So is a layer whose result shape inference knows. Weights that get another type are folded, unless they are many and
     have few bits: those of a language model would take eight times the memory. What is no tensor is no constant.
@@ -41,7 +41,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
 
 
 def _is_known(layer: Layer) -> bool:
-    """Whether its results are known, or its inputs, of which there are some."""
+    """Return whether its results are known, or its inputs, of which there are some."""
     if all([value.constant is not None for value in layer.outputs]):
         return True
     return bool(layer.inputs) and all([isinstance(value.producer.op, Constant) for value in layer.values])

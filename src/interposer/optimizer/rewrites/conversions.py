@@ -28,7 +28,7 @@ _EXACT_SCALES: Final = (1e-30, 1e30)
 
 @rewrite(ConvertFp32ToFp16, ConvertFp32ToBf16)
 def drop_widening_and_narrowing(op: ConvertFp32ToFp16 | ConvertFp32ToBf16, layer: Layer) -> Replacement:
-    """A half-precision number that is made wider and narrow again is the same."""
+    """Return a half-precision number that is made wider and narrow again is the same."""
     inner = above(layer.inputs[0], _WIDER[type(op)])
     return inner.layer.inputs[0] if inner else None
 

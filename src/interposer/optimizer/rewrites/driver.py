@@ -56,7 +56,7 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
 def _sweep(
     graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
 ) -> bool:
-    """One round over all layers; True where another one is needed."""
+    """Return one round over all layers; True if another one is needed."""
     before = done.counts.total()
     pending = deque(graph.topological())
     while pending:
@@ -92,7 +92,7 @@ def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replaceme
 
 
 def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
-    """Let `replacement` stand in for the outputs of `layer`, which goes; returns the layers to be looked at anew.
+    """Let `replacement` stand in for the outputs of `layer`, which goes; returns the layers to be looked at again.
 
     Raises:
         VerificationError: the replacement does not fit; names the rewrite `by` and what is wrong.
@@ -131,7 +131,7 @@ def _note(layer: Layer, names: MergedNames) -> None:
 
 
 def _stood_for(layer: Layer) -> MergedNames:
-    """The layers of the original network that a layer stands for, itself included unless it is a constant."""
+    """Return the layers of the original network that a layer stands for, itself included unless it is a constant."""
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
     return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
 
@@ -146,7 +146,7 @@ class _Maker:
         self._names: dict[Layer, str] = {}
 
     def stand_in(self, item: Value | New | None, old: Value) -> Value:
-        """The value that takes the place of `old`, checked."""
+        """Return the value that takes the place of `old`, checked."""
         if item is None:
             raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
         value = item if isinstance(item, Value) else self._root(item, old)
@@ -186,7 +186,7 @@ class _Maker:
 
 
 def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
-    """True where both are the same, but that the new one may know more extents."""
+    """Return True if both are the same, but that the new one may know more dimensions."""
     if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
         return False
     if not (new.is_ranked and old.is_ranked) or not new.is_tensor:

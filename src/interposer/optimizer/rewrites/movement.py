@@ -78,7 +78,7 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 
 def _leads_to_transpose(value: Value, far: int) -> bool:
-    """True where a Transpose that is moved up from here meets others at all inputs but one, or at the only one."""
+    """Return True if a Transpose that is moved up from here meets others at all inputs but one, or at the only one."""
     if above(value, Transpose, Permute):
         return True
     inner = above(value, *POINTWISE)
@@ -90,7 +90,7 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
 
 
 def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
-    """The value with the axes of what it is broadcast to in another order."""
+    """Return the value with the axes of what it is broadcast to in another order."""
     info, missing = value.known, len(axes) - value.known.rank
     name = f"moved_up-{below.removeprefix('moved_up-')}"
     if info.num_elements == 1:
@@ -119,7 +119,7 @@ def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Repla
 
 @rewrite(Transpose, Permute)
 def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """A Transpose that moves only axes of extent 1 is a Reshape."""
+    """Return a Transpose that moves only axes of size 1 is a Reshape."""
     before = layer.values[0].known.shape
     real = [axis for axis in op.permutation if before[axis] != 1]
     target = _reshape_to(layer.output.known.shape)
@@ -130,7 +130,7 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Reshape)
 def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
-    """A Reshape after another one does not need the first."""
+    """Return a Reshape after another one does not need the first."""
     inner = above(layer.inputs[0], Reshape)
     target = _reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
     if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
@@ -139,7 +139,7 @@ def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
 
 
 def _reshape_to(shape: TensorShape) -> Reshape | None:
-    """The Reshape that always gives this shape; None where it has two unknown extents, or one beside an extent of 0."""
+    """The Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
     unknown = sum(isinstance(dim, Dim) for dim in shape)
     if unknown > 1 or (unknown and 0 in shape):
         return None

@@ -51,7 +51,7 @@ def _border(value: Value | None, layout: DataLayout) -> Border | None:
 
 @rewrite(Convolution2d, DepthwiseConvolution2d)
 def fold_pad_into_convolution(op: Convolution2d | DepthwiseConvolution2d, layer: Layer) -> Replacement:
-    """A convolution pads with zeros itself; what it pads already is added to."""
+    """Return a convolution pads with zeros itself; what it pads already is added to."""
     border = _border(layer.inputs[0], op.data_layout)
     if border is None or border.value != 0:
         return None
@@ -65,7 +65,7 @@ def _pads(op: Convolution2d | DepthwiseConvolution2d | Pooling2d, border: Border
 
 @rewrite(Pooling2d)
 def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
-    """A pooling pads itself: with what never wins a maximum, or with zeros that count in a mean.
+    """Return a pooling pads itself: with what never wins a maximum, or with zeros that count in a mean.
 
     A mean of quantized numbers is left alone, as it may be rounded in another way.
     """
@@ -82,7 +82,7 @@ def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
 
 
 def _never_wins(op: Pooling2d, border: Border, pads: dict[str, int]) -> bool:
-    """True where every window has a cell of the image, which is not less than the border."""
+    """Return True if every window has a cell of the image, which is not less than the border."""
     high = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
     wide = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
     return high and wide and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)
@@ -95,7 +95,7 @@ def _counts_as_zero(op: Pooling2d, border: Border) -> bool:
 
 
 def _least(value: Value) -> float:
-    """A number that no element is less than."""
+    """Return a number that no element is less than."""
     info = value.known
     least = -math.inf
     if info.is_quantized:

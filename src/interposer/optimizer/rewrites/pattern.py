@@ -1,7 +1,7 @@
 """How a rewrite is written: a pure function from a layer to what may stand in for its output.
 
 It answers with a value that is there already, or with a `New` that describes a layer to be made, on values and on other
-new layers; None where it has nothing better. It changes nothing: the driver does, and checks that the stand-in has the
+new layers; None if it has nothing better. It changes nothing: the driver does, and checks that the stand-in has the
 very info (shape, type, quantization) of what it replaces::
 
     @rewrite(Transpose)
@@ -75,7 +75,7 @@ class Rewrite:
     function: Callable[[Any, Layer], Replacement]
 
     def __call__(self, layer: Layer) -> Replacement:
-        """What may stand in for the layer's outputs; nothing where that hangs on a rank that is not known."""
+        """Return what may stand in for the layer's outputs; nothing where that hangs on a rank that is not known."""
         try:
             return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
         except UnknownRankError:
@@ -107,21 +107,21 @@ def above(value: Value | None, a: type[_A], b: type[_B], c: type[_C], /) -> Prod
 @overload
 def above(value: Value | None, *kinds: type[Op]) -> Producer[Op] | None: ...
 def above(value: Value | None, *kinds: type[Op]) -> Producer[Any] | None:
-    """The producer of a value, where it is of one of these kinds."""
+    """Return the producer of a value, where it is of one of these kinds."""
     if value is None or not isinstance(value.producer.op, kinds):
         return None
     return Producer(value.producer.op, value.producer)
 
 
 def info_of(item: Value | New | None) -> TensorInfo | None:
-    """The info that a value has or a new layer will have."""
+    """Return the info that a value has or a new layer will have."""
     if isinstance(item, Value):
         return item.info
     return None if item is None else item.info or gives(item.op, item.inputs)
 
 
 def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
-    """The info of the operator's only output on these inputs; None where it does not take them."""
+    """Return the info of the operator's only output on these inputs; None if it does not take them."""
     infos = [info_of(item) for item in inputs]
     if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):
         return None
@@ -129,13 +129,13 @@ def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
 
 
 def keeps_codes(layer: Layer) -> bool:
-    """True where a layer that moves data does no more than that: its output is quantized as its input is."""
+    """Return True if a layer that moves data does no more than that: its output is quantized as its input is."""
     moved = layer.op.infer_infos(*layer.input_infos)[0]
     return moved is not None and moved.quantization == layer.output.known.quantization
 
 
 def scalar(value: Value | None) -> float | None:
-    """The real number that a constant of a single element stands for, where it is one."""
+    """Return the float value that a constant of a single element stands for, where it is one."""
     if value is None or not value.is_constant or value.known.num_elements != 1:
         return None
     info = value.known
@@ -146,5 +146,5 @@ def scalar(value: Value | None) -> float | None:
 
 
 def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
-    """A new Constant layer."""
+    """Return a new Constant layer."""
     return New(Constant(share(value) if value.base is None else value, quantization), name=name)

@@ -3,12 +3,12 @@
 Two kinds of rewrites, told apart by what they may change:
 
 - What moves or chooses elements does the same with stored integers, and the numbers are the same to the bit.
-- What computes sums and multiplies the same real numbers without an error, as integers do, and then rounds to the
+- What computes sums and multiplies the same float values without an error, as integers do, and then rounds to the
   steps of the result, as the reference does it: in fixed point. The stored result differs by one step at most from that
   of computing in float32, which has rounded its sums before.
 
 The second kind asks for a Quantize that rounds half to even, as ONNX's does: in other formats, whoever puts a
-Dequantize before a layer wants it computed with real numbers.
+Dequantize before a layer wants it computed with float values.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
 _TYPES: Final = EIGHT_BITS | {DataType.INT16}
 _BIAS_ERROR: Final = 1 / 128
-"""How much of the result's step a bias of real numbers may lose when it is stored as integers."""
+"""How much of the result's step a bias of float values may lose when it is stored as integers."""
 
 
 def codes_of(value: Value | None) -> Value | None:
-    """The stored integers that real numbers of float32 are made of, or None."""
+    """Return the stored integers that float values of float32 are made of, or None."""
     result = above(value, Dequantize)
     return result.layer.inputs[0] if result and result.op.dtype is DataType.FLOAT32 else None
 
 
 def computing_layer(layer: Layer) -> Layer:
-    """The layer that does the work which a rewrite of `layer` replaces."""
+    """Return the layer that does the work which a rewrite of `layer` replaces."""
     producer = layer.inputs[0].producer if layer.inputs and layer.inputs[0] else layer
     return producer if isinstance(layer.op, Quantize) else layer
 
@@ -94,7 +94,7 @@ _MOVES: Final = (
 
 @rewrite(*_MOVES, Pooling2d, Reduce, Resize, Activation)
 def dequantize_later(op: Op, layer: Layer) -> Replacement:
-    """What moves or chooses elements does it before they are dequantized."""
+    """Return what moves or chooses elements does it before they are dequantized."""
     codes = codes_of(layer.inputs[0])
     if codes is None or not _commutes(op, codes.known):
         return None
@@ -124,7 +124,7 @@ def _chooses(op: Op) -> bool:
 
 
 def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
-    """The info of the moved codes, where they are quantized as before."""
+    """Return the info of the moved codes, where they are quantized as before."""
     info = gives(op, [codes, *layer.inputs[1:]])
     if info is None or info.quantization is None:
         return None
@@ -144,14 +144,14 @@ def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
 
 @rewrite(*_MOVES)
 def move_stored_weights(op: Op, layer: Layer) -> Replacement:
-    """Weights that are moved while they are still stored integers."""
+    """Return weights that are moved while they are still stored integers."""
     first = layer.inputs[0]
     return fold_constants(layer) if first is not None and first.known.is_quantized else None
 
 
 @rewrite(Quantize)
 def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
-    """A clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
+    """Return a clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
     result, info = above(layer.inputs[0], Activation), layer.output.known
     if result is None or not _alone(result.layer) or info.dtype not in _TYPES or not _one_scale(info):
         return None
@@ -169,7 +169,7 @@ def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
-    """What a layer computes is quantized before it is moved, so that the layer may compute it in integers."""
+    """Return what a layer computes is quantized before it is moved, so that the layer may compute it in integers."""
     result, info = above(layer.inputs[0], *_MOVES), layer.output.known
     if result is None or not _alone(result.layer) or not _one_scale(info) or _rule(result.layer.values[0]) is None:
         return None
@@ -180,7 +180,7 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
-    """A piece of a tensor that is quantized as the tensor was is a slice of its stored integers."""
+    """Return a piece of a tensor that is quantized as the tensor was is a slice of its stored integers."""
     value = layer.inputs[0]
     result = above(value, Splitter)
     codes = codes_of(result.layer.inputs[0]) if result else None
@@ -198,7 +198,7 @@ def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
-    """A layer of dequantized tensors whose result alone is quantized is a quantized layer."""
+    """Return a layer of dequantized tensors whose result alone is quantized is a quantized layer."""
     inner, output = layer.values[0].producer, layer.output.known
     rule = _rule(layer.values[0])
     if rule is None or not _alone(inner) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
@@ -212,7 +212,7 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
 
 
 def _rule(value: Value) -> Rule | None:
-    """What makes a quantized layer of the one that gives a value."""
+    """Return what makes a quantized layer of the one that gives a value."""
     return next((_RULES[kind] for kind in type(value.producer.op).__mro__ if kind in _RULES), None)
 
 
@@ -225,7 +225,7 @@ def _one_scale(info: TensorInfo) -> bool:
 
 
 def _operand(value: Value | None, output: TensorInfo) -> Value | None:
-    """The stored integers of an operand, of the result's type and with one scale."""
+    """Return the stored integers of an operand, of the result's type and with one scale."""
     codes = codes_of(value)
     return codes if codes is not None and codes.known.dtype is output.dtype and _one_scale(codes.known) else None
 
@@ -252,7 +252,7 @@ def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _fits(largest: float, factor: float) -> bool:
-    """True where integers up to the largest one can be multiplied by a factor in 32 bits, to which the rest is lost."""
+    """True if integers up to the largest one can be multiplied by a factor in 32 bits, to which the rest is lost."""
     return factor < 1 or largest * factor < 2**30
 
 
@@ -270,7 +270,7 @@ def _weights(value: Value | None) -> Constant | None:
 
 
 def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
-    """A known bias in steps of the products, where that says the same."""
+    """Return a known bias in steps of the products, where that says the same."""
     real = _real(value)
     if real is None or real.ndim != 1 or len(weights.scales) not in (1, len(real)):
         return None
@@ -292,7 +292,7 @@ def _real(value: Value) -> Array | None:
 
 
 def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
-    """A product with a known matrix is a layer of a neural network, and one of two tensors stays what it is."""
+    """Return a product with a known matrix is a layer of a neural network, and one of two tensors stays what it is."""
     known = codes_of(layer.inputs[1])
     a = layer.values[0].known
     if known is None or known.constant is None or known.known.rank != 2 or a.rank < 2 or op.transpose_x or op.adjoint_y:

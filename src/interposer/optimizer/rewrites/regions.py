@@ -29,7 +29,7 @@ def tidy_regions(graph: Graph) -> Rewritten:
 
 
 def _takers(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
-    """The inputs of the regions that are bound to a captured operand."""
+    """Return the inputs of the regions that are bound to a captured operand."""
     return [region.inputs[position - op.offset] for region in layer.regions]
 
 
@@ -87,7 +87,7 @@ def _unchanged(layer: Layer, op: Loop | While) -> int | None:
 
 
 def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
-    """A layer like this one, whose carried value of that number is captured, in its place."""
+    """Return a layer like this one, whose carried value of that number is captured, in its place."""
     first, head = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
     count, value = len(layer.inputs), layer.inputs[first + index]
     assert value is not None

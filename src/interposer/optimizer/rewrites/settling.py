@@ -1,4 +1,4 @@
-"""What becomes known when extents are: layers whose attributes are tensors turn into those that have them as such."""
+"""What becomes known when sizes are: layers whose attributes are tensors turn into those that have them as such."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def settle_layers(graph: Graph) -> Rewritten:
     """Go through a graph with such layers once, in running order, folding and settling what the layers before allow.
 
     Raises:
-        InvalidNetworkError: extents that were found do not fit a layer.
+        InvalidNetworkError: dimensions that were found do not fit a layer.
     """
     counts: Counter[str] = Counter()
     stale: set[Layer] = set()
@@ -43,7 +43,7 @@ def _infer_again(graph: Graph, layer: Layer) -> None:
 
 
 def _settle(graph: Graph, layer: Layer) -> str:
-    """What was done to a layer, if anything."""
+    """Return what was done to a layer, if anything."""
     if isinstance(layer.op, DynamicOp):
         static = layer.op.settled(*layer.input_infos)
         if static is None:

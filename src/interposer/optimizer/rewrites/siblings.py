@@ -18,7 +18,7 @@ SAMPLED: Final = 64
 
 
 def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
-    """Every layer that computes what an earlier one does, with the outputs of the earlier one; changes nothing.
+    """Yield every layer that computes what an earlier one does, with the outputs of the earlier one; changes nothing.
 
     The earlier ones are kept themselves, so that the pairs can be applied in any order.
     """
@@ -43,7 +43,7 @@ def _may_be_shared(layer: Layer) -> bool:
 
 
 def _look(op: Constant, info: TensorInfo | None) -> Hashable:
-    """What equal constants have in common and can be told at once: their info and some of their elements."""
+    """Return what equal constants have in common and can be told at once: their info and some of their elements."""
     array = op.value
     if array.dtype.kind == "O":
         return info

@@ -25,10 +25,10 @@ MOST_LAYERS: Final = 1024
 
 
 def unroll(graph: Graph) -> Rewritten:
-    """Put what is known to run in place of layers with control flow, and infer anew what follows from it.
+    """Put what is known to run in place of layers with control flow, and infer again what follows from it.
 
     Raises:
-        InvalidNetworkError: extents that are known now do not fit a layer.
+        InvalidNetworkError: dimensions that are known now do not fit a layer.
     """
     counts: Counter[str] = Counter()
     stale: set[Layer] = set()
@@ -64,7 +64,7 @@ def _infer(graph: Graph, layer: Layer) -> None:
 
 
 def _unrolled(graph: Graph, layer: Layer) -> list[Value] | None:
-    """The values that a layer gives, from layers in its place; None where it stays."""
+    """Return the values that a layer gives, from layers in its place; None if it stays."""
     for kind, function in _UNROLLED.items():
         if isinstance(layer.op, kind):
             return function(graph, layer, layer.op)
@@ -155,7 +155,7 @@ def _made(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
 
 
 def _size(graph: Graph) -> int:
-    """How many layers a graph may become, loops of a known count unrolled."""
+    """Return how many layers a graph may become, loops of a known count unrolled."""
     return sum(1 + _times(layer) * sum(map(_size, layer.regions)) for layer in graph)
 
 

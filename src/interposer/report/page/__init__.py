@@ -1,4 +1,4 @@
-"""The page that draws an explanation: one file of HTML, which asks for nothing from anywhere."""
+"""The page that draws an explanation: one file of HTML, which asks needlessly from anywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"
 
 
 def html(data: Mapping[str, Any]) -> str:
-    """The page for what `Explanation.to_dict` gave.
+    """Return the page for what `Explanation.to_dict` gave.
 
     Nothing in the data can become markup or code: texts are set as text only, and the browser is told to run no script
     but the page's own, and to load nothing.

@@ -71,7 +71,7 @@ def _bytes(values: Sequence[Value]) -> int:
 
 
 def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
-    """Some layers as a network of their own: what comes in are its inputs, and what others read its outputs."""
+    """Return some layers as a network of their own: what comes in are its inputs, and what others read its outputs."""
     view = SubgraphView(graph, layers)
     created = Graph(name)
     known: dict[Value, Value] = {}
@@ -87,7 +87,7 @@ def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
 
 
 def example(info: TensorInfo, seed: int) -> Array:
-    """Numbers for a tensor, with which every operator can work: zeros where integers may be indices."""
+    """Return numbers for a tensor, with which every operator can work: zeros where integers may be indices."""
     shape, draw = tuple(map(int, info.shape)), np.random.default_rng(seed)
     if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
         return np.zeros(shape, info.dtype.numpy)

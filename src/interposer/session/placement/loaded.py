@@ -55,7 +55,7 @@ class Loaded:
             item.result()
 
     def seconds(self, patience: float, rest: float) -> float:
-        """What three of four runs behind the first one take at least.
+        """Return what three of four runs behind the first one take at least.
 
         Raises:
             DeadlineExceededError: the first run took `patience` seconds.

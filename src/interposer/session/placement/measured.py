@@ -114,7 +114,7 @@ def planned(
     without: Collection[str] = (),
     logs: bool = True,
 ) -> OptimizedNetwork:
-    """A network divided as a plan says; backends that are not there are left out, and differences are logged.
+    """Return a network divided as a plan says; backends that are missing are left out, and differences are logged.
 
     With `logs` False they are not, for a variant of the network that the plan was made for.
 
@@ -137,7 +137,7 @@ def planned(
 
 
 def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
-    """What is excluded for one reason or the other; a plan may speak of backends that nobody knows here."""
+    """Return what is excluded for one reason or the other; a plan may speak of backends that nobody knows here."""
     known = {kind: [item for item in ids if item in runtime.registry] for kind, ids in planned.items()}
     return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
@@ -149,14 +149,14 @@ def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
 
 
 def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
-    """What the runtime was told of backends, such as their threads; nothing of those it was told nothing of."""
+    """Return what the runtime was told of backends, such as their threads; nothing of those it was told nothing of."""
     value, isolated = runtime.options.backend_options, runtime.registry.isolation
     result = {item: (sorted(value.get(item, {}).items()), isolated(item)) for item in ids}
     return {item: how for item, how in result.items() if how != ([], None)}
 
 
 def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], options: object, search: Search) -> str:
-    """A number for everything that a plan depends on."""
+    """Return a number for everything that a plan depends on."""
     digest = hashlib.sha256(repr((ids, dict(reported), options, search)).encode())
     for layer in network.graph.topological():
         constant = layer.op.value if isinstance(layer.op, Constant) else None
@@ -199,7 +199,7 @@ class _Placer:
         self.cost: dict[str, float] = {}
 
     def plan(self) -> Plan:
-        """The best plan that is found."""
+        """Return the best plan that is found."""
         try:
             plans = self._singles()
             self._try_all(plans)
@@ -221,7 +221,7 @@ class _Placer:
     # --- candidates ---------------------------------------------------------------------------------------------------
 
     def _singles(self) -> dict[str, Plan]:
-        """Every backend alone, completed by the others where it cannot run a layer."""
+        """Return every backend alone, completed by the others where it cannot run a layer."""
         orders = {item: (item, *(other for other in self.ids if other != item)) for item in self.ids}
         return {item: self._as_plan(order, {}) for item, order in orders.items()}
 
@@ -245,7 +245,7 @@ class _Placer:
         return self._as_plan(tuple(self.ids), layers)
 
     def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
-        """Seconds of one run of each part, the short ones first, as long as there is time."""
+        """Return seconds of one run of each part, the short ones first, as long as there is time."""
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
         result: dict[Part, float] = {}
@@ -267,7 +267,7 @@ class _Placer:
         return result
 
     def _near(self) -> list[str]:
-        """The backends on which parts are tried, the fastest first, CpuRef last."""
+        """Return the backends on which parts are tried, the fastest first, CpuRef last."""
         least = min(self.quick.values(), default=math.inf)
         near = [item for item in self.ids if self.quick.get(item, 0.0) <= _FAR * least or item not in self.alone]
         return sorted(near, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
@@ -280,7 +280,7 @@ class _Placer:
         return min(self.patience, slow, max(_LEAST_PATIENCE, self._left()))
 
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
-        """What a part takes on a backend; None where it cannot run there, or must not."""
+        """Return what a part takes on a backend; None if it cannot run there, or must not."""
         for layer in layers:
             if self.pinned.get(layer.name, backend) != backend:
                 return None
@@ -303,7 +303,7 @@ class _Placer:
             self._blame(culprit(error) or backend, error)
 
     def _blame(self, backend: str, error: InterposerError) -> None:
-        """Keep what a backend did wrong; it is no fault to refuse layers. One that hangs gets no more turns."""
+        """Keep what a backend did wrong; it is no error to refuse layers. One that hangs gets no more turns."""
         if isinstance(error, DeadlineExceededError):
             self.late.add(backend)
         if not isinstance(error, UnsupportedLayerError):
@@ -359,7 +359,7 @@ class _Placer:
             self.loaded.pop(name).close()
 
     def _fits(self, name: str) -> bool:
-        """Whether a plan needs no more memory than it may, as far as that matters."""
+        """Return whether a plan needs no more memory than it may, as far as that matters."""
         most, report = self.search.most_bytes, self.memory[name]
         if most is None and self.search.objective != "memory":
             return True
@@ -370,7 +370,7 @@ class _Placer:
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
     def _tried(self, plan: Plan, patience: float) -> Loaded:
-        """The network as the plan says, loaded and timed."""
+        """Return the network as the plan says, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
         for refusal in optimized.refusals:
             if refusal.is_fault:
@@ -398,7 +398,7 @@ class _Placer:
         return replace(plans[name], measured=self._measured(seconds), chosen=name, units=self._units(name))
 
     def _units(self, name: str) -> dict[str, float]:
-        """Milliseconds of what runs in the plan that was chosen, where there is time to watch some runs."""
+        """Return milliseconds of what runs in the plan that was chosen, where there is time to watch some runs."""
         loaded, left = self.loaded.get(name), self._left()
         if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.quick[name]:
             return {}
@@ -411,17 +411,17 @@ class _Placer:
             return {}
 
     def _measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Milliseconds of one run of each plan."""
+        """Return milliseconds of one run of each plan."""
         if self.search.objective == "throughput":
             return {name: taken * 1e3 / self._together() for name, taken in seconds.items()}
         return {name: taken * 1e3 for name, taken in {**self.quick, **seconds}.items()}
 
     def _together(self) -> int:
-        """How many runs are at the same time."""
+        """Return how many runs are at the same time."""
         return thread_budget(self.runtime.options.num_threads) if self.search.objective == "throughput" else 1
 
     def _timings(self) -> dict[str, Timing]:
-        """Milliseconds of what is loaded, in turns as far as there is time."""
+        """Return milliseconds of what is loaded, in turns as far as there is time."""
         calls = {name: self._call(item) for name, item in self.loaded.items()}
         if not calls:
             return {}
@@ -452,11 +452,11 @@ class _Placer:
             timings |= {name: timings[name].followed_by(item) for name, item in more.items()}
 
     def _rest(self) -> float:
-        """Seconds for the threads of other backends to go to sleep."""
+        """Return seconds for the threads of other backends to go to sleep."""
         return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
 
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
-        """The error where no plan is within the limits."""
+        """Return the error where no plan is within the limits."""
         known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
         unknown = sorted({item for report in self.memory.values() for item in report.unknown})
         silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
@@ -493,7 +493,7 @@ class _Placer:
         return mix if self._is_faster(mix, alone) else alone
 
     def _is_faster(self, mix: str, alone: str) -> bool:
-        """Whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
+        """Return whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
         calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
         left = self._left()
         if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
@@ -507,20 +507,20 @@ class _Placer:
 
 
 def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
-    """Those that are still in it; the others had their turns at other times, and cannot be compared."""
+    """Return those that are still in it; the others had their turns at other times, and cannot be compared."""
     most = max((len(timing.turns) for timing in timings.values()), default=0)
     return {name: item for name, item in timings.items() if len(item.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:
-    """How far half of the turns are from the median, as a part of it."""
+    """Return how far half of the turns are from the median, as a part of it."""
     ordered = sorted(times)
     quarter = len(ordered) // 4
     return (ordered[-1 - quarter] - ordered[quarter]) / (2 * ordered[len(ordered) // 2])
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:
-    """All ranges of blocks: single ones, the whole, then longer and longer ones."""
+    """Yield all ranges of blocks: single ones, the whole, then longer and longer ones."""
     yield from ((place, place + 1) for place in range(count))
     yield 0, count
     for length in range(2, count):

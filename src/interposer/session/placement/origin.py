@@ -16,7 +16,7 @@ __all__ = ["made_with"]
 
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
-    """What a plan depends on beside the network."""
+    """Return what a plan depends on beside the network."""
     records = {record.id: record.version for record in runtime.registry.records()}
     return {
         "interposer": __version__,
@@ -28,7 +28,7 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _build(runtime: Runtime, backend: str) -> str:
-    """What tells a backend from another build of the same version, where it has something like that."""
+    """Return what tells a backend from another build of the same version, where it has something like that."""
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""
@@ -37,7 +37,7 @@ def _build(runtime: Runtime, backend: str) -> str:
 
 @cache
 def _processor() -> str:
-    """The model of the processor, as far as the system tells."""
+    """Return the model of the processor, as far as the system tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

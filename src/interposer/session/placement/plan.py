@@ -74,7 +74,7 @@ class Plan:
         return {item: backend for item, backend in self.layers.items() if item not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
-        """What is different here from where the plan was made, a sentence each."""
+        """Yield what is different here from where the plan was made, a sentence each."""
         for backend in dict.fromkeys((*self.backends, *self.layers.values())):
             if backend not in available:
                 yield f"backend {backend} is not available here"
@@ -97,7 +97,7 @@ class Plan:
         write_file(path, self.to_json())
 
     def to_json(self) -> str:
-        """The plan as a JSON text."""
+        """Return the plan as a JSON text."""
         reported = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
@@ -123,7 +123,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str, where: str = "the plan") -> Plan:
-        """The plan of a JSON text; `InvalidArgumentError` where it is none."""
+        """Return the plan of a JSON text; `InvalidArgumentError` if it is none."""
         if not text.strip():
             raise InvalidArgumentError(f"{where} is empty")
         try:
@@ -148,7 +148,7 @@ def _fits(pattern: str, layer: Layer) -> bool:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What has changed, one by one; members of objects are told apart."""
+    """Yield what has changed, one by one; members of objects are told apart."""
     for name in dict.fromkeys((*before, *now)):
         there, here = before.get(name), now.get(name)
         if isinstance(there, Mapping) and isinstance(here, Mapping):

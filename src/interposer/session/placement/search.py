@@ -20,14 +20,14 @@ class Candidate:
     parts: tuple[Part, ...]
 
     def backends(self) -> tuple[str, ...]:
-        """The backend of each block."""
+        """Return the backend of each block."""
         return tuple(backend for first, last, backend in self.parts for _ in range(first, last))
 
 
 def best_plans(
     count: int, parts: Mapping[Part, float], border: Callable[[int, str, str], float], keep: int
 ) -> list[Candidate]:
-    """The `keep` plans of least cost for `count` blocks, exactly, that differ in the backend of some block.
+    """Return the `keep` plans of least cost for `count` blocks, exactly, that differ in the backend of some block.
 
     The cost of a plan is the sum of its measured parts and of the borders between parts on different backends. A
     shortest path is looked for from the first block to the last, over the parts that were measured.
@@ -55,7 +55,7 @@ def _add(result: dict[str, list[Candidate]], backend: str, way: Candidate, keep:
 
 
 def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
-    """The first of those that are alike, and no more than `keep`."""
+    """Return the first of those that are alike, and no more than `keep`."""
     cached: dict[tuple[str, ...], Candidate] = {}
     for way in ways:
         cached.setdefault(way.backends(), way)
@@ -65,7 +65,7 @@ def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
 
 
 def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
-    """The parts, and for those that were not measured the least that they can take: as much as any part of them.
+    """Return the parts, and for those that were not measured the least that they can take: as much as any part of them.
 
     Of a backend that could not run one of the blocks alone, there are no longer parts.
     """

@@ -193,7 +193,7 @@ class _Run:
         return report
 
     def _findings(self, suspects: Sequence[tuple[int, Verdict]]) -> Iterator[Finding]:
-        """The findings; the first of every sort are inspected before others, several at the same time."""
+        """Yield the findings; the first of every sort are inspected before others, several at the same time."""
         chosen = set(_varied(suspects)[: self.shrink])
         numbered = range(len(suspects))
         if not self.nursery.is_shared:  # and so forks this process, which only the main thread should do

@@ -27,7 +27,7 @@ class Channel:
         self.ended = False
 
     def fileno(self) -> int:
-        """The descriptor, for `select.poll`."""
+        """Return the descriptor, for `select.poll`."""
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
@@ -45,7 +45,7 @@ class Channel:
         self._waiting += content
 
     def pop(self) -> Any:
-        """The next message that has come whole.
+        """Return the next message that has come whole.
 
         Raises:
             Nothing: there is none yet.

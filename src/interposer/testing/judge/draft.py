@@ -43,7 +43,7 @@ class Step:
         return self.op.value if isinstance(self.op, Constant) else self.feed
 
     def with_array(self, array: Array, quantization: Quantization | None) -> Step:
-        """The same input or constant with another array and quantization."""
+        """Return the same input or constant with another array and quantization."""
         if isinstance(self.op, Constant):
             return replace(self, op=Constant(array, quantization), quantizations=(quantization,))
         info = self.declared[0]
@@ -67,14 +67,14 @@ class Draft:
 
     @classmethod
     def of(cls, network: Network, feeds: Mapping[int, Array]) -> Draft:
-        """The draft of a network and the arrays of its inputs."""
+        """Return the draft of a network and the arrays of its inputs."""
         layers = [layer for layer in network.graph.topological() if not isinstance(layer.op, Output)]
         places = {value: Place(number, value.index) for number, layer in enumerate(layers) for value in layer.outputs}
         steps = tuple(_step(layer, places, feeds) for layer in layers)
         return cls(steps, tuple(places[layer.values[0]] for layer in network.graph.outputs), network.name)
 
     def built(self) -> tuple[Network, dict[int, Array]]:
-        """The network, and the arrays of its inputs by binding id; shapes are inferred anew.
+        """Return the network, and the arrays of its inputs by binding id; shapes are inferred again.
 
         Raises:
             InvalidArgumentError, InvalidNetworkError: the draft is no valid network.
@@ -100,7 +100,7 @@ class Draft:
         return network.add_layer(step.op, *operands, name=step.name, outputs=infos, regions=step.regions)
 
     def needed(self) -> Draft:
-        """The same without the steps that no output depends on."""
+        """Return the same without the steps that no output depends on."""
         expected = {place.step for place in self.outputs}
         for number in reversed(range(len(self.steps))):
             if number in expected:
@@ -112,11 +112,11 @@ class Draft:
         return replace(self, steps=steps, outputs=tuple(outputs))
 
     def with_step(self, number: int, step: Step) -> Draft:
-        """The same with another step in place of one."""
+        """Return the same with another step in place of one."""
         return replace(self, steps=(*self.steps[:number], step, *self.steps[number + 1 :]))
 
     def with_place(self, old: Place, new: Place) -> Draft:
-        """The same with another place wherever one was used."""
+        """Return the same with another place wherever one was used."""
         moved = _moving(lambda place: new if place == old else place)
         outputs = tuple(new if place == old else place for place in self.outputs)
         return replace(self, steps=tuple(map(moved, self.steps)), outputs=outputs)
@@ -153,7 +153,7 @@ def _digits(array: Array) -> float:
 
 
 def _oddness(quantization: Quantization) -> int:
-    """How many scales are not 1, and how many zero points not 0."""
+    """Return how many scales are not 1, and how many zero points not 0."""
     return sum(scale != 1 for scale in quantization.scales) + sum(map(bool, quantization.zero_points))
 
 
@@ -170,7 +170,7 @@ def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array
 
 
 def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | None]:
-    """What is declared of the results: their quantization, and what cannot be inferred."""
+    """Return what is declared of the results: their quantization, and what cannot be inferred."""
     if step.regions or isinstance(step.op, Constant):
         return []
     infos = [None if value is None else value.info for value in operands]

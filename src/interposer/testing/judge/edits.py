@@ -74,7 +74,7 @@ def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
-    """The draft with steps before all others, to which the places with negative numbers refer."""
+    """Return the draft with steps before all others, to which the places with negative numbers refer."""
     count = len(steps)
 
     def moved(place: Place) -> Place:
@@ -161,7 +161,7 @@ def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
 
 
 def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
-    """An input or a constant, of which only the first elements along some axes are left."""
+    """Return an input or a constant, of which only the first elements along some axes are left."""
     array = step.array
     assert array is not None
     part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])

@@ -17,7 +17,7 @@ class Finding:
 
     Args:
         id: of a random network the kind, the seed and the number, such as ``"float-7-123"``.
-        verdict: what is wrong with the network as it was drawn, under which conditions, and whose fault it is.
+        verdict: what is wrong with the network as it was drawn, under which conditions, and whose error it is.
         note: what else is to be known, such as that it does not show again.
         where: the first layer whose result is wrong.
         opinions: what installed engines give, a sentence each.
@@ -51,9 +51,9 @@ class Finding:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The finding for people, line by line."""
+        """Yield the finding for people, line by line."""
         route = "" if self.route == AS_BUILT else f" by way of {self.route}"
-        yield f"{self.id}{route}: {self.sort}, at fault: {self.verdict.culprit or 'unknown'}"
+        yield f"{self.id}{route}: {self.sort}, the cause: {self.verdict.culprit or 'unknown'}"
         for text in (self.verdict.text, self.note, self.where, *self.opinions):
             yield from (f"  {line}" for line in text.splitlines())
         if self.network:
@@ -64,7 +64,7 @@ class Finding:
             yield f"  python {self.script} shows it again"
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as JSON-compatible data."""
+        """Return the finding as JSON-compatible data."""
         return {
             "id": self.id,
             "route": self.route,

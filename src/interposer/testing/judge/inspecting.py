@@ -68,7 +68,7 @@ def inspect(
         inspection: what is to be found out.
         subjects: the network under the conditions that it may have failed under; at least one.
         suspected: how it failed.
-        thorough: False only confirms that it fails, and whose fault that is.
+        thorough: False only confirms that it fails, and whose error that is.
     """
     with Solo(nursery, inspection.seconds, inspection.ids) as solo:
         for subject in subjects:
@@ -107,7 +107,7 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
 
 
 def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, Verdict]:
-    """The network that was read back from a model, if it fails in the same way as it is."""
+    """Return the network that was read back from a model, if it fails in the same way as it is."""
     if subject.conditions.route == AS_BUILT or verdict.sort is Sort.TRANSLATION:
         return subject, verdict
     try:
@@ -131,7 +131,7 @@ def _written(solo: Solo, inspection: Inspection, subject: Subject, finding: Find
     said = {name: value for name, value in os.environ.items() if name.startswith("INTERPOSER_")}
     variables = {name: value for name, value in (said | {**inspection.environment}).items() if name not in _FORGOTTEN}
     text = "\n".join([finding.text or finding.verdict.text, finding.where, *finding.opinions]).strip()
-    title = f"{finding.sort}, at fault: {finding.verdict.culprit}\n{text}"
+    title = f"{finding.sort}, the cause: {finding.verdict.culprit}\n{text}"
     path = write(
         inspection.folder, subject, title, inspection.backends,
         options=setup.options, steps=setup.tolerances.steps, environment=variables,

@@ -31,7 +31,7 @@ Feeds = Mapping[int, Array]
 def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Verdict:
     """Judge a network under the subject's conditions.
 
-    A failure is looked at again with fewer backends, to tell whose fault it is.
+    A failure is looked at again with fewer backends, to tell whose error it is.
 
     Args:
         seat: the backends.
@@ -46,7 +46,7 @@ def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Ver
 
 
 def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str]], Verdict]) -> str:
-    """Whose fault a failure is: Interposer's if it shows without any backend, or that of a backend that shows it alone.
+    """Whose error a failure is: Interposer's if it shows without any backend, or that of a backend that shows it alone.
 
     Args:
         verdict: the failure, with all backends.
@@ -176,7 +176,7 @@ class Comparison:
         self._spreads: dict[Value, Spread] | None = None
 
     def is_near(self, feeds: Feeds) -> bool:
-        """True if all results are within the tolerances of a single layer, which needs no further evaluation.
+        """Return True if all results are within the tolerances of a single layer, which needs no further evaluation.
 
         Where all layers that a result depends on are exact, so must be the result.
         """
@@ -189,12 +189,12 @@ class Comparison:
         return True
 
     def is_gross(self, feeds: Feeds) -> bool:
-        """True if results differ also where quantized results may be a step off."""
+        """Return True if results differ also where quantized results may be a step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
         return bool(Comparison(self.graph, self.feeds, self.known, wider).faults(feeds))
 
     def spread(self, value: Value) -> Spread:
-        """What a value may hold."""
+        """Return what a value may hold."""
         if self._spreads is None:
             self._spreads = spreads(
                 self.graph, self.feeds, self.known, self.tolerances, rounded_feeds=self.rounded_feeds
@@ -202,7 +202,7 @@ class Comparison:
         return self._spreads[value]
 
     def faults(self, feeds: Feeds) -> str:
-        """Which outputs are outside of their spread, a line each; empty if there is none."""
+        """Return which outputs are outside of their spread, a line each; empty if there is none."""
         if self.is_near(feeds):
             return ""
         return "\n".join(self._faults(feeds))
@@ -215,7 +215,7 @@ class Comparison:
 
 
 def described(array: Array, spread: Spread) -> str:
-    """What is wrong with an array, in words and with a hint at the cause; empty if it lies within its spread."""
+    """Return what is wrong with an array, in words and with a hint at the cause; empty if it lies within its spread."""
     wrong = spread.wrong(array)
     if isinstance(wrong, str):
         return wrong
@@ -235,7 +235,7 @@ def described(array: Array, spread: Spread) -> str:
 
 
 def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
-    """Which layer's results are wrong for the operands that the backend itself gave it; empty if none is.
+    """Return which layer's results are wrong for the operands that the backend itself gave it; empty if none is.
 
     Every value of the network is made an output, and each layer is evaluated by the reference on what came out.
     """

@@ -50,13 +50,13 @@ def _first(subject: Subject, verdict: Verdict, judge: Judge) -> Layer | None:
 
 
 def _of_one_layer(draft: Draft, number: int) -> Draft:
-    """The part of a network that a layer's results depend on."""
+    """Return the part of a network that a layer's results depend on."""
     places = tuple(Place(number, result) for result in range(len(draft.steps[number].quantizations)))
     return replace(draft, outputs=places).needed()
 
 
 def _of_all_before(draft: Draft, number: int) -> Draft:
-    """A layer and all before it, with the results that are outputs or that no layer of these takes."""
+    """Return a layer and all before it, with the results that are outputs or that no layer of these takes."""
     steps = draft.steps[: number + 1]
     taken = {place for step in steps for place in step.inputs}
     places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))

@@ -25,7 +25,7 @@ REFERENCE: Final = "CpuRef"
 
 
 def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
-    """The ids of the backends that are used only where they are named, which are installed engines."""
+    """Return the ids of the backends that are used only where they are named, which are installed engines."""
     registry = default_runtime().registry
     available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
     return tuple(name for name in available if name not in without)
@@ -135,7 +135,7 @@ def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, i
 
 
 def _distance(array: Array, other: Array) -> Array:
-    """How far elements are apart; not at all if both are NaN, and infinitely if one is."""
+    """Return how far elements are apart; not at all if both are NaN, and infinitely if one is."""
     with np.errstate(all="ignore"):
         a, b = array.astype(np.float64), other.astype(np.float64)
         distance = np.where(a == b, 0.0, np.abs(a - b))

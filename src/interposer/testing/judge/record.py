@@ -53,7 +53,7 @@ class Named:
 
 
 def name_of(backend: str | Factory) -> Named | None:
-    """How another process finds a backend; None for an object that no module has under a name."""
+    """Return how another process finds a backend; None for an object that no module has under a name."""
     if isinstance(backend, str):
         return Named(str(Path(backend).absolute()) if is_library(backend) else backend, _folder_of(backend))
     module, name = getattr(backend, "__module__", ""), getattr(backend, "__qualname__", "")
@@ -92,7 +92,7 @@ def write(
     """Write the files of a finding, and give the path of the script.
 
     Args:
-        folder: where to; it is made if it is not there.
+        folder: where to; it is made if it is missing.
         subject: the network, its inputs and conditions.
         text: what is wrong.
         backends: the backends under test in order of preference.

@@ -23,7 +23,7 @@ Known = dict[Value, Array]
 
 
 def computing_layers(graph: Graph) -> list[Layer]:
-    """The layers that compute something, in an order in which they can run."""
+    """Return the layers that compute something, in an order in which they can run."""
     return [layer for layer in graph.topological() if not isinstance(layer.op, Constant | Input | Output)]
 
 
@@ -44,14 +44,14 @@ def all_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
 
 
 def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
-    """The values of inputs and constants."""
+    """Return the values of inputs and constants."""
     known = {layer.output: feeds[binding_id(layer)] for layer in graph.inputs}
     known.update({layer.output: layer.op.value for layer in graph if isinstance(layer.op, Constant)})
     return known
 
 
 def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """The results of one layer on known arrays; a layer of control flow is run by a runtime of its own."""
+    """Return the results of one layer on known arrays; a layer of control flow is run by a runtime of its own."""
     if not layer.regions:
         return layer_values(layer, known)
     network, feeds = layer_alone(layer, known)
@@ -101,7 +101,7 @@ def widened(array: Array, info: TensorInfo) -> Array:
 
 
 def narrowed(array: Array, info: TensorInfo) -> Array:
-    """An array in the type that its tensor is declared with."""
+    """Return an array in the type that its tensor is declared with."""
     if info.element is not None or array.dtype == info.dtype.numpy:
         return array
     with np.errstate(all="ignore"):

@@ -93,6 +93,6 @@ def replay(
     )  # fmt: skip
     if verdict.is_finding:
         sort = verdict.sort.value if verdict.sort else ""
-        print(f"{sort}, at fault: {verdict.culprit}\n{verdict.text}")
+        print(f"{sort}, the cause: {verdict.culprit}\n{verdict.text}")
         raise SystemExit(1)
     print(f"It does not show again: {verdict.outcome.value}.")

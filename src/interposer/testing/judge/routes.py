@@ -30,7 +30,7 @@ class Route(Enum):
 
 
 def through(route: Route, network: Network) -> Network | str:
-    """The network, written as a model and read back; or why that cannot be done.
+    """Return the network, written as a model and read back; or why that cannot be done.
 
     Raises:
         InterposerError: the front end refuses what the writer wrote.
@@ -57,7 +57,7 @@ def _written(route: Route, network: Network) -> bytes:
 
 
 def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array]) -> dict[int, Array] | str:
-    """The inputs of a network by the binding ids of the imported one; or why they cannot be given to that."""
+    """Return the inputs of a network by the binding ids of the imported one; or why they cannot be given to that."""
     pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
     if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
         return "inputs are lost"

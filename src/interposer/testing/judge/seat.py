@@ -103,7 +103,7 @@ class Seat:
         return network, [*ids, self._reference.id], device, self._optimizer_options(conditions, ids)
 
     def known(self, network: Network, feeds: Outputs) -> Known:
-        """Every value of a network as the reference computes it; those of the last two networks are cached.
+        """Return every value of a network as the reference computes it; those of the last two networks are cached.
 
         Raises:
             InterposerError: the reference cannot compute a layer on these arrays.
@@ -116,7 +116,7 @@ class Seat:
         return values
 
     def simplified(self, network: Network, conditions: Conditions, ids: Sequence[str]) -> Network:
-        """The network after the optimizer's own rewrites."""
+        """Return the network after the optimizer's own rewrites."""
         return simplified(*self._arguments(network, conditions, ids))
 
     def run(
@@ -165,7 +165,7 @@ class Seat:
 
 
 def _constants(network: Network) -> list[Array]:
-    """The arrays of a network's constants, which a backend shares with the reference kernels."""
+    """Return the arrays of a network's constants, which a backend shares with the reference kernels."""
     return [layer.op.value for layer in network.graph if isinstance(layer.op, Constant)]
 
 

@@ -147,6 +147,6 @@ def restrict(memory: int) -> None:
 
 
 def _reserved() -> int:
-    """Bytes of addresses that this process has."""
+    """Return bytes of addresses that this process has."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

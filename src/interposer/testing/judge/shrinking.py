@@ -63,7 +63,7 @@ class _Search:
                 return
 
     def _better(self, draft: Draft, edit: Edit) -> Draft | None:
-        """The first of an edit's drafts that is simpler and still fails."""
+        """Return the first of an edit's drafts that is simpler and still fails."""
         for candidate in edit(draft, _recorded(draft)):
             if self.is_over:
                 return None
@@ -90,7 +90,7 @@ class _Search:
 
 
 def _recorded(draft: Draft) -> Recorded:
-    """Every result of a draft as the reference computes it; nothing if it cannot."""
+    """Return every result of a draft as the reference computes it; nothing if it cannot."""
     try:
         network, feeds = draft.built()
         known = all_values(network.graph, feeds)

@@ -47,7 +47,7 @@ _ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, Data
 
 
 def rounding_error(dtype: DataType) -> float:
-    """The relative error of storing a number once."""
+    """Return the relative error of storing a number once."""
     return _ROUNDING.get(dtype, 2.0**-24)
 
 
@@ -63,11 +63,11 @@ class Stream:
         self._source = np.random.Philox(key=seed)
 
     def bits(self, shape: tuple[int, ...]) -> Array:
-        """Random truth values."""
+        """Return random truth values."""
         return np.asarray(self._words(shape) >> np.uint64(63) == 1)
 
     def fractions(self, shape: tuple[int, ...]) -> Array:
-        """Random numbers from -1 to 1."""
+        """Return random numbers from -1 to 1."""
         return (self._words(shape) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
     def _words(self, shape: tuple[int, ...]) -> Array:
@@ -166,7 +166,7 @@ class Spread:
         return not self.others
 
     def wrong(self, array: Array) -> Array | str:
-        """Which elements of `found` are outside of the spread, or in words why the array as a whole is wrong."""
+        """Return which elements of `found` are outside of the spread, or in words why the array as a whole is wrong."""
         if array.dtype != self.info.dtype.numpy:
             return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
         alike = [item for item in (self.reference, *self.others) if item.shape == array.shape]
@@ -179,7 +179,7 @@ class Spread:
             return compare(array, alike)
 
     def _wrong_items(self, array: Array, alike: Sequence[Array]) -> Array | str:
-        """Texts must be one of those that were seen; elements of a sequence are compared one by one."""
+        """Return texts must be one of those that were seen; elements of a sequence are compared one by one."""
         if self.info.element is None:
             return np.asarray(~np.logical_or.reduce([array == item for item in alike]))
         for index, item in enumerate(array):
@@ -207,12 +207,12 @@ class Spread:
 
 
 def _part(numbers: Array, error: float) -> Array:
-    """A part of the size of each number; nothing of an infinity."""
+    """Return a part of the size of each number; nothing of an infinity."""
     return np.where(np.isfinite(numbers), error * np.abs(numbers), 0.0)
 
 
 def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
-    """The values that depend on a layer whose results may differ within a tolerance."""
+    """Return the values that depend on a layer whose results may differ within a tolerance."""
     values: set[Value] = set()
     for layer in computing_layers(graph):
         if suited(tolerances, layer) is tolerances or not values.isdisjoint(layer.values):
@@ -223,7 +223,7 @@ def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
 def spreads(
     graph: Graph, feeds: Mapping[int, Array], known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
 ) -> dict[Value, Spread]:
-    """What every value of a graph may hold.
+    """Return what every value of a graph may hold.
 
     Args:
         graph: a graph whose tensor infos are inferred.
@@ -311,7 +311,7 @@ class _Run:
             self.known[value] = self._kept(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
-        """The results on the perturbed values; none where the reference cannot compute them."""
+        """Return the results on the perturbed values; none where the reference cannot compute them."""
         try:
             return self._evaluated(layer)
         except InterposerError:
@@ -336,7 +336,7 @@ class _Run:
         return False
 
     def _kept(self, value: Value, array: Array) -> Array:
-        """The reference's own array where it is the same."""
+        """Return the reference's own array where it is the same."""
         reference = self.reference[value]
         same = array is reference or (
             array.dtype == reference.dtype and array.dtype != object and array.tobytes() == reference.tobytes()
@@ -387,7 +387,7 @@ def _divides(layer: Layer) -> bool:
 
 
 def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
-    """The whole quotient or the remainder where `a` is a multiple of `b` (`exact`), or is just below one."""
+    """Return the whole quotient or the remainder where `a` is a multiple of `b` (`exact`), or is just below one."""
     match getattr(layer.op, "operation", None):
         case BinaryOperation.FLOOR_DIV:
             return np.asarray(np.round(a / b) - ~exact)
@@ -404,7 +404,7 @@ def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
 
 
 def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
-    """Where the floats that a layer compares may be equal, or the quotients that it rounds down may be whole.
+    """Return where the floats that a layer compares may be equal, or the quotients that it rounds down may be whole.
 
     A result is unsure where the ranges of two operands overlap, or that of their quotients contains a whole number, and
     one of the operands is not exact. The hash of an operand that is not exact may be any.

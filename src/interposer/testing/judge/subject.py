@@ -79,7 +79,7 @@ class Sort(Enum):
 class Verdict:
     """What came of one network under one set of conditions.
 
-    `text` says what is wrong. `culprit` is the id of the backend at fault, "Interposer" if the failure shows without
+    `text` says what is wrong. `culprit` is the id of the backend the cause, "Interposer" if the failure shows without
     any of the backends under test, or empty if that is not known yet. `gross` is True if quantized results are off by
     more than one step.
     """
@@ -97,7 +97,7 @@ class Verdict:
         return self.outcome is Outcome.FINDING
 
     def blaming(self, culprit: str) -> Verdict:
-        """The same verdict with a culprit."""
+        """Return the same verdict with a culprit."""
         return replace(self, culprit=culprit)
 
     def alike(self, other: Verdict) -> bool:
@@ -111,6 +111,6 @@ _TOLD_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
 
 
 def _gist(text: str) -> str:
-    """The beginning of a message, without the numbers and names in it."""
+    """Return the beginning of a message, without the numbers and names in it."""
     first = text.partition("\n")[0]
     return "".join(letter for letter in first.partition(":")[0] if not letter.isdigit())

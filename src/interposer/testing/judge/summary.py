@@ -45,7 +45,7 @@ class Campaign:
         return rows
 
     def summary(self) -> str:
-        """One line that says how many networks were tried, and what was found."""
+        """Return one line that says how many networks were tried, and what was found."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
         sorts = Counter(finding.sort for finding in self.findings)
         text = ", ".join(f"{count} {name}" for name, count in sorts.most_common())
@@ -59,7 +59,7 @@ class Campaign:
         return "\n".join([*lines, *(f"\n{finding}" for finding in self.findings), "", self.summary()])
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-compatible data."""
+        """Return the report as JSON-compatible data."""
         return {
             "backends": list(self.backends),
             "seed": self.seed,

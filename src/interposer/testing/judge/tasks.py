@@ -55,14 +55,14 @@ class Judged:
 
 
 def drawn(plan: Plan, number: int) -> RandomNetwork:
-    """A network of the plan."""
+    """Return a network of the plan."""
     known = registered_ops()
     favoured = [known[name] for name in plan.favoured if name in known]
     return random_network(plan.seed, number, kind=plan.kind, favoured=favoured, max_layers=plan.max_layers)
 
 
 def subjects_of(plan: Plan, created: RandomNetwork) -> Iterator[Subject]:
-    """The network under all conditions that it is judged under: as built, and by the route of a model file."""
+    """Yield the network under all conditions that it is judged under: as built, and by the route of a model file."""
     yield Subject(created.network, created.feeds, _conditions(plan, created), created.id)
     if plan.ways != "all":
         return
@@ -88,7 +88,7 @@ def _has_both_ways(network: Network) -> bool:
 
 
 def _every_other(network: Network, bits: int) -> tuple[str, ...]:
-    """The names of some layers, about half of them."""
+    """Return the names of some layers, about half of them."""
     names = [layer.name for layer in network if layer.op.executable]
     return tuple(name for index, name in enumerate(names) if bits >> index % 48 & 1)
 

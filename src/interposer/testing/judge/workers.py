@@ -82,7 +82,7 @@ class Nursery(Protocol):
 
 
 def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> Nursery:
-    """The nursery that can make the backends of a setup.
+    """Return the nursery that can make the backends of a setup.
 
     Args:
         setup: the backends under test and their options.
@@ -296,7 +296,7 @@ class Worker:
         return result
 
     def _resident(self) -> int:
-        """Bytes of the process that are in memory."""
+        """Return bytes of the process that are in memory."""
         try:
             with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
                 return int(file.read().split()[1]) * resource.getpagesize()
@@ -322,7 +322,7 @@ class Worker:
         return 0
 
     def wrote(self) -> str:
-        """What the worker wrote last to standard output and error."""
+        """Return what the worker wrote last to standard output and error."""
         self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _TAIL))
         return self._output.read().decode("utf-8", "replace").strip()
 

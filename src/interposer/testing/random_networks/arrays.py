@@ -17,7 +17,7 @@ _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-4
 
 
 def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
-    """Return an array for a tensor: real numbers of up to that magnitude, or stored integers of the whole range."""
+    """Return an array for a tensor: float values of up to that magnitude, or stored integers of the whole range."""
     if info.dtype is DataType.STRING:
         return _texts(draw, info)
     if info.dtype is DataType.BOOL:
@@ -67,7 +67,7 @@ def _texts(draw: Draw, info: TensorInfo) -> Array:
 
 
 def stored(real: Array, info: TensorInfo) -> Array:
-    """Return real numbers in the tensor's type, quantized as its info says."""
+    """Return float values in the tensor's type, quantized as its info says."""
     if info.dtype.is_float:
         return as_type(real, info.dtype)
     q = info.quantization

@@ -34,7 +34,7 @@ _LENGTH: Final = 48
 
 
 def _sequence(growth: Growth, value: Value) -> Value:
-    """Return real numbers of the shape (batch, length, width), no side of which is empty or too long."""
+    """Return float values of the shape (batch, length, width), no side of which is empty or too long."""
     x = growth.real(as_rank(growth, value, 3))
     batch, length, width = x.known.shape
     if not 0 < length <= _LENGTH or not 0 < batch <= 8 or not 0 < width <= 128:

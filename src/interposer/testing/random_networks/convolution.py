@@ -140,7 +140,7 @@ def _natural(window: Window, size: int) -> int:
 
 
 def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) -> Value:
-    """Add the convolution of real numbers, with weights, often a bias, and, if not `plain`, what commonly follows."""
+    """Add the convolution of float values, with weights, often a bias, and, if not `plain`, what commonly follows."""
     draw = growth.draw
     dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(drawn.weights, target / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)

@@ -70,7 +70,7 @@ def activation(draw: Draw) -> Activation:
 
 
 def activated(growth: Growth, value: Value, op: Activation | None = None) -> Value:
-    """Add an activation function after a value of real numbers."""
+    """Add an activation function after a value of float values."""
     op = op or activation(growth.draw)
     reach = growth.reach(value)
     if op.function is _F.SQRT and value not in growth.positive:

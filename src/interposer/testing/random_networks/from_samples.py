@@ -71,7 +71,7 @@ def _is_attachable(op: type[Op]) -> bool:
 
 @cache
 def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
-    """The operators, each as often as it is to be drawn, and a checksum for each of these tickets."""
+    """Return the operators, each as often as it is to be drawn, and a checksum for each of these tickets."""
     known = frozenset().union(*(item.ops for item in GROWERS))
     tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
     return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
@@ -101,7 +101,7 @@ def _is_ordinary(item: Given) -> bool:
 
 
 def _places(sample: Sample) -> list[int]:
-    """The operands that may hold any numbers: no indices, and no operands with values of their own."""
+    """Return the operands that may hold any numbers: no indices, and no operands with values of their own."""
     return [
         place
         for place, item in enumerate(sample.inputs)

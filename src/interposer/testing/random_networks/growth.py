@@ -196,7 +196,7 @@ class Growth:
         return self.network.add_constant_layer(array, q).output
 
     def weights(self, shape: Sequence[int], reach: float = 1.0, dtype: DataType | None = None) -> Value:
-        """Return a value of real numbers from ``-reach`` to `reach`: mostly a constant, else an input.
+        """Return a value of float values from ``-reach`` to `reach`: mostly a constant, else an input.
 
         The constant may be one that another layer takes too, and the result of a layer on constants.
         """
@@ -296,7 +296,7 @@ class Growth:
         return value if info.dtype in REAL else self.add(Cast(self.real_type), value)
 
     def of_type(self, value: Value, dtype: DataType) -> Value:
-        """Return a value of real numbers as another floating-point type."""
+        """Return a value of float values as another floating-point type."""
         value = self.real(value)
         return value if value.known.dtype is dtype else self.add(Cast(dtype), value)
 

@@ -133,7 +133,7 @@ def _grow(growth: Growth, max_layers: int) -> None:
 
 @cache
 def _growers() -> tuple[Grower, ...]:
-    """All growers in an order that does not depend on imports."""
+    """Return all growers in an order that does not depend on imports."""
     return tuple(sorted(GROWERS, key=lambda item: item.name))
 
 

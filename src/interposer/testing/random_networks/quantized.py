@@ -411,7 +411,7 @@ def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
 
 @grower(6, Quantize)
 def _requantize(growth: Growth, value: Value) -> None:
-    """Quantize real numbers, or quantized ones anew."""
+    """Quantize float values, or quantized ones again."""
     draw = growth.draw
     x = value if value.known.is_quantized else growth.real(value)
     dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))
@@ -438,7 +438,7 @@ def _fake_quantization(growth: Growth, value: Value) -> None:
 
 @grower(6, Dequantize, Quantize, Convolution2d, FullyConnected, Activation, kinds=_QUANTIZED)
 def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
-    """A layer of real numbers whose operands are dequantized and whose result is quantized, as ONNX files have it."""
+    """A layer of float values whose operands are dequantized and whose result is quantized, as ONNX files have it."""
     draw = growth.draw
     stored = image(growth, value, stored=True)
     x = growth.add(Dequantize(), stored)

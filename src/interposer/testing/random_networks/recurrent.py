@@ -34,7 +34,7 @@ _STEPS: Final = 16
 
 
 def _sequence(growth: Growth, value: Value) -> Value:
-    """Return real numbers of rank 3, whose first two axes are short."""
+    """Return float values of rank 3, whose first two axes are short."""
     x = growth.real(as_rank(growth, value, 3))
     shape = x.known.shape
     if max(shape[:2]) > _STEPS or not 0 < shape[2] <= 128:
@@ -167,7 +167,7 @@ def _lstm(growth: Growth, value: Value) -> None:
 
 
 def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: Value) -> Value | None:
-    """Return the operand of that name, or None where the operator does not have it or it may be left out."""
+    """Return the operand of that name, or None if the operator does not have it or it may be left out."""
     draw, dtype = growth.draw, x.known.dtype
     if name in ("output_state_in", "cell_state_in"):
         size = sizes["O" if name == "output_state_in" else "U"]

@@ -39,7 +39,7 @@ SHAPE: Final = (2, 3, 5)
 
 @samples(Activation)
 def activation() -> Iterator[Sample]:
-    """Every function in every type, and with a result of another scale."""
+    """Yield every function in every type, and with a result of another scale."""
     for function in ActivationFunction:
         op, title = Activation(function, *PARAMETERS.get(function, (1.0, 0.0))), function.name.lower()
         low = 0.0 if function in POSITIVE else -4.0
@@ -64,7 +64,7 @@ def prescribed_activation() -> Iterator[Sample]:
 
 @samples(Activation)
 def activation_shapes() -> Iterator[Sample]:
-    """A scalar, nothing at all, and many axes."""
+    """Yield a scalar, nothing at all, and many axes."""
     for function in (ActivationFunction.RELU, ActivationFunction.SIGMOID):
         for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = "x".join(map(str, shape)) or "scalar"
@@ -73,7 +73,7 @@ def activation_shapes() -> Iterator[Sample]:
 
 @samples(Activation)
 def worked_activation() -> Iterator[Sample]:
-    """The corners of a bounded ReLU, which is ReLU6 here, and points where functions have a known value."""
+    """Yield the corners of a bounded ReLU, which is ReLU6 here, and points where functions have a known value."""
     for function, a, b, x, expected in [
         (ActivationFunction.BOUNDED_RELU, 6.0, 0.0, [-1, 0, 3, 6, 7], [0, 0, 3, 6, 6]),
         (ActivationFunction.LEAKY_RELU, 0.25, 0.0, [-4, 0, 4], [-1, 0, 4]),

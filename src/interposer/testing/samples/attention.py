@@ -35,7 +35,7 @@ def _past(dtype: DataType) -> list[Given]:
 
 @samples(Attention)
 def forms() -> Iterator[Sample]:
-    """Every option in every type, with heads as an axis and without, and after a past."""
+    """Yield every option in every type, with heads as an axis and without, and after a past."""
     for dtype in FLOATS:
         for name, options in FORMS.items():
             yield Sample(Attention(**options), _heads(dtype), name=f"{name}-{dtype}")
@@ -64,7 +64,7 @@ def masks() -> Iterator[Sample]:
 
 @samples(Attention)
 def scores() -> Iterator[Sample]:
-    """The scores at every stage."""
+    """Yield the scores at every stage."""
     for which in AttentionScores:
         op = Attention(softcap=1.5, is_causal=True, scores=which)
         yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{which.name.lower()}")
@@ -72,7 +72,7 @@ def scores() -> Iterator[Sample]:
 
 @samples(Attention)
 def precisions() -> Iterator[Sample]:
-    """The softmax in every type."""
+    """Yield the softmax in every type."""
     for dtype in FLOATS:
         yield Sample(Attention(softmax_precision=dtype), _heads(DataType.FLOAT16), name=f"softmax-in-{dtype}")
 
@@ -109,7 +109,7 @@ def rotations() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def quarter_turn() -> Iterator[Sample]:
-    """A quarter turn makes (x, y) into (-y, x)."""
+    """Yield a quarter turn makes (x, y) into (-y, x)."""
     x, cos, sin = of([[[[1, 2, 3, 4]]]]), of([[[0, 0]]]), of([[[1, 1]]])
     for name, op, turned in (
         ("halves", RotaryEmbedding(), [-3, -4, 1, 2]),

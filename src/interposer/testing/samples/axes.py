@@ -24,7 +24,7 @@ TYPES: Final = (DataType.FLOAT32, DataType.INT8)
 
 @samples(*OPERATORS)
 def negative_axes() -> Iterator[Sample]:
-    """Every axis that other samples use, counted from the end, in one float and one quantized type."""
+    """Yield every axis that other samples use, counted from the end, in one float and one quantized type."""
     for op in OPERATORS:
         seen = set()
         for base in _others(op):
@@ -52,7 +52,7 @@ def _info(sample: Sample) -> Any:
 
 
 def _counted_from_the_end(base: Sample) -> Sample | None:
-    """The sample with negative axes; None if no axis becomes less than -1."""
+    """Return the sample with negative axes; None if no axis becomes less than -1."""
     rank = _info(base).rank
     attributes = {name: getattr(base.op, name) for name in NAMES if hasattr(base.op, name)}
     turned = {name: _turned(value, rank) for name, value in attributes.items()}

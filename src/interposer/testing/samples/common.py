@@ -96,21 +96,21 @@ _SPREAD: Final = {
 
 
 def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:
-    """An operand that is not quantized; integers spread over more of their range, unless bounds are given."""
+    """Return an operand that is not quantized; integers spread over more of their range, unless bounds are given."""
     if dtype.is_integer and (low, high) == (-4.0, 4.0):
         low, high = -_SPREAD.get(dtype, 1000.0), _SPREAD.get(dtype, 1000.0)
     return Given(TensorInfo(shape, dtype), low=max(low, 0.0) if str(dtype).startswith("uint") else low, high=high)
 
 
 def quantized(shape: ShapeLike, dtype: DataType, q: Quantization | None = None, **bounds: Any) -> Given:
-    """A quantized operand, by default with the type's usual quantization."""
+    """Return a quantized operand, by default with the type's usual quantization."""
     return Given(TensorInfo(shape, dtype, q or QUANTIZED[dtype]), **bounds)
 
 
 def typed(
     shape: ShapeLike, leave_out: Iterable[DataType] = (), *, tiny_quantized: bool = True
 ) -> Iterator[tuple[str, Given]]:
-    """An operand of every type but these, quantized and not, with a name: for operators that move elements."""
+    """Yield an operand of every type but these, quantized and not, with a name: for operators that move elements."""
     types = [dtype for dtype in PLAIN if dtype not in leave_out]
     yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
     for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
@@ -118,42 +118,42 @@ def typed(
 
 
 def like(item: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
-    """An info of the operand's type: its quantization, or another one."""
+    """Return an info of the operand's type: its quantization, or another one."""
     return TensorInfo(shape, item.info.dtype, q or item.info.quantization)
 
 
 def retyped(item: Given, shape: ShapeLike) -> Given:
-    """Another operand of the same type, quantization and range."""
+    """Return another operand of the same type, quantization and range."""
     return Given(like(item, shape), low=item.low, high=item.high)
 
 
 def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:
-    """The info of an operator's only result on these operands, with this quantization."""
+    """Return the info of an operator's only result on these operands, with this quantization."""
     [info] = op.infer_infos(*(None if operand is None else operand.info for operand in operands))
     assert info is not None
     return info.with_quantization(q)
 
 
 def f16(values: object) -> Array:
-    """An expected array of float16."""
+    """Return an expected array of float16."""
     return np.asarray(values, np.float16)
 
 
 def f32(values: object) -> Array:
-    """An expected array of float32."""
+    """Return an expected array of float32."""
     return np.asarray(values, np.float32)
 
 
 def i8(values: object) -> Array:
-    """An expected array of int8."""
+    """Return an expected array of int8."""
     return np.asarray(values, np.int8)
 
 
 def i32(values: object) -> Array:
-    """An expected array of int32."""
+    """Return an expected array of int32."""
     return np.asarray(values, np.int32)
 
 
 def u8(values: object) -> Array:
-    """An expected array of uint8."""
+    """Return an expected array of uint8."""
     return np.asarray(values, np.uint8)

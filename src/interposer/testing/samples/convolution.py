@@ -49,7 +49,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2)) -> tuple[int, ...]:
-    """The shape of weights for so many channels."""
+    """Return the shape of weights for so many channels."""
     if isinstance(op, DepthwiseConvolution2d):
         return (1, *size, outputs)
     if isinstance(op, TransposeConvolution2d):
@@ -77,7 +77,7 @@ def windows() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def types() -> Iterator[Sample]:
-    """All types that can be summed; integers, where they are not quantized, wrap around."""
+    """Yield all types that can be summed; integers, where they are not quantized, wrap around."""
     for dtype in NUMBERS:
         for op in _ops(data_layout=NHWC, pad_left=1, stride_y=2):
             low, high = (-4.0, 4.0) if dtype.is_float else (-3, 3)
@@ -133,7 +133,7 @@ def groups() -> Iterator[Sample]:
 
 @samples(DepthwiseConvolution2d)
 def multipliers() -> Iterator[Sample]:
-    """One, two and three results for each channel."""
+    """Yield one, two and three results for each channel."""
     for label, layout in LAYOUTS.items():
         for times in (1, 2, 3):
             op = DepthwiseConvolution2d(data_layout=layout, pad_right=1)
@@ -161,7 +161,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(TransposeConvolution2d)
 def output_shapes() -> Iterator[Sample]:
-    """A declared shape that is larger and one that is smaller than what follows from the rest."""
+    """Yield a declared shape that is larger and one that is smaller than what follows from the rest."""
     for label, layout in LAYOUTS.items():
         for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
             op = TransposeConvolution2d(
@@ -173,7 +173,7 @@ def output_shapes() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def worked() -> Iterator[Sample]:
-    """The numbers 1 to 9 under a window of 2 by 2; a cell that is spread by a stride of 2."""
+    """Yield the numbers 1 to 9 under a window of 2 by 2; a cell that is spread by a stride of 2."""
     image, window = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3, 1), [[1, 2], [3, 4]]
     filters = f32(window).reshape(1, 2, 2, 1)
     expected = f32([[37, 47], [67, 77]]).reshape(1, 2, 2, 1)
@@ -188,7 +188,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(Convolution2d)
 def worked_quantized() -> Iterator[Sample]:
-    """Real numbers that all tensors can hold: (1, 2) times (3, -1) plus 0.5 is 1.5."""
+    """Float values that all tensors can hold: (1, 2) times (3, -1) plus 0.5 is 1.5."""
     half, eighth = Quantization(0.5, 10), Quantization(0.125, -2)
     operands = [
         Given(TensorInfo((1, 1, 1, 2), INT8, half), i8([12, 14]).reshape(1, 1, 1, 2)),

@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @samples(DeformableConvolution2d)
 def deformable() -> Iterator[Sample]:
-    """Every type; steps, pads, groups of channels and of offsets, a bias, a mask, and nothing."""
+    """Yield every type; steps, pads, groups of channels and of offsets, a bias, a mask, and nothing."""
     for dtype in FLOATS:
         operands = [
             given((1, 2, 5, 4), dtype),

@@ -32,14 +32,14 @@ EIGHTHS: Final = Quantization(0.125)
 
 
 def boxes_in(generator: np.random.Generator, count: int, dimension: float = 30.0) -> Array:
-    """Boxes of some size in an image, their corners on whole eighths."""
+    """Return boxes of some size in an image, their corners on whole eighths."""
     corner, size = generator.uniform(0, dimension * 2 / 3, (count, 2)), generator.uniform(2, dimension / 3, (count, 2))
     boxes: Array = np.round(np.concatenate([corner, corner + size], axis=1) * 8) / 8
     return boxes
 
 
 def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
-    """Real numbers as an operand of a type, rounded as that needs."""
+    """Float values as an operand of a type, rounded as that needs."""
     if quantization is None:
         return of(values, dtype)
     info = np.iinfo(dtype.numpy)
@@ -94,7 +94,7 @@ def suppression() -> Iterator[Sample]:
 
 @samples(NonMaxSuppression)
 def worked_suppression() -> Iterator[Sample]:
-    """Two stacks of boxes and one by itself, of which the best of each is selected."""
+    """Yield two stacks of boxes and one by itself, of which the best of each is selected."""
     boxes = of([[[0, y, 1, y + 1] for y in (0, 0.1, -0.1, 10, 10.1, 100)]])
     scores = of([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]])
     expected = np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]])
@@ -104,7 +104,7 @@ def worked_suppression() -> Iterator[Sample]:
 
 @samples(BoxWithNmsLimit)
 def limits() -> Iterator[Sample]:
-    """Every kernel, with limits and without, for boxes of two images."""
+    """Yield every kernel, with limits and without, for boxes of two images."""
     generator = np.random.default_rng(3)
     boxes = boxes_in(generator, 12 * 3, 20.0).reshape(12, 12)
     scores = (generator.permutation(12 * 3).reshape(12, 3) + 1) / 40
@@ -127,7 +127,7 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
 
 @samples(AxisAlignedBboxTransform)
 def transforms() -> Iterator[Sample]:
-    """Boxes of two images, for three classes; some leave their image."""
+    """Yield boxes of two images, for three classes; some leave their image."""
     generator = np.random.default_rng(4)
     boxes, deltas = boxes_in(generator, 6), generator.normal(0, 0.5, (6, 12))
     batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])
@@ -141,7 +141,7 @@ def transforms() -> Iterator[Sample]:
 
 @samples(GenerateProposals)
 def proposals() -> Iterator[Sample]:
-    """Both layouts, with limits before and after suppression."""
+    """Yield both layouts, with limits before and after suppression."""
     generator = np.random.default_rng(5)
     scores, deltas = generator.permutation(2 * 24).reshape(2, 3, 4, 2) / 48, generator.normal(0, 0.3, (2, 3, 4, 8))
     anchors, sizes = np.array([[-4.0, -4, 4, 4], [-2, -6, 2, 6]]), np.array([[24.0, 32], [20, 28]])

@@ -94,7 +94,7 @@ def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
 
 @samples(*NAMED)
 def binary_types() -> Iterator[Sample]:
-    """Every operation in every type that it is defined for."""
+    """Yield every operation in every type that it is defined for."""
     for operation in BinaryOperation:
         floats = (*FLOATS, *SMALL_FLOATS) if operation in REAL else ()
         integers = INTEGERS if operation is not B.ATAN2 else ()
@@ -108,7 +108,7 @@ def binary_types() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def quantized_binary() -> Iterator[Sample]:
-    """Every operation on quantized tensors, with three scales that differ; choices also with one scale."""
+    """Yield every operation on quantized tensors, with three scales that differ; choices also with one scale."""
     for operation in REAL:
         first, second = _bounds(operation, whole=False)
         for dtype, q in QUANTIZED.items():
@@ -148,7 +148,7 @@ def _broadcast_samples(
 
 @samples(*NAMED)
 def constant_binary() -> Iterator[Sample]:
-    """One of the operands is part of the network."""
+    """Yield one of the operands is part of the network."""
     for operation in (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.POWER):
         first, second = _bounds(operation, whole=False)
         yield _binary(operation, [plain(SHAPE, **first), weights((4,), **second)], "constant-b")
@@ -157,7 +157,7 @@ def constant_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
-    """The exponent may have another type."""
+    """Yield the exponent may have another type."""
     whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
     yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
     yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
@@ -218,7 +218,7 @@ def _domain(operation: UnaryOperation) -> Bounds:
 
 @samples(ElementwiseUnary)
 def unary() -> Iterator[Sample]:
-    """Every operation in every type that it is defined for."""
+    """Yield every operation in every type that it is defined for."""
     for operation in UnaryOperation:
         op, title = ElementwiseUnary(operation), operation.name.lower()
         for dtype in (*FLOATS, *SMALL_FLOATS) if operation in OF_FLOATS else ():
@@ -242,7 +242,7 @@ def quantized_unary() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def unary_shapes() -> Iterator[Sample]:
-    """A scalar, nothing at all, and many axes."""
+    """Yield a scalar, nothing at all, and many axes."""
     for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
         yield Sample(ElementwiseUnary(U.NEG), [given(shape)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
 
@@ -272,7 +272,7 @@ def worked_unary() -> Iterator[Sample]:
 
 @samples(Floor)
 def floor() -> Iterator[Sample]:
-    """Every type; integers stay what they are."""
+    """Yield every type; integers stay what they are."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
     for dtype in QUANTIZED:
@@ -286,7 +286,7 @@ def floor() -> Iterator[Sample]:
 
 @samples(Comparison)
 def comparison() -> Iterator[Sample]:
-    """Every way to compare in common types, one way in all of them; equal elements among them."""
+    """Yield every way to compare in common types, one way in all of them; equal elements among them."""
     for operation in ComparisonOperation:
         title = operation.name.lower()
         for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
@@ -322,7 +322,7 @@ def worked_comparison() -> Iterator[Sample]:
 
 @samples(LogicalBinary)
 def logic() -> Iterator[Sample]:
-    """The truth tables, and shapes that broadcast."""
+    """Yield the truth tables, and shapes that broadcast."""
     a, b = of([0, 0, 1, 1], BOOL), of([0, 1, 0, 1], BOOL)
     tables = ([0, 0, 0, 1], [0, 1, 1, 1], [0, 1, 1, 0])
     for operation, truth in zip(LogicalBinaryOperation, tables, strict=True):
@@ -334,7 +334,7 @@ def logic() -> Iterator[Sample]:
 
 @samples(Where)
 def where() -> Iterator[Sample]:
-    """Every type; the condition broadcasts too, and quantized tensors may have scales that differ."""
+    """Yield every type; the condition broadcasts too, and quantized tensors may have scales that differ."""
     condition = given(SHAPE, BOOL)
     for label, item in typed(SHAPE, tiny_quantized=False):
         yield Sample(Where(), [condition, item, retyped(item, SHAPE)], [like(item, SHAPE)], label)
@@ -351,7 +351,7 @@ def where() -> Iterator[Sample]:
 
 @samples(Prelu)
 def prelu() -> Iterator[Sample]:
-    """Every type, a slope for each channel or for all elements."""
+    """Yield every type, a slope for each channel or for all elements."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Prelu(), [plain(SHAPE, dtype), plain((4,), dtype, low=0, high=3)], name=str(dtype))
     for dtype, q in QUANTIZED.items():

@@ -21,7 +21,7 @@ PER_AXIS: Final = Given(TensorInfo((2, 3), INT8, Quantization([0.1, 0.2, 0.3], a
 
 @samples(Gather)
 def gather() -> Iterator[Sample]:
-    """Every axis, indices of every rank, negative ones, constant ones, batches, and all types."""
+    """Yield every axis, indices of every rank, negative ones, constant ones, batches, and all types."""
     indices = {"scalar": 1, "row": [0, 1, 1], "negative": [-1, 0], "table": [[0, 1], [1, 0], [1, 1]], "none": []}
     for label, numbers in indices.items():
         for axis in (0, 1, 2, -1):
@@ -66,7 +66,7 @@ def gather_nd() -> Iterator[Sample]:
 
 @samples(GatherElements)
 def gather_elements() -> Iterator[Sample]:
-    """Every axis, indices that are more and fewer than elements, constant ones, and all types."""
+    """Yield every axis, indices that are more and fewer than elements, constant ones, and all types."""
     for axis in (0, 1, 2, -1):
         for count in (1, 5):
             shape = [2, 3, 2]

@@ -31,7 +31,7 @@ def sampled() -> Iterator[Sample]:
 
 @samples(GridSample)
 def types() -> Iterator[Sample]:
-    """Every type of real numbers and of places; the nearest pixel in every type."""
+    """Yield every type of float values and of places; the nearest pixel in every type."""
     image, places = (1, 2, 3, 4), (1, 3, 5, 2)
     for mode in (LINEAR, CUBIC):
         for dtype in (*FLOATS, *SMALL_FLOATS):
@@ -51,7 +51,7 @@ def types() -> Iterator[Sample]:
 
 @samples(GridSample)
 def worked() -> Iterator[Sample]:
-    """The corners, edges, middle and outside of an image of two by two pixels."""
+    """Yield the corners, edges, middle and outside of an image of two by two pixels."""
     image, places = of([[[[1, 2], [3, 4]]]]), of([[[[-1, -1], [1, -1], [0, 0], [-1, 0], [3, 3]]]])
     for op, title, expected in (
         (GridSample(align_corners=True), "corners", [1, 2, 2.5, 2, 0]),
@@ -64,7 +64,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(AffineGrid)
 def grids() -> Iterator[Sample]:
-    """Two and three axes, corners or edges, every type, a single pixel and none."""
+    """Yield two and three axes, corners or edges, every type, a single pixel and none."""
     for corners in (False, True):
         title = "corners" if corners else "edges"
         for dtype in FLOATS:

@@ -43,7 +43,7 @@ def rules() -> Iterator[Sample]:
 
 @samples(LinearAttention)
 def worked() -> Iterator[Sample]:
-    """A state of one number."""
+    """Yield a state of one number."""
     ones, values = of([[[1], [1], [1]]]), of([[[2], [3], [4]]])
     half = of([[[0.5], [0.5], [0.5]]])
     op = LinearAttention(1, 1, scale=1.0)

@@ -58,7 +58,7 @@ class Cell(NamedTuple):
     cell_scale: Quantization | None = None
 
     def operands(self, features: Features, inputs: int = INPUTS) -> dict[str, Given]:
-        """One direction's operands by name, without the input."""
+        """Return one direction's operands by name, without the input."""
         outputs = OUTPUTS if features.projection else UNITS
         created = {
             "output_state_in": given((BATCH, outputs), self.output, self.output_scale, low=-1, high=1),
@@ -106,7 +106,7 @@ def _sample(op: LstmOperands, cell: Cell, shape: tuple[int, ...], features: Feat
 
 @samples(Lstm)
 def lstm() -> Iterator[Sample]:
-    """Every combination of features, bounds, functions and types."""
+    """Yield every combination of features, bounds, functions and types."""
     shape = (BATCH, INPUTS)
     for features in FEATURES:
         yield _sample(Lstm(activation_func=TANH, **features.flags), Cell(), shape, features, features.title)
@@ -125,7 +125,7 @@ def lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Every combination of features, both orders of the axes, and types."""
+    """Yield every combination of features, both orders of the axes, and types."""
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
         yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)

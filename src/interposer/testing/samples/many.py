@@ -74,7 +74,7 @@ def activations() -> Iterator[Sample]:
 
 @samples(ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum)
 def arithmetic() -> Iterator[Sample]:
-    """Two operands of different scales, also with zero points at the ends of the range."""
+    """Yield two operands of different scales, also with zero points at the ends of the range."""
     for kind in (ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum):
         op = kind()
         for dtype, q in INPUT.items():
@@ -90,7 +90,7 @@ def arithmetic() -> Iterator[Sample]:
 
 @samples(ops.Prelu)
 def slopes() -> Iterator[Sample]:
-    """A slope for each channel."""
+    """Yield a slope for each channel."""
     for dtype, q in INPUT.items():
         yield _one(ops.Prelu(), [given(SHAPE, dtype, q), weights((37,), dtype, q)], dtype, "")
 
@@ -132,7 +132,7 @@ def _convolved(op: Any, dtype: DataType, q: Quantization, label: str) -> Sample:
 
 @samples(ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Sums of 75 products that do not cancel out, beyond 16 bits."""
+    """Yield sums of 75 products that do not cancel out, beyond 16 bits."""
     for dtype, q in INPUT.items():
         kind = UINT8 if dtype is UINT8 else INT8
         of_weights = Quantization(0.0091, 128 if kind is UINT8 else 0)
@@ -175,7 +175,7 @@ def reductions() -> Iterator[Sample]:
 
 @samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)
 def others() -> Iterator[Sample]:
-    """A factor and an offset for each channel, lengths of rows, images between pixels, probabilities."""
+    """Yield a factor and an offset for each channel, lengths of rows, images between pixels, probabilities."""
     for dtype in (INT8, UINT8):
         q = INPUT[dtype]
         statistics: list[Given | None] = [Given(TensorInfo((7,), dtype, q), low=low, high=high, constant=True)
@@ -196,7 +196,7 @@ def others() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.Mean, ops.FullyConnected, ops.BatchMatMul, ops.LayerNormalization, ops.Softmax)
 def long_sums() -> Iterator[Sample]:
-    """Sums of thousands of numbers of one sign, in which a narrow accumulator stops growing."""
+    """Yield sums of thousands of numbers of one sign, in which a narrow accumulator stops growing."""
     for dtype in (FLOAT32, FLOAT16, BFLOAT16):
         row = given((3, 4001), dtype, low=0.5, high=1.5)
         yield Sample(ops.Reduce((1,), operation=R.SUM), [row], name=f"long-sum-{dtype}")
@@ -223,7 +223,7 @@ def long_windows() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.CumSum, ops.FullyConnected, ops.BatchMatMul)
 def whole_sums() -> Iterator[Sample]:
-    """Sums of integers beyond 16 bits, and beyond 32 bits, where they wrap around."""
+    """Yield sums of integers beyond 16 bits, and beyond 32 bits, where they wrap around."""
     small = np.arange(1, 112).reshape(3, 37) * 1009
     large = small * 20_011_003
     for title, rows in {"16": small, "32": large}.items():

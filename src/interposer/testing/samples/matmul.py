@@ -43,7 +43,7 @@ def fully_connected() -> Iterator[Sample]:
 
 @samples(FullyConnected)
 def fully_connected_types() -> Iterator[Sample]:
-    """All types that can be summed."""
+    """Yield all types that can be summed."""
     for dtype in NUMBERS:
         low, high = (-1.0, 1.0) if dtype.is_float else (-2.0, 2.0)
         operands = [plain((2, 5), dtype, low=2 * low, high=2 * high), _constant((5, 4), dtype, low, high)]
@@ -79,7 +79,7 @@ def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis
 
 @samples(FullyConnected)
 def worked_fully_connected() -> Iterator[Sample]:
-    """Two rows, a matrix of three columns, and a bias."""
+    """Yield two rows, a matrix of three columns, and a bias."""
     rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
     expected = [f32([[15, 22, 29], [21, 24, 27]])]
     yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
@@ -116,7 +116,7 @@ def matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def matmul_types() -> Iterator[Sample]:
-    """All types that can be summed."""
+    """Yield all types that can be summed."""
     for dtype in NUMBERS:
         bounds = (-2.0, 2.0)
         pair = [plain(shape, dtype, low=bounds[0], high=bounds[1]) for shape in ((2, 3, 4), (2, 4, 2))]
@@ -148,7 +148,7 @@ def transposed_matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def worked_matmul() -> Iterator[Sample]:
-    """A matrix times its adjoint is its determinant on the diagonal."""
+    """Yield a matrix times its adjoint is its determinant on the diagonal."""
     a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]

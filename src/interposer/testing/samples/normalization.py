@@ -34,7 +34,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
-    """A sample in every type of real numbers, made from its input; a quantized one has a coarser result."""
+    """Yield a sample in every type of float values, made from its input; a quantized one has a coarser result."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         created = sample(given(shape, dtype))
         yield Sample(created.op, created.inputs, name=f"{created.name}-{dtype}")
@@ -45,7 +45,7 @@ def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
 
 
 def _parameters(item: Given, count: int) -> list[Given]:
-    """Two constants of the input's type, and where it is quantized of its quantization."""
+    """Return two constants of the input's type, and where it is quantized of its quantization."""
     info = TensorInfo((count,), item.info.dtype, item.info.quantization)
     return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
 
@@ -55,7 +55,7 @@ def _parameters(item: Given, count: int) -> list[Given]:
 
 @samples(BatchNormalization)
 def batch_normalization() -> Iterator[Sample]:
-    """Both layouts, all types, ranks from 2, and statistics that are not constant."""
+    """Yield both layouts, all types, ranks from 2, and statistics that are not constant."""
     for label, layout in LAYOUTS.items():
         op = BatchNormalization(data_layout=layout, eps=0.01)
 
@@ -85,7 +85,7 @@ def worked_batch_normalization() -> Iterator[Sample]:
 
 @samples(InstanceNormalization)
 def instance_normalization() -> Iterator[Sample]:
-    """Both layouts, all types, other ranks, and without one parameter or both."""
+    """Yield both layouts, all types, other ranks, and without one parameter or both."""
     for label, layout in LAYOUTS.items():
         op = InstanceNormalization(eps=0.01, data_layout=layout)
 
@@ -145,7 +145,7 @@ def rms_normalization() -> Iterator[Sample]:
 
 @samples(GroupNormalization)
 def group_normalization() -> Iterator[Sample]:
-    """Both layouts, all types, other ranks, from one group to one for each channel, and without parameters."""
+    """Yield both layouts, all types, other ranks, from one group to one for each channel, and without parameters."""
     for label, layout in LAYOUTS.items():
         for groups in (1, 2, 4):
             op = GroupNormalization(groups, eps=0.01, data_layout=layout)
@@ -178,7 +178,7 @@ def mean_variance_normalization() -> Iterator[Sample]:
 
 @samples(L2Normalization)
 def l2_normalization() -> Iterator[Sample]:
-    """Both layouts, an axis of its own, all types, and results in the steps that TFLite prescribes."""
+    """Yield both layouts, an axis of its own, all types, and results in the steps that TFLite prescribes."""
     for label, op in {
         "nhwc": L2Normalization(data_layout=NHWC),
         "nchw": L2Normalization(),

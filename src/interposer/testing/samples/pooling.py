@@ -41,7 +41,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(Pooling2d)
 def windows() -> Iterator[Sample]:
-    """Every way to pool under every window, in both layouts, in floats and quantized."""
+    """Yield every way to pool under every window, in both layouts, in floats and quantized."""
     for label, layout in LAYOUTS.items():
         for pool_type in PoolingAlgorithm:
             for title, window in WINDOWS.items():
@@ -59,7 +59,7 @@ def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Itera
 
 @samples(Pooling2d)
 def padding_methods() -> Iterator[Sample]:
-    """Whether padding counts, beyond which windows may reach with CEILING."""
+    """Yield whether padding counts, beyond which windows may reach with CEILING."""
     for pool_type in (AVERAGE, L2):
         for method in PaddingMethod:
             for rounding in OutputShapeRounding:
@@ -72,7 +72,7 @@ def padding_methods() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def types() -> Iterator[Sample]:
-    """All types; what is not real has a largest element only."""
+    """Yield all types; what is not real has a largest element only."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         for pool_type in PoolingAlgorithm:
             op = Pooling2d(pool_type, **SQUARE)
@@ -83,7 +83,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def rescaled() -> Iterator[Sample]:
-    """A quantized result of another scale."""
+    """Yield a quantized result of another scale."""
     for pool_type in PoolingAlgorithm:
         for dtype, q in QUANTIZED.items():
             op = Pooling2d(pool_type, data_layout=NHWC, **SQUARE)
@@ -102,7 +102,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def worked() -> Iterator[Sample]:
-    """The numbers 1 to 9, all of them at once; and the corner of a padded image, with and without its padding."""
+    """Yield the numbers 1 to 9, all of them at once; and the corner of a padded image, with and without its padding."""
     image = of(np.arange(1, 10).reshape(1, 1, 3, 3))
     for pool_type, expected in {MAX: 9, AVERAGE: 5, L2: np.sqrt(285 / 9)}.items():
         result = [np.full((1, 1, 1, 1), expected, np.float32)]

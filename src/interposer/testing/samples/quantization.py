@@ -44,7 +44,7 @@ INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
 
 @samples(Quantize)
 def quantize() -> Iterator[Sample]:
-    """From every type of real numbers to every type of integers, both ways to round, scales along an axis."""
+    """From every type of float values to every type of integers, both ways to round, scales along an axis."""
     for dtype, q in ALL_QUANTIZED.items():
         info = TensorInfo(SHAPE, dtype, q)
         for source in (*FLOATS, *SMALL_FLOATS):
@@ -91,7 +91,7 @@ def worked_quantize() -> Iterator[Sample]:
 
 @samples(Dequantize)
 def dequantize() -> Iterator[Sample]:
-    """From every type of integers to every type of real numbers."""
+    """From every type of integers to every type of float values."""
     for dtype, q in ALL_QUANTIZED.items():
         for target in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Dequantize(target), [given(SHAPE, dtype, q)], name=f"{dtype}-to-{target}")
@@ -104,7 +104,7 @@ def dequantize() -> Iterator[Sample]:
 
 @samples(FakeQuantization)
 def fake_quantization() -> Iterator[Sample]:
-    """Every type of real numbers, narrow ranges, few and many bits, and a range that has to be moved."""
+    """Yield every type of float values, narrow ranges, few and many bits, and a range that has to be moved."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(FakeQuantization(-2, 3), [given(SHAPE, dtype)], name=str(dtype))
     for bits in (2, 4, 8, 16):
@@ -138,7 +138,7 @@ def cast() -> Iterator[Sample]:
 
 @samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def conversions() -> Iterator[Sample]:
-    """Numbers within the range of the narrower type, a scalar, and nothing."""
+    """Yield numbers within the range of the narrower type, a scalar, and nothing."""
     for op, source in (
         (ConvertFp16ToFp32(), DataType.FLOAT16),
         (ConvertFp32ToFp16(), FLOAT32),

@@ -38,7 +38,7 @@ def _named(features: Features, shape: tuple[int, ...]) -> dict[str, Given]:
 
 @samples(QLstm)
 def q_lstm() -> Iterator[Sample]:
-    """Every combination of features, and bounds."""
+    """Yield every combination of features, and bounds."""
     for features in FEATURES:
         op = QLstm(**_attributes(features))
         yield Sample(op, operands(op, _named(features, (BATCH, INPUTS))), name=features.title)
@@ -48,7 +48,7 @@ def q_lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Every combination of features, in integers."""
+    """Yield every combination of features, in integers."""
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, **_attributes(features))
         yield Sample(op, operands(op, _named(features, (BATCH, STEPS, INPUTS))), name=f"integers-{features.title}")

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(RandomFill)
 def drawn() -> Iterator[Sample]:
-    """Both distributions in every type, with a seed and without, and nothing."""
+    """Yield both distributions in every type, with a seed and without, and nothing."""
     for distribution in Distribution:
         for dtype in FLOATS:
             for seed in (3, None):

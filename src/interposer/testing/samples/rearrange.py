@@ -34,7 +34,7 @@ TABLE: Final = of([[1, 2, 3], [4, 5, 6]])
 
 
 def _along(axis: int, shape: tuple[int, ...] = SHAPE) -> Given:
-    """A tensor with a scale for each index along an axis."""
+    """Return a tensor with a scale for each index along an axis."""
     q = Quantization([0.1 * (1 + index) for index in range(shape[axis])], axis=axis)
     return Given(TensorInfo(shape, INT8, q))
 
@@ -48,7 +48,7 @@ def _expect(op: Op, rows: Any, name: str = "worked", operands: tuple[Given, ...]
 
 @samples(Transpose, Permute)
 def permutations() -> Iterator[Sample]:
-    """All orders of three axes, all types, two and more axes, scales along an axis, and nothing."""
+    """Yield all orders of three axes, all types, two and more axes, scales along an axis, and nothing."""
     for order in itertools.permutations(range(3)):
         title = "".join(map(str, order))
         for op in (Transpose(order), Permute(order)):
@@ -91,7 +91,7 @@ def reverse() -> Iterator[Sample]:
 
 @samples(Concat)
 def concat() -> Iterator[Sample]:
-    """Every axis, from one to four tensors, all types, empty ones, constants, and scales that differ."""
+    """Yield every axis, from one to four tensors, all types, empty ones, constants, and scales that differ."""
     for axis in (0, 1, 2, -1, -3):
         for count in (1, 2, 4):
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]
@@ -119,7 +119,7 @@ def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
 
 @samples(Stack)
 def stack() -> Iterator[Sample]:
-    """Every place for the new axis, all types, scalars, and scales that differ."""
+    """Yield every place for the new axis, all types, scalars, and scales that differ."""
     for axis in (0, 1, 2, -1, -3):
         yield Sample(Stack(axis), [given((2, 3)), given((2, 3)), given((2, 3))], name=f"axis{axis}")
     for label, item in typed((2, 3)):
@@ -136,7 +136,7 @@ def stack() -> Iterator[Sample]:
 
 @samples(Splitter)
 def split() -> Iterator[Sample]:
-    """Every axis, equal, unequal and empty pieces, one piece, and all types."""
+    """Yield every axis, equal, unequal and empty pieces, one piece, and all types."""
     for axis, sizes in [(0, (1, 1)), (1, (2, 1)), (-1, (1, 1, 2)), (2, (4,)), (1, (0, 3, 0)), (-3, (2,))]:
         title = f"axis{axis}-{'-'.join(map(str, sizes))}"
         yield Sample(Splitter(axis, sizes), [given(SHAPE)], name=title)
@@ -150,7 +150,7 @@ def split() -> Iterator[Sample]:
 
 @samples(Slice)
 def slices() -> Iterator[Sample]:
-    """Boxes from the start, the middle and the end, empty ones, what is left over, and all types."""
+    """Yield boxes from the start, the middle and the end, empty ones, what is left over, and all types."""
     for begin, size in [
         ((0, 0, 0), (2, 3, 4)),
         ((0, 1, 2), (2, 1, 2)),
@@ -189,7 +189,7 @@ STRIDES: Final[dict[str, dict[str, Any]]] = {
 
 @samples(StridedSlice)
 def strided_slices() -> Iterator[Sample]:
-    """Steps forwards and backwards, every mask, and all types."""
+    """Yield steps forwards and backwards, every mask, and all types."""
     for title, attributes in STRIDES.items():
         op = StridedSlice(**attributes)
         yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
@@ -206,7 +206,7 @@ def strided_slices() -> Iterator[Sample]:
 
 @samples(Pad)
 def pad() -> Iterator[Sample]:
-    """Every kind of border in every type; a value that is a real number for quantized tensors too."""
+    """Yield every kind of border in every type; a value that is a float value for quantized tensors too."""
     pads = ((1, 0), (0, 2), (1, 1))
     for mode in PaddingMode:
         for label, item in typed(SHAPE, [DataType.STRING]):
@@ -235,7 +235,7 @@ def pad() -> Iterator[Sample]:
 
 @samples(Tile)
 def tile() -> Iterator[Sample]:
-    """Some axes, all of them, none, and zero times; all types."""
+    """Yield some axes, all of them, none, and zero times; all types."""
     for multiples in ((1, 1, 1), (2, 1, 1), (1, 3, 2), (0, 1, 1), (2, 2, 2)):
         yield Sample(Tile(multiples), [given(SHAPE)], name=f"times-{'-'.join(map(str, multiples))}")
     for label, item in typed(SHAPE):

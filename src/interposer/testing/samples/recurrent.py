@@ -17,14 +17,14 @@ HYBRID: Final = Quantization(1 / 128)
 
 
 def _cell(dtype: DataType, units: int = UNITS, inputs: int = INPUTS) -> list[Given]:
-    """Weights, recurrent weights, bias and state."""
+    """Return weights, recurrent weights, bias and state."""
     shapes = [(units, inputs), (units, units), (units,)]
     return [*(weights(shape, dtype) for shape in shapes), given((BATCH, units), dtype, low=-1, high=1)]
 
 
 @samples(Rnn)
 def rnn() -> Iterator[Sample]:
-    """Every function, every type, without a state, and with weights of 8 bits."""
+    """Yield every function, every type, without a state, and with weights of 8 bits."""
     for function in FusedActivation:
         x = given((BATCH, INPUTS), low=-1, high=1)
         yield Sample(Rnn(activation_func=function), [x, *_cell(DataType.FLOAT32)], name=function.name.lower())
@@ -38,7 +38,7 @@ def rnn() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceRnn)
 def unidirectional() -> Iterator[Sample]:
-    """Both orders of the axes, in every type."""
+    """Yield both orders of the axes, in every type."""
     for time_major in (False, True):
         shape = (STEPS, BATCH, INPUTS) if time_major else (BATCH, STEPS, INPUTS)
         op = UnidirectionalSequenceRnn(time_major=time_major)
@@ -69,7 +69,7 @@ def bidirectional() -> Iterator[Sample]:
 
 @samples(Svdf)
 def svdf() -> Iterator[Sample]:
-    """Several ranks and functions, every type, and integers as TFLite has them."""
+    """Yield several ranks and functions, every type, and integers as TFLite has them."""
     for rank in (1, 2):
         op = Svdf(rank=rank, activation_func=FusedActivation.RELU if rank == 1 else FusedActivation.NONE)
         for dtype in FLOATS:

@@ -62,7 +62,7 @@ def rnn_sequence() -> Iterator[Sample]:
 
 @samples(GruSequence)
 def gru_sequence() -> Iterator[Sample]:
-    """The same, and the other way to reset."""
+    """Yield the same, and the other way to reset."""
     yield from _of_all_layers(GruSequence())
     op = GruSequence(linear_before_reset=True)
     yield _sample(op, _operands(op), "linear-before-reset")
@@ -70,7 +70,7 @@ def gru_sequence() -> Iterator[Sample]:
 
 @samples(LstmSequence)
 def lstm_sequence() -> Iterator[Sample]:
-    """The same, and coupled gates."""
+    """Yield the same, and coupled gates."""
     yield from _of_all_layers(LstmSequence())
     op = LstmSequence(input_forget=True)
     yield _sample(op, _operands(op), "coupled")

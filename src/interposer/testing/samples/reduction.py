@@ -42,13 +42,13 @@ AXES: Final = {
 
 
 def _low(operation: ReduceOperation) -> float:
-    """The sum of what is drawn must have a logarithm."""
+    """Return the sum of what is drawn must have a logarithm."""
     return 0.25 if operation is R.LOG_SUM else -2.0
 
 
 @samples(Mean, Reduce)
 def axes() -> Iterator[Sample]:
-    """Every choice of axes, with their extents kept and not, in floats, integers and quantized."""
+    """Yield every choice of axes, with their dimensions kept and not, in floats, integers and quantized."""
     for label, axis in AXES.items():
         for keep in (False, True):
             title = f"{label}{'-kept' if keep else ''}"
@@ -74,7 +74,7 @@ def _mean(op: Mean, title: str) -> Iterator[Sample]:
 
 @samples(Mean, Reduce)
 def types() -> Iterator[Sample]:
-    """Everything in every type that it is defined for."""
+    """Yield everything in every type that it is defined for."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Mean((1,)), [plain(SHAPE, dtype, low=-3, high=3)], name=f"type-{dtype}")
         for operation in NUMERIC if dtype.is_float else OF_INTEGERS:
@@ -118,7 +118,7 @@ def empty() -> Iterator[Sample]:
 
 @samples(Mean, Reduce)
 def worked() -> Iterator[Sample]:
-    """Rows of a small table; integers truncate."""
+    """Yield rows of a small table; integers truncate."""
     table = of([[1, 2, 3], [4, 5, -6]])
     for operation, expected in {
         R.SUM: [6, 3],
@@ -144,7 +144,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(ArgMinMax)
 def arg_min_max() -> Iterator[Sample]:
-    """Every axis and type, both types of indices, and which of equal elements is taken."""
+    """Yield every axis and type, both types of indices, and which of equal elements is taken."""
     for function in (MIN, MAX):
         title = function.name.lower()
         for axis in (0, 1, -1):

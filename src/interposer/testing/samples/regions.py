@@ -19,7 +19,7 @@ SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
 
 
 def _regions(dtype: DataType) -> list[Given]:
-    """Regions of images of 14 by 16, which have a cell for every two steps; one has no extent."""
+    """Regions of images of 14 by 16, which have a cell for every two steps; one has no dimension."""
     boxes = boxes_in(np.random.default_rng(1), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
     places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)
@@ -55,7 +55,7 @@ def roi_pooling() -> Iterator[Sample]:
 
 @samples(RoiAlign, RoiPooling)
 def worked() -> Iterator[Sample]:
-    """A region of four cells: their mean, and the largest of those that it touches."""
+    """Yield a region of four cells: their mean, and the largest of those that it touches."""
     operands = [of(np.arange(16.0).reshape(1, 1, 4, 4)), of([[0, 0, 2, 2]]), of([0], DataType.INT32)]
     for op, value in ((RoiAlign(1, 1), 5), (RoiPooling(1, 1), 10)):
         yield Sample(op, operands, name="worked", expected=[np.full((1, 1, 1, 1), value, np.float32)])
@@ -76,7 +76,7 @@ def keypoints() -> Iterator[Sample]:
 
 @samples(HeatmapMaxKeypoint)
 def worked_keypoint() -> Iterator[Sample]:
-    """Three less the squared distance from (1.25, 1.5), in a frame of 8 by 4."""
+    """Yield three less the squared distance from (1.25, 1.5), in a frame of 8 by 4."""
     x, y = np.meshgrid(np.arange(4.0), np.arange(4.0))
     heatmap = of((3 - (x - 1.25) ** 2 - (y - 1.5) ** 2).reshape(1, 1, 4, 4))
     expected = [np.array([[3]], np.float32), np.array([[[3.5, 2]]], np.float32)]

@@ -20,7 +20,7 @@ PER_AXIS: Final = Given(TensorInfo((2, 3, 4), INT8, Quantization([0.1, 0.2], axi
 
 @samples(Reshape)
 def reshape() -> Iterator[Sample]:
-    """All types; shapes with an extent that is left over, with extents that are copied, scalars, and nothing."""
+    """Yield all types; shapes with a size that is left over, with sizes that are copied, scalars, and nothing."""
     for label, item in typed((2, 3, 4)):
         yield Sample(Reshape((4, 6)), [item], [like(item, (4, 6))], label)
     for source, target in [
@@ -48,7 +48,7 @@ def _rows(*shape: int) -> np.ndarray:
 
 @samples(BroadcastTo)
 def broadcast_to() -> Iterator[Sample]:
-    """All types, new axes, scalars, and nothing."""
+    """Yield all types, new axes, scalars, and nothing."""
     for label, item in typed((3, 1)):
         yield Sample(BroadcastTo((2, 3, 4)), [item], [like(item, (2, 3, 4))], label)
     for source, target in [((), (2, 3)), ((1,), (5,)), ((2, 3), (2, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 2, 3))]:
@@ -60,7 +60,7 @@ def broadcast_to() -> Iterator[Sample]:
 
 @samples(Shape)
 def shape() -> Iterator[Sample]:
-    """Both types of extents, of every type of tensor."""
+    """Yield both types of dimensions, of every type of tensor."""
     for dtype in (INT32, INT64):
         for dims in ((), (3,), (2, 0), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = f"{'x'.join(map(str, dims)) or 'scalar'}-{dtype}"
@@ -80,7 +80,7 @@ def rank() -> Iterator[Sample]:
 
 @samples(Fill)
 def fill() -> Iterator[Sample]:
-    """Every type of result and both of extents; a quantized result is filled with a real number."""
+    """Yield every type of result and both of dimensions; a quantized result is filled with a float value."""
     for dtype in PLAIN:
         if dtype is not DataType.STRING:
             yield Sample(Fill(3.0, dtype), [of([2, 3], INT32, constant=True)], name=str(dtype))

@@ -45,7 +45,7 @@ def sizes() -> Iterator[Sample]:
 
 @samples(Resize)
 def types() -> Iterator[Sample]:
-    """All types, those that are no numbers by the nearest neighbour only."""
+    """Yield all types, those that are no numbers by the nearest neighbour only."""
     for label, item in typed((1, 3, 4, 2)):
         yield Sample(Resize(6, 5, NEAREST, NHWC), [item], name=f"type-nearest-{label}")
     for label, item in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
@@ -57,7 +57,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Resize)
 def worked() -> Iterator[Sample]:
-    """A row of two pixels made four, by every convention."""
+    """Yield a row of two pixels made four, by every convention."""
     row = of(f32([0, 3]).reshape(1, 1, 2, 1))
     for method, place, expected in [
         (NEAREST, "corners", [0, 0, 3, 3]),

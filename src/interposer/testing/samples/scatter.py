@@ -26,7 +26,7 @@ NUMBERS = (*FLOATS, *SMALL_FLOATS, *INTEGERS)
 
 
 def _indices(dtype: DataType = DataType.INT32) -> dict[str, tuple[Given, tuple[int, ...]]]:
-    """Indices into a tensor of three by four by two, and the shapes of the updates that belong to them."""
+    """Return indices into a tensor of three by four by two, and the shapes of the updates that belong to them."""
     return {
         "elements": (of([[[0, 1, 1], [2, 3, 0]], [[1, -1, 0], [0, 0, 0]]], dtype), (2, 2)),
         "slices": (of([[0, 2], [2, 0], [0, 1]], dtype), (3, 2)),
@@ -37,7 +37,7 @@ def _indices(dtype: DataType = DataType.INT32) -> dict[str, tuple[Given, tuple[i
 
 @samples(ScatterNd)
 def moved() -> Iterator[Sample]:
-    """Elements and slices of every type."""
+    """Yield elements and slices of every type."""
     for index_dtype in (DataType.INT32, DataType.INT64):
         for kind, (indices, shape) in _indices(index_dtype).items():
             if kind == "again":
@@ -48,7 +48,7 @@ def moved() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def combined() -> Iterator[Sample]:
-    """Every function, where some updates fall on the same slice; on a tensor and on zeros."""
+    """Yield every function, where some updates fall on the same slice; on a tensor and on zeros."""
     indices, shape = _indices()["again"]
     base = of([3, 4, 2], DataType.INT32, constant=True)
     for function in ScatterFunction:
@@ -68,7 +68,7 @@ def combined() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def late() -> Iterator[Sample]:
-    """The shape comes when the network runs."""
+    """Yield the shape comes when the network runs."""
     indices, shape = _indices()["slices"]
     operands = [of([3, 4, 2], DataType.INT32), indices, plain(shape)]
     yield Sample(ScatterNd(ScatterFunction.ADD, input_enabled=False), operands, name="late-shape")
@@ -76,7 +76,7 @@ def late() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def worked() -> Iterator[Sample]:
-    """Two updates of one element, on zeros."""
+    """Yield two updates of one element, on zeros."""
     operands = [of([4], DataType.INT32), of([[1], [3], [1]], DataType.INT32), of([1, 2, 5])]
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     yield Sample(op, operands, name="worked", expected=[f32([0, 6, 0, 2])])
@@ -84,7 +84,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(ScatterElements)
 def elements() -> Iterator[Sample]:
-    """Every axis and function, every type, indices that are fewer and that fall on the same element."""
+    """Yield every axis and function, every type, indices that are fewer and that fall on the same element."""
     for axis in (0, 1, 2, -2):
         shape = [2, 2, 2]
         shape[axis] = 3
@@ -118,7 +118,7 @@ def elements() -> Iterator[Sample]:
 
 @samples(TensorScatter)
 def caches() -> Iterator[Sample]:
-    """Every type, from the beginning and from places of their own, around the end, along other axes."""
+    """Yield every type, from the beginning and from places of their own, around the end, along other axes."""
     for name, x in typed((2, 4, 3)):
         start = of([2, 0], DataType.INT64)
         yield Sample(TensorScatter(), [x, retyped(x, (2, 2, 3)), start], name=f"type-{name}")
@@ -137,7 +137,7 @@ def caches() -> Iterator[Sample]:
 
 @samples(DynamicUpdateSlice)
 def updates() -> Iterator[Sample]:
-    """Every type, within and beyond the tensor, other ranks."""
+    """Yield every type, within and beyond the tensor, other ranks."""
     for name, x in typed((3, 4)):
         operands = [x, retyped(x, (2, 2)), of([1, 1], DataType.INT32)]
         yield Sample(DynamicUpdateSlice(), operands, name=f"type-{name}")

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(NonZero)
 def places() -> Iterator[Sample]:
-    """Every type and rank, everything and nothing."""
+    """Yield every type and rank, everything and nothing."""
     for dtype in PLAIN:
         if dtype is not DataType.STRING:
             low = 0.0 if str(dtype).startswith("uint") else -1.0
@@ -32,7 +32,7 @@ def places() -> Iterator[Sample]:
 
 @samples(Compress)
 def chosen() -> Iterator[Sample]:
-    """Every axis and none, conditions that are short, constant and false, every type."""
+    """Yield every axis and none, conditions that are short, constant and false, every type."""
     for axis in (None, 0, 1, -1):
         for bits in ((True, False, True), (False, True), (False,), (), (True, True)):
             for constant in (False, True):
@@ -47,7 +47,7 @@ def chosen() -> Iterator[Sample]:
 
 @samples(Unique)
 def different() -> Iterator[Sample]:
-    """Every type, sorted and not, elements and slices along every axis."""
+    """Yield every type, sorted and not, elements and slices along every axis."""
     for order in (True, False):
         title = "sorted" if order else "first"
         for dtype in PLAIN:

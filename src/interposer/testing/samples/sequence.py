@@ -57,7 +57,7 @@ def worked_accumulations() -> Iterator[Sample]:
 
 @samples(ReverseSequence)
 def reversed_sequences() -> Iterator[Sample]:
-    """Every type, other axes, lengths of both types, and none at all."""
+    """Yield every type, other axes, lengths of both types, and none at all."""
     for label, item in typed((4, 3, 2)):
         yield Sample(ReverseSequence(), [item, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
     for time, batch in ((1, 0), (0, 2), (-1, 1), (2, -3)):
@@ -70,7 +70,7 @@ def reversed_sequences() -> Iterator[Sample]:
 
 @samples(Range)
 def ranges() -> Iterator[Sample]:
-    """Every type of numbers, known and given while running, upwards, downwards and empty."""
+    """Yield every type of numbers, known and given while running, upwards, downwards and empty."""
     for constant in (False, True):
         for dtype in (*FLOATS, *INTEGERS):
             numbers = [of(number, dtype, constant=constant) for number in (3, 20, 4)]

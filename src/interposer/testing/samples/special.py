@@ -88,7 +88,7 @@ def functions() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def arithmetic() -> Iterator[Sample]:
-    """All pairs of special values; denormal operands and results."""
+    """Yield all pairs of special values; denormal operands and results."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in LINEAR:
         op, title = _named(operation)
@@ -104,7 +104,7 @@ def arithmetic() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def whole_numbers() -> Iterator[Sample]:
-    """Integers whose results wrap around, as they do in two's complement."""
+    """Yield integers whose results wrap around, as they do in two's complement."""
     for operation in INTEGER:
         op, title = _named(operation)
         for dtype in (*WHOLE, DataType.UINT32, DataType.UINT64):
@@ -128,7 +128,7 @@ def _integers(values: list[int], dtype: DataType) -> Given:
 
 @samples(ops.Comparison)
 def comparisons() -> Iterator[Sample]:
-    """All pairs of special values: NaN equals nothing, -0.0 equals 0.0."""
+    """Yield all pairs of special values: NaN equals nothing, -0.0 equals 0.0."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in C:
         op = ops.Comparison(operation)
@@ -165,7 +165,7 @@ def _rows(value: float) -> Array:
 
 @samples(ops.Reduce, ops.Mean)
 def sums() -> Iterator[Sample]:
-    """A NaN or an infinity reaches the results of its own row alone."""
+    """Yield a NaN or an infinity reaches the results of its own row alone."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         for operation in (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN):
             op = ops.Reduce((1,), operation=operation)
@@ -175,7 +175,7 @@ def sums() -> Iterator[Sample]:
 
 @samples(ops.Softmax, ops.LogSoftmax)
 def probabilities() -> Iterator[Sample]:
-    """A row with NaN, rows with one or more -inf, as masks give them."""
+    """Yield a row with NaN, rows with one or more -inf, as masks give them."""
     masked = _rows(0.0)
     masked[0, ::2] = -INF
     for kind in (ops.Softmax, ops.LogSoftmax):
@@ -187,7 +187,7 @@ def probabilities() -> Iterator[Sample]:
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
-    """A NaN or an infinity reaches only the windows that it lies in."""
+    """Yield a NaN or an infinity reaches only the windows that it lies in."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 2 * 5 * 7 * 3, dtype=np.float32).reshape(2, 5, 7, 3)
         image[1, 2, 3, 1] = value
@@ -200,7 +200,7 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """A NaN or an infinity reaches only the results that depend on it."""
+    """Yield a NaN or an infinity reaches only the results that depend on it."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 5 * 7 * 3, dtype=np.float32).reshape(1, 5, 7, 3)
         image[0, 2, 3, 1] = value
@@ -223,7 +223,7 @@ def products() -> Iterator[Sample]:
     ops.Tile, ops.Transpose,
 )  # fmt: skip
 def moved() -> Iterator[Sample]:
-    """Elements that are only moved keep every bit: NaN, infinities, the sign of zero, denormal numbers."""
+    """Yield elements that are only moved keep every bit: NaN, infinities, the sign of zero, denormal numbers."""
     values = [NAN, INF, -INF, -0.0, 0.0, 1e-40, -1e-40, 3.4e38, 1.5]
     x = of(np.resize(np.asarray(values, np.float32), 24).reshape(2, 3, 4))
     image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 2, 3, 8))

@@ -56,7 +56,7 @@ def frames() -> Iterator[Sample]:
 
 @samples(SignalWindow)
 def windows() -> Iterator[Sample]:
-    """Every form, periodic and symmetric, known and not, every type, the smallest ones."""
+    """Yield every form, periodic and symmetric, known and not, every type, the smallest ones."""
     for function in WindowFunction:
         for periodic in (True, False):
             title = f"{function.name.lower()}-{'periodic' if periodic else 'symmetric'}"

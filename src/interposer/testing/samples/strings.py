@@ -55,7 +55,7 @@ def string_split() -> Iterator[Sample]:
 
 @samples(StringNormalizer)
 def string_normalizer() -> Iterator[Sample]:
-    """Every change of case, stop words in their case or any, lists and tables of one row, and nothing left."""
+    """Yield every change of case, stop words in their case or any, lists and tables of one row, and nothing left."""
     for change in CaseChange:
         for sensitive in (False, True):
             for words in ((), ("monday", "ärger"), DAYS):

@@ -86,7 +86,7 @@ def products() -> Iterator[Sample]:
 
 @samples(Activation, ElementwiseUnary, *ARITHMETIC, ops.Softmax, ops.Reduce, ops.Transpose, ops.Concat)
 def rows() -> Iterator[Sample]:
-    """Rows of 37 elements; operands that broadcast along each axis in turn."""
+    """Yield rows of 37 elements; operands that broadcast along each axis in turn."""
     yield Sample(Activation(ActivationFunction.RELU), [given(ROWS)], name="tail-relu")
     yield Sample(Activation(ActivationFunction.SIGMOID), [given(ROWS)], name="tail-sigmoid")
     yield Sample(ElementwiseUnary(UnaryOperation.EXP), [given(ROWS)], name="tail")

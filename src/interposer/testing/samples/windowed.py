@@ -31,7 +31,7 @@ def _window(name: str, axes: int) -> dict[str, Any]:
 
 @samples(MaxPoolingWithIndices)
 def maxima() -> Iterator[Sample]:
-    """Every window with one, two and three axes, places numbered both ways, every type, and equal cells."""
+    """Yield every window with one, two and three axes, places numbered both ways, every type, and equal cells."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = MaxPoolingWithIndices(**_window(name, axes))
@@ -58,7 +58,7 @@ def maxima() -> Iterator[Sample]:
 
 @samples(LpPooling)
 def norms() -> Iterator[Sample]:
-    """Every window with one, two and three axes, other exponents, every type."""
+    """Yield every window with one, two and three axes, other exponents, every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             for p in (1, 2, 3):
@@ -78,7 +78,7 @@ def norms() -> Iterator[Sample]:
 
 @samples(MaxUnpooling)
 def unpooled() -> Iterator[Sample]:
-    """One, two and three axes, and every type."""
+    """Yield one, two and three axes, and every type."""
     for label, item in typed((1, 1, 2, 2), [DataType.STRING]):
         places = of([[[[0, 3], [10, 15]]]], DataType.INT64)
         yield Sample(MaxUnpooling((4, 4)), [item, places], name=f"type-{label}")
@@ -92,7 +92,7 @@ def unpooled() -> Iterator[Sample]:
 
 @samples(Col2Im)
 def overlaid() -> Iterator[Sample]:
-    """Every window with one, two and three axes, and every type."""
+    """Yield every window with one, two and three axes, and every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = Col2Im(**_window(name, axes), image_shape=shape[2:])

@@ -41,7 +41,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """A tensor times a number."""
+    """Return a tensor times a number."""
     return x if factor == 1 else draft.node("Mul", x, draft.like(factor, x))
 
 
@@ -175,5 +175,5 @@ def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
 
 @writer(Hardmax)
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("Hardmax", draft.operand(0), axis=op.axis)

@@ -36,7 +36,7 @@ def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
 
 @writer(SpaceToBatchNd, moves=True)
 def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
-    """Each image axis is divided in two, of which the inner one goes in front."""
+    """Return each image axis is divided in two, of which the inner one goes in front."""
     x, shape = _padded(draft, op), list(draft.shape(0))
     for axis, pair in zip(op.axes, op.pad_list, strict=True):
         shape[axis] += sum(pair)
@@ -49,7 +49,7 @@ def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 
 
 def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """The shape with the axes divided, and the places of their inner and outer parts."""
+    """Return the shape with the axes divided, and the places of their inner and outer parts."""
     divided: list[int] = []
     inner, outer = [], []
     for axis, dimension in enumerate(shape):
@@ -77,7 +77,7 @@ def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 
 @writer(BatchToSpaceNd, moves=True)
 def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
-    """The batch is divided, and its parts join the image axes; then these are cut."""
+    """Return the batch is divided, and its parts join the image axes; then these are cut."""
     shape, block = list(draft.shape(0)), op.block_shape
     many = len(block)
     split = [*block, shape[0] // math.prod(block), *shape[1:]]
@@ -95,9 +95,9 @@ def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
 
 @writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
-    """The axis as groups and members, which change places."""
+    """Return the axis as groups and members, which change places."""
     axis, shape = normal_axis(op.axis, draft.rank), list(draft.info(0).shape)
-    members = draft.known(shape[axis], f"extent of axis {axis}") // op.num_groups
+    members = draft.known(shape[axis], f"dimension of axis {axis}") // op.num_groups
     grouped = draft.reshape(draft.operand(0), [*shape[:axis], op.num_groups, members, *shape[axis + 1 :]])
     order = [*range(axis), axis + 1, axis, *range(axis + 2, draft.rank + 1)]
     return draft.reshape(draft.transpose(grouped, order), shape)

@@ -47,37 +47,37 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
 
 @writer(SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, moves=True)
 def sequence(draft: Draft, op: SequenceConstruct) -> Tensor:
-    """The same operators."""
+    """Return the same operators."""
     return _node(draft, draft.operands)
 
 
 @writer(OptionalConstruct, OptionalHasElement, OptionalGetElement, moves=True)
 def optional(draft: Draft, op: OptionalConstruct) -> Tensor:
-    """The same operators."""
+    """Return the same operators."""
     return _node(draft, draft.operands)
 
 
 @writer(SequenceEmpty)
 def sequence_empty(draft: Draft, op: SequenceEmpty) -> Tensor:
-    """The type is an attribute."""
+    """Return the type is an attribute."""
     return _node(draft, (), dtype=op.dtype)
 
 
 @writer(OptionalEmpty)
 def optional_empty(draft: Draft, op: OptionalEmpty) -> Tensor:
-    """The type is an attribute, a whole one."""
+    """Return the type is an attribute, a whole one."""
     return _node(draft, (), type=draft.results[0].element)
 
 
 @writer(ConcatFromSequence, moves=True)
 def concat_from_sequence(draft: Draft, op: ConcatFromSequence) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return _node(draft, draft.operands, axis=op.axis, new_axis=1 if op.new_axis else None)
 
 
 @writer(SplitToSequence, moves=True)
 def split_to_sequence(draft: Draft, op: SplitToSequence) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return _node(draft, draft.operands, axis=op.axis, keepdims=None if op.keepdims else 0)
 
 
@@ -86,20 +86,20 @@ def split_to_sequence(draft: Draft, op: SplitToSequence) -> Tensor:
 
 @writer(StringConcat)
 def string_concat(draft: Draft, op: StringConcat) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("StringConcat", *draft.tensors())
 
 
 @writer(StringSplit)
 def string_split(draft: Draft, op: StringSplit) -> list[Tensor]:
-    """The same operator."""
+    """Return the same operator."""
     attributes: dict[str, Any] = {"delimiter": op.delimiter or None, "maxsplit": op.maxsplit}
     return draft.nodes("StringSplit", draft.operand(0), count=2, giving=DataType.STRING, **attributes)
 
 
 @writer(StringNormalizer)
 def string_normalizer(draft: Draft, op: StringNormalizer) -> Tensor:
-    """The same operator, without a locale."""
+    """Return the same operator, without a locale."""
     attributes: dict[str, Any] = {
         "case_change_action": op.case_change.name,
         "is_case_sensitive": int(op.is_case_sensitive),
@@ -110,13 +110,13 @@ def string_normalizer(draft: Draft, op: StringNormalizer) -> Tensor:
 
 @writer(RegexFullMatch)
 def regex_full_match(draft: Draft, op: RegexFullMatch) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("RegexFullMatch", draft.operand(0), pattern=op.pattern)
 
 
 @writer(TfIdfVectorizer)
 def tf_idf_vectorizer(draft: Draft, op: TfIdfVectorizer) -> Tensor:
-    """The same operator; its words are numbers or texts."""
+    """Return the same operator; its words are numbers or texts."""
     texts = op.pool.dtype == object
     attributes: dict[str, Any] = {
         "pool_strings" if texts else "pool_int64s": op.pool.tolist(),

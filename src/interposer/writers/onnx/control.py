@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @writer(Debug, MemCopy, MemImport, Merge, moves=True)
 def passed_on(draft: Draft, op: Debug | MemCopy | MemImport | Merge) -> Tensor:
-    """The first operand."""
+    """Return the first operand."""
     return draft.operand(0)
 
 
 @writer(Switch, moves=True)
 def switch(draft: Draft, op: Switch) -> list[Tensor]:
-    """Both outputs are the data."""
+    """Return both outputs are the data."""
     return [draft.operand(0)] * 2
 
 

@@ -51,7 +51,7 @@ def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
 
 
 def _graph(border: Border, sheet: Sheet, more: Sequence[str] = ()) -> Message:
-    """The message of a region that is written, which may give more than its outputs."""
+    """Return the message of a region that is written, which may give more than its outputs."""
     name_outputs(border, sheet)
     clean(sheet, [*(name for name, _ in border.outputs), *more], [])
     graph = onnx().GraphProto(name=border.name or "region")
@@ -74,7 +74,7 @@ def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str]
 @writer(If, quantized=True)
 @writer(If, moves=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
-    """Both graphs see everything by its name."""
+    """Return both graphs see everything by its name."""
     condition, *captured = _names(draft, draft.tensors())
     then, other = (_region(draft, region, 0, captured) for region in draft.layer.regions)
     return _put(draft, "If", [condition], captured, then_branch=then, else_branch=other)
@@ -83,7 +83,7 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
 @writer(Loop, quantized=True)
 @writer(Loop, moves=True)
 def loop(draft: Draft, op: Loop) -> list[Tensor]:
-    """The body's own inputs are the number of the iteration, the condition and what is carried."""
+    """Return the body's own inputs are the number of the iteration, the condition and what is carried."""
     head = [item and draft.name_of(item) for item in (draft.optional(0), draft.optional(1))]
     names = _names(draft, [operand for operand in draft.operands[2:] if operand is not None])
     carried, captured = names[: op.num_carried], names[op.num_carried :]
@@ -94,7 +94,7 @@ def loop(draft: Draft, op: Loop) -> list[Tensor]:
 @writer(Scan, quantized=True)
 @writer(Scan, moves=True)
 def scan(draft: Draft, op: Scan) -> list[Tensor]:
-    """The body's own inputs are states and slices."""
+    """Return the body's own inputs are states and slices."""
     names = _names(draft, draft.tensors())
     formal = op.num_states + op.num_scan_inputs
     body = _region(draft, draft.layer.regions[0], formal, names[formal:])
@@ -115,7 +115,7 @@ def scan(draft: Draft, op: Scan) -> list[Tensor]:
 @writer(While, quantized=True)
 @writer(While, moves=True)
 def while_(draft: Draft, op: While) -> list[Tensor]:
-    """A loop that is not counted: the condition is computed before it, and again behind each iteration."""
+    """Return a loop that is not counted: the condition is computed before it, and again behind each iteration."""
     tensors = draft.tensors()
     names = _names(draft, tensors)
     carried, captured = names[: op.num_carried], names[op.num_carried :]
@@ -126,7 +126,7 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
 
 
 def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
-    """The condition's layers before the loop, among the layers around it."""
+    """Return the condition's layers before the loop, among the layers around it."""
     sheet = draft.sheet
     _bound(sheet, condition, tensors)
     result = condition.outputs[0].values[0]
@@ -135,7 +135,7 @@ def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) 
 
 
 def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
-    """The body, and then the condition on what it gives."""
+    """Return the body, and then the condition on what it gives."""
     sheet, border = _inner(draft, body, num_carried, captured)
     _written(draft, border, sheet)
     arguments = [sheet.values[value] for _, value in border.outputs]

@@ -43,7 +43,7 @@ class Draft:
         self._steps: list[Step] = []
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
-        """The same layer on other operands, without the nodes so far."""
+        """Return the same layer on other operands, without the nodes so far."""
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos, draft.results = self.infos, self.results
         return draft
@@ -56,25 +56,25 @@ class Draft:
 
     @property
     def operands(self) -> tuple[Tensor | None, ...]:
-        """All operands, None where one is absent."""
+        """All operands, None if one is absent."""
         return self._operands
 
     def optional(self, index: int) -> Tensor | None:
-        """An operand, or None where it is absent."""
+        """Return an operand, or None if it is absent."""
         return self._operands[index] if index < len(self._operands) else None
 
     def operand(self, index: int) -> Tensor:
-        """An operand that must be there."""
+        """Return an operand that must be there."""
         result = self.optional(index)
         assert result is not None, "violations() comes first"
         return result
 
     def tensors(self) -> list[Tensor]:
-        """All operands, which must be there."""
+        """Return all operands, which must be there."""
         return [self.operand(index) for index in range(len(self._operands))]
 
     def info(self, index: int) -> TensorInfo:
-        """The info of an operand that must be there."""
+        """Return the info of an operand that must be there."""
         result = self.infos[index]
         assert result is not None, "violations() comes first"
         return result
@@ -85,15 +85,15 @@ class Draft:
         return self.info(0).rank
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of an operand, all of whose extents must be known."""
+        """Return the shape of an operand, all of whose dimensions must be known."""
         shape = self.info(index).shape
         if not shape.is_concrete:
             name = self.layer.op.operand_name(index)
-            refuse(f"{name} has the shape {shape}; its extents must be known")
+            refuse(f"{name} has the shape {shape}; its dimensions must be known")
         return tuple(shape)
 
     def known(self, size: int, title: str) -> int:
-        """An extent that must be known."""
+        """Return a dimension that must be known."""
         if isinstance(size, Dim):
             refuse(f"the {title} is not known")
         return size
@@ -101,27 +101,27 @@ class Draft:
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: DataType, name: str = "constant") -> Tensor:
-        """A constant with these values."""
+        """Return a constant with these values."""
         return Tensor(f"{self.layer.name}/{name}", dtype, np.asarray(values).astype(dtype.numpy))
 
     def ints(self, values: Sequence[int] | int, name: str = "constant") -> Tensor:
-        """A constant of 64-bit integers: a list, or one number."""
+        """Return a constant of 64-bit integers: a list, or one number."""
         return self.constant(np.array(values, np.int64), DataType.INT64, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """A constant number of the type of a tensor."""
+        """Return a constant number of the type of a tensor."""
         return self.constant(value, tensor.dtype)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def node(self, kind: str, *inputs: Tensor | None, giving: DataType | None = None, **attributes: Any) -> Tensor:
-        """The first result of a new node; `giving` is its type, where it does not follow from the operands."""
+        """Return the first result of a new node; `giving` is its type, where it does not follow from the operands."""
         return self.nodes(kind, *inputs, giving=giving, **attributes)[0]
 
     def nodes(
         self, kind: str, *inputs: Tensor | None, count: int = 1, giving: DataType | None = None, **attributes: Any
     ) -> list[Tensor]:
-        """The results of a new node. Attributes that are None are left out.
+        """Return the results of a new node. Attributes that are None are left out.
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
@@ -146,7 +146,7 @@ class Draft:
         return [self.cast(item, requested) for item, requested in zip(created, types, strict=True)]
 
     def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
-        """The results of a node that is made already, of these types."""
+        """Return the results of a node that is made already, of these types."""
         step.outputs = [self.sheet.free_name(f"{self.layer.name}/{step.kind}") for _ in types]
         self._steps.append(step)
         return [Tensor(name, dtype) for name, dtype in zip(step.outputs, types, strict=True)]
@@ -154,7 +154,7 @@ class Draft:
     def _types(
         self, kind: str, known: Form, inputs: Sequence[Tensor | None]
     ) -> tuple[dict[str, DataType], dict[str, DataType]]:
-        """The types that go by each name in the form, and those that the operator takes in their place."""
+        """Return the types that go by each name in the form, and those that the operator takes in their place."""
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
         for index, item in enumerate(inputs):
@@ -186,17 +186,17 @@ class Draft:
         return dtype
 
     def takes(self, kind: str, dtype: DataType) -> bool:
-        """True where an operator takes a first operand of that type without conversion."""
+        """Return True if an operator takes a first operand of that type without conversion."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.operand(0), dtype)
 
     def gives(self, kind: str, dtype: DataType) -> bool:
-        """True where an operator can give a tensor of that type without conversion."""
+        """Return True if an operator can give a tensor of that type without conversion."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.result(0), dtype)
 
     def name_of(self, tensor: Tensor) -> str:
-        """The name of a tensor in the model; a constant is put there when it is first needed."""
+        """Return the name of a tensor in the model; a constant is put there when it is first needed."""
         if tensor.array is None:
             return tensor.name
         if tensor not in self.sheet.placed:
@@ -218,21 +218,21 @@ class Draft:
         return self.constant(values, dtype, "scale"), self.constant(points, zero, "zero_point")
 
     def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
-        """The real numbers that integers stand for."""
+        """Return the float values that integers stand for."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
         created = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
         return replace(created, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
-        """Real numbers as integers, rounded half to even."""
+        """Float values as integers, rounded half to even."""
         scale, point = self.scale(q, x.dtype, dtype)
         return self.node("QuantizeLinear", x, scale, point, axis=q.axis)
 
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """A tensor in another type that holds its values, or a part of their bits."""
+        """Return a tensor in another type that holds its values, or a part of their bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
@@ -241,7 +241,7 @@ class Draft:
         return self.node("Cast", x, giving=dtype, to=dtype, saturate=saturate)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """A tensor with its axes in another order."""
+        """Return a tensor with its axes in another order."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
@@ -252,24 +252,24 @@ class Draft:
         return self.node("Transpose", x, perm=order)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """A tensor with another shape: extents, one -1, or one that is not known."""
+        """Return a tensor with another shape: dimensions, one -1, or one that is not known."""
         if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
-            refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several extents are not known")
+            refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several dimensions are not known")
         sizes = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
         created = x.reshaped(sizes) if x.array is not None and not (0 in sizes and -1 in sizes) else None
         allow_zero = 1 if 0 in sizes else None
         return created or self.node("Reshape", x, self.ints(sizes, "shape"), allowzero=allow_zero)
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """A tensor with new axes of extent 1, counted in the result."""
+        """Return a tensor with new axes of size 1, counted in the result."""
         return self.node("Unsqueeze", x, self.ints(axes, "axes")) if axes else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """A tensor without some axes of extent 1."""
+        """Return a tensor without some axes of size 1."""
         return self.node("Squeeze", x, self.ints(axes, "axes")) if axes else x
 
     def reduce(self, kind: str, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """What ReduceSum and its kin make of some axes; none are all."""
+        """Return what ReduceSum and its kin make of some axes; none are all."""
         if self.opset >= 18 or kind == "ReduceSum":
             numbers = self.ints(axes, "axes") if axes else None
             return self.node(kind, x, numbers, keepdims=int(keep))
@@ -283,18 +283,18 @@ class Draft:
         axes: Sequence[int],
         steps: Sequence[int] | None = None,
     ) -> Tensor:
-        """A part of a tensor along some axes."""
+        """Return a part of a tensor along some axes."""
         if not axes:
             return x
         numbers = [self.ints(item, "slice") for item in (starts, ends, axes)]
         return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Tensors joined along an axis."""
+        """Return tensors joined along an axis."""
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=axis)
 
     def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
-        """A tensor between two bounds, each of which may be None."""
+        """Return a tensor between two bounds, each of which may be None."""
         bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
         if low is None and high is None:
             return x
@@ -304,11 +304,11 @@ class Draft:
         return self.node("Clip", x, *bounds)
 
     def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """An image or a volume with its channels behind the batch; `last` says that they are at the end."""
+        """Return an image or a volume with its channels behind the batch; `last` says that they are at the end."""
         return self.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
 
     def from_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """The other way."""
+        """Return the other way."""
         return self.transpose(x, (0, *range(2, rank), 1)) if last else x
 
     @property
@@ -338,7 +338,7 @@ class Draft:
 
 
 def fits(x: Tensor, *numbers: float) -> bool:
-    """True where numbers that a tensor meets can be attributes, which have 32 bits."""
+    """Return True if numbers that a tensor meets can be attributes, which have 32 bits."""
     return x.dtype is not DataType.FLOAT64 or all(float(np.float32(number)) == number for number in numbers)
 
 

@@ -38,13 +38,13 @@ def _wide(draft: Draft, index: int) -> Tensor:
 
 @writer(DynamicReshape, moves=True)
 def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
-    """An extent of 0 is copied, or just 0."""
+    """Return a dimension of 0 is copied, or just 0."""
     return draft.node("Reshape", draft.operand(0), _wide(draft, 1), allowzero=None if op.copy_zeros else 1)
 
 
 @writer(DynamicBroadcastTo, moves=True)
 def dynamic_broadcast_to(draft: Draft, op: DynamicBroadcastTo) -> Tensor:
-    """The same operator as with a known shape."""
+    """Return the same operator as with a known shape."""
     return draft.node("Expand", draft.operand(0), _wide(draft, 1))
 
 
@@ -64,7 +64,7 @@ def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
 
 @writer(DynamicPad, moves=True)
 def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
-    """All pads before come first, then all behind."""
+    """Return all pads before come first, then all behind."""
     if op.padding_mode not in _MODES:
         refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
     pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
@@ -75,7 +75,7 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
 
 @writer(DynamicTopK, moves=True)
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
-    """The count is a list of one number."""
+    """Return the count is a list of one number."""
     k = draft.reshape(_wide(draft, 1), [1])
     result = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
     return [result[0], draft.cast(result[1], op.index_dtype)]
@@ -98,13 +98,13 @@ def random_fill(draft: Draft, op: RandomFill) -> Tensor:
 
 @writer(ImageDecoder)
 def image_decoder(draft: Draft, op: ImageDecoder) -> Tensor:
-    """The same operator, since opset 20."""
+    """Return the same operator, since opset 20."""
     return draft.node("ImageDecoder", draft.operand(0), pixel_format=op.pixel_format.value)
 
 
 @writer(DeformableConvolution2d)
 def deformable_convolution(draft: Draft, op: DeformableConvolution2d) -> Tensor:
-    """The same operator, since opset 19."""
+    """Return the same operator, since opset 19."""
     height, width = (draft.known(n, "window's size") for n in draft.info(1).shape[2:])
     windows = (
         Window(height, op.stride_y, op.dilation_y, op.pad_top, op.pad_bottom),

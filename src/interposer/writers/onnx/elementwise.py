@@ -44,7 +44,7 @@ _OF_TRUTHS: Final = {**_BITWISE, B.MAXIMUM: "Or", B.MINIMUM: "And"}
 
 
 def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
-    """An integer divisor that is nowhere 0, and where it would be; what is divided there is 0."""
+    """Return an integer divisor that is nowhere 0, and where it would be; what is divided there is 0."""
     if b.array is not None and b.array.all():
         return b, None
     zero = draft.node("Equal", b, draft.like(0, b))
@@ -82,7 +82,7 @@ def _fmod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _floor_div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """The remainder is taken off first, so that the quotient is whole but for what it is rounded by."""
+    """Return the remainder is taken off first, so that the quotient is whole but for what it is rounded by."""
     if a.dtype.is_float:
         whole = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
         return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), whole)
@@ -111,7 +111,7 @@ def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """The arc tangent of the quotient, with half a turn more or less on the left; 0 for the origin."""
+    """Return the arc tangent of the quotient, with half a turn more or less on the left; 0 for the origin."""
     zero, origin = (
         draft.like(0, a),
         draft.node("And", *(draft.node("Equal", item, draft.like(0, item)) for item in (a, b))),
@@ -137,7 +137,7 @@ def _shift_left(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shift_right(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """A negative number is shifted as what it lacks to -1."""
+    """Return a negative number is shifted as what it lacks to -1."""
     bits = _bits(a.dtype)
     if bits is a.dtype:
         return _shift(draft, a, b, "RIGHT")
@@ -167,7 +167,7 @@ _FUNCTIONS: Final[dict[BinaryOperation, Function]] = {
 
 @writer(ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction)
 def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
-    """Integers that ONNX does not compute with are widened, and wrap around when they are narrowed again."""
+    """Return integers that ONNX does not compute with are widened, and wrap around when they are narrowed again."""
     a, b = draft.operand(0), draft.operand(1)
     if a.dtype is DataType.BOOL and op.operation in _OF_TRUTHS:
         return draft.node(_OF_TRUTHS[op.operation], a, b)
@@ -250,7 +250,7 @@ _UNARY: Final[dict[UnaryOperation, Callable[[Draft, Tensor], Tensor]]] = {
 
 @writer(ElementwiseUnary)
 def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
-    """Integers are round already."""
+    """Return integers are round already."""
     x = draft.operand(0)
     if op.operation in _ROUNDINGS:
         return draft.node(_ROUNDINGS[op.operation], x) if x.dtype.is_float else x
@@ -292,7 +292,7 @@ def comparison(draft: Draft, op: Comparison) -> Tensor:
 
 @writer(Comparison, quantized=True)
 def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
-    """Integers of one scale, unless there is a rule for them that loses some of the difference."""
+    """Return integers of one scale, unless there is a rule for them that loses some of the difference."""
     a, b = draft.info(0), draft.info(1)
     if a.quantization is None or a.quantization != b.quantization:
         refuse("it compares in fixed-point arithmetic, as the scales differ")
@@ -303,13 +303,13 @@ def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
 
 @writer(LogicalBinary)
 def logical(draft: Draft, op: LogicalBinary) -> Tensor:
-    """The same operators."""
+    """Return the same operators."""
     return draft.node(_JOINTS[op.operation], *draft.tensors())
 
 
 @writer(Where, moves=True)
 def where(draft: Draft, op: Where) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("Where", *draft.tensors())
 
 

@@ -37,7 +37,7 @@ def save(
     Args:
         network: what is written.
         path: the file; with external data, the weights lie beside it in a file of the same name and ``.data``.
-        external_data: whether weights get a file of their own; None where they must, at 2 GiB.
+        external_data: whether weights get a file of their own; None if they must, at 2 GiB.
         options: those of `write`.
 
     Raises:

@@ -43,7 +43,7 @@ class Factor(NamedTuple):
 
 
 def factor_of(real: ArrayLike) -> Factor:
-    """The nearest fixed-point number to each positive real one: 0 below the range, the largest one above it."""
+    """Return the nearest fixed-point number to each positive real one: 0 below the range, the largest one above it."""
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * _UNIT + 0.5).astype(np.int64)
     carried = multiplier == _UNIT
@@ -76,7 +76,7 @@ def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
 
 
 def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
-    """The only scale of a tensor of one of these types, 8 bits or 16 where none are named."""
+    """Return the only scale of a tensor of one of these types, 8 bits or 16 where none are named."""
     q = info.quantization
     if q is None or q.per_axis or info.dtype not in (dtypes or (DataType.INT8, DataType.UINT8, DataType.INT16)):
         refuse("ONNX rounds quantized results otherwise")
@@ -84,7 +84,7 @@ def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
 
 
 def scale32(info: TensorInfo) -> np.float32:
-    """The scale of a tensor as files hold it."""
+    """Return the scale of a tensor as files hold it."""
     return np.float32(info.scale)
 
 
@@ -95,18 +95,18 @@ def offset(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
 
 
 def stored(draft: Draft, steps: Tensor, info: TensorInfo, bounds: tuple[int, int] | None = None) -> Tensor:
-    """Steps from the zero point as stored integers, clamped to the type or to bounds within it."""
+    """Return steps from the zero point as stored integers, clamped to the type or to bounds within it."""
     shifted = draft.node("Add", steps, draft.ints(info.zero_point)) if info.zero_point else steps
     return draft.cast(draft.clip(shifted, *(bounds or integer_range(info.dtype))), info.dtype)
 
 
 def rescaled(draft: Draft, steps: Tensor, factor: ArrayLike, info: TensorInfo) -> Tensor:
-    """Steps of another scale as stored integers."""
+    """Return steps of another scale as stored integers."""
     return stored(draft, times(draft, steps, factor_of(factor)), info)
 
 
 def rounded_away(draft: Draft, x: Tensor) -> Tensor:
-    """The nearest whole numbers, ties away from zero; exact, as what lies below a half is cut off first."""
+    """Return the nearest whole numbers, ties away from zero; exact, as what lies below a half is cut off first."""
     cut = draft.node("Floor", draft.node("Abs", x))
     rest = draft.node("Sub", draft.node("Abs", x), cut)
     up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)
@@ -114,7 +114,7 @@ def rounded_away(draft: Draft, x: Tensor) -> Tensor:
 
 
 def code_of(real: float, info: TensorInfo, unbounded: int) -> int:
-    """The stored integer of a bound, within the limits of the type."""
+    """Return the stored integer of a bound, within the limits of the type."""
     low, high = integer_range(info.dtype)
     if not np.isfinite(real):
         return unbounded

@@ -47,21 +47,21 @@ class Form(NamedTuple):
         return self.variadic or index < len(self.inputs)
 
     def operand(self, index: int) -> str:
-        """The type, or its name, of an operand."""
+        """Return the type, or its name, of an operand."""
         return self.inputs[min(index, len(self.inputs) - 1) if self.variadic else index]
 
     def result(self, index: int) -> str:
-        """The type, or its name, of a result."""
+        """Return the type, or its name, of a result."""
         return self.outputs[min(index, len(self.outputs) - 1)]
 
     def takes(self, name: str, dtype: DataType) -> bool:
-        """True where a type may go by that name; of sequences and optionals, what they hold is not looked at."""
+        """Return True if a type may go by that name; of sequences and optionals, what they hold is not looked at."""
         return dtype in COLLECTIONS or type_name(dtype) in self.allowed.get(name, {name})
 
 
 @cache
 def form(kind: str, opset: int) -> Form | None:
-    """The form of an operator at an opset; None where it is not there."""
+    """Return the form of an operator at an opset; None if it is missing."""
     result = schema(kind, opset)
     if result is None:
         return None
@@ -82,11 +82,11 @@ def _types(formals: Sequence[object]) -> tuple[str, ...]:
 
 
 def has_type(dtype: DataType, opset: int) -> bool:
-    """True where an opset knows a type of elements: its Cast takes it."""
+    """Return True if an opset knows a type of elements: its Cast takes it."""
     known = form("Cast", opset)
     return known is not None and known.takes(known.operand(0), dtype)
 
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
-    """The type itself where it may go by that name, else the narrowest that may and holds all its values."""
+    """Return the type itself where it may go by that name, else the narrowest that may and holds all its values."""
     return next((item for item in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, item)), None)

@@ -34,7 +34,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 
 @writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
-    """The same operator, but for tuples of no indices."""
+    """Return the same operator, but for tuples of no indices."""
     params, indices = draft.operand(0), draft.operand(1)
     if draft.info(1).shape[-1] == 0:
         refuse("its tuples of indices are empty")
@@ -43,19 +43,19 @@ def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
 
 @writer(GatherElements, moves=True)
 def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("GatherElements", *draft.tensors(), axis=op.axis)
 
 
 @writer(EmbeddingLookup, moves=True)
 def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
-    """The rows of a table; ONNX counts negative numbers from the end."""
+    """Return the rows of a table; ONNX counts negative numbers from the end."""
     return draft.node("Gather", draft.operand(1), draft.operand(0))
 
 
 @writer(HashtableLookup, moves=True)
 def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
-    """The place of a key is that of the greatest truth of its comparison with all."""
+    """Return the place of a key is that of the greatest truth of its comparison with all."""
     lookups, keys, values = draft.tensors()
     if not draft.info(1).num_elements:
         refuse("its table is empty")

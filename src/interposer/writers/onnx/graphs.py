@@ -52,7 +52,7 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """A value that comes from outside: its name, or its array where a constant layer gives it."""
+    """Return a value that comes from outside: its name, or its array where a constant layer gives it."""
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
 
@@ -72,7 +72,7 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def name_outputs(border: Border, sheet: Sheet) -> list[str]:
-    """The names of the outputs; what goes by another one is passed on under this one."""
+    """Return the names of the outputs; what goes by another one is passed on under this one."""
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name:

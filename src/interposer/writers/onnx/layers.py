@@ -1,4 +1,4 @@
-"""One layer onto the sheet: as it is, or where it is quantized, in integers or by way of real numbers."""
+"""One layer onto the sheet: as it is, or where it is quantized, in integers or by way of float values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from interposer.writers.onnx.tensor import Tensor
 
 __all__ = ["written"]
 
-_INEXACT: Final = "exact=False writes it with real numbers between DequantizeLinear and QuantizeLinear"
+_INEXACT: Final = "exact=False writes it with float values between DequantizeLinear and QuantizeLinear"
 
 
 def written(draft: Draft) -> list[Tensor]:
-    """The results of a layer, whose nodes are in the draft then.
+    """Return the results of a layer, whose nodes are in the draft then.
 
     Raises:
         RefusedError: the format cannot express it.
@@ -71,7 +71,7 @@ def _is_quantized(draft: Draft) -> bool:
 
 
 def _keeps_scales(draft: Draft) -> bool:
-    """True where elements can be moved as they are: all that are quantized have one scale, and keep it."""
+    """Return True if elements can be moved as they are: all that are quantized have one scale, and keep it."""
     data = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
     cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
@@ -92,7 +92,7 @@ def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
 
 
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
-    """The operator on real numbers, which quantized operands are converted to and results from."""
+    """Return the operator on float values, which quantized operands are converted to and results from."""
     operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
     pairs = zip(operands, draft.infos, strict=True)
@@ -119,7 +119,7 @@ def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
 
 
 def _implied(draft: Draft, index: int) -> Quantization | None:
-    """What a bias of plain integers stands for: products of quantized input and weights."""
+    """Return what a bias of plain integers stands for: products of quantized input and weights."""
     names = [declared.name for declared in draft.layer.op.operands]
     if names[index : index + 1] != ["bias"] or "weights" not in names or draft.info(index).dtype.is_float:
         return None

@@ -27,13 +27,13 @@ _LINEAR: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 
 def without_needless_transposes(sheet: Sheet, outputs: Iterable[str], shapes: Mapping[str, TensorShape]) -> list[Step]:
-    """The nodes with fewer transposes; as they are where there would not be fewer."""
+    """Return the nodes with fewer transposes; as they are where there would not be fewer."""
     result = _Layouts(sheet, set(outputs), shapes).rewritten()
     return result if _transposes(result, outputs) < _transposes(sheet.steps, outputs) else sheet.steps
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
-    """How many of the nodes that outputs need are transposes."""
+    """Return how many of the nodes that outputs need are transposes."""
     needed, count = set(outputs), 0
     for step in reversed(steps):
         if needed.intersection(step.outputs):
@@ -62,7 +62,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """All nodes; rules give False for one that stays as it is."""
+        """Return all nodes; rules give False for one that stays as it is."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(name, name) for name in step.inputs])
             rule = self._rules.get(step.kind)
@@ -71,7 +71,7 @@ class _Layouts:
         return self._steps
 
     def _order(self, names: Iterable[str]) -> Order | None:
-        """The order in which all of these that are transposed are; None where none is, or they differ."""
+        """Return the order in which all of these that are transposed are; None if none is, or they differ."""
         orders = {self._transposed[name][1] for name in names if name in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
@@ -106,7 +106,7 @@ class _Layouts:
         return True
 
     def _is_known(self, source: str, order: Order, result: str) -> bool:
-        """True where the same was made before, and stands for this one too."""
+        """Return True if the same was made before, and stands for this one too."""
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -124,7 +124,7 @@ class _Layouts:
         return self._moved(step, [name for name in inputs if name is not None], order)
 
     def _original(self, name: str, order: Order) -> str | None:
-        """The tensor that gives this one when it is transposed; None where there is none."""
+        """Return the tensor that gives this one when it is transposed; None if there is none."""
         if name in self._transposed:
             return self._transposed[name][0]
         array = self._sheet.constants.get(name)
@@ -136,7 +136,7 @@ class _Layouts:
         return self._sheet.constant(wide.transpose(np.argsort(order)), f"{name}/before")
 
     def _linear(self, step: Step) -> bool:
-        """The axis of scales is another one before."""
+        """Return the axis of scales is another one before."""
         order = self._order(step.inputs[:1])
         if order is None:
             return False
@@ -174,7 +174,7 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Axes of extent 1 may be anywhere."""
+        """Axes of size 1 may be anywhere."""
         source, shape = step.inputs[0], self._shapes.get(step.inputs[0])
         if source not in self._transposed or shape is None or 0 in self._sheet.constants.get(step.inputs[1], [0]):
             return False

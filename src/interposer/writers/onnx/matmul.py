@@ -23,8 +23,8 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
 
 
 def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
-    """The input as rows of as many elements as the weights take."""
-    size = draft.known(draft.info(1).shape[1 - op.output_axis], "extent of the weights")
+    """Return the input as rows of as many elements as the weights take."""
+    size = draft.known(draft.info(1).shape[1 - op.output_axis], "dimension of the weights")
     shape = draft.info(0).shape
     if len(shape) == 2 and shape[1] == size:
         return draft.operand(0)
@@ -42,7 +42,7 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
 
 
 def turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
-    """An operand, its matrices transposed where that is asked for."""
+    """Return an operand, its matrices transposed where that is asked for."""
     rank = draft.info(index).rank
     if not turn or rank < 2:
         return draft.operand(index)

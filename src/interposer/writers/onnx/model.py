@@ -37,9 +37,9 @@ def write(
     ir_version: int | None = None,
     external: dict[str, Array] | None = None,
 ) -> Message:
-    """The `onnx.ModelProto` that computes what a network, a graph or a part of one does.
+    """Return the `onnx.ModelProto` that computes what a network, a graph or a part of one does.
 
-    Inputs and outputs keep their order, types, names and named extents; nodes are named after layers. What is known of
+    Inputs and outputs keep their order, types, names and named sizes; nodes are named after layers. What is known of
     the quantization of inputs, outputs and constants is in the graph's `quantization_annotation`, which the front end
     reads. A part's inputs and outputs are named after the layers that give them.
 
@@ -57,7 +57,7 @@ def write(
 
     Raises:
         UnwritableError: with every layer that ONNX cannot express, and the reasons.
-        InvalidNetworkError: the network has faults.
+        InvalidNetworkError: the network has errors.
         InvalidArgumentError: a version that cannot be meant.
         MissingDependencyError: the package onnx is not installed.
     """
@@ -72,7 +72,7 @@ def write(
 
 
 def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> list[str]:
-    """Why ONNX cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
+    """Return why ONNX cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
 
     Arguments and errors are those of `write`; nothing is written. Without an opset, it is the newest.
     """
@@ -86,12 +86,12 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
 
 
 def newest_opset() -> int:
-    """The newest version of the operator set that the package onnx knows."""
+    """Return the newest version of the operator set that the package onnx knows."""
     return int(onnx().defs.onnx_opset_version())
 
 
 def _opsets(opset: int | None) -> list[int]:
-    """The versions to try, one after the other."""
+    """Return the versions to try, one after the other."""
     newest = newest_opset()
     if opset is None:
         return [*(usual for usual in _USUAL_OPSETS if usual < newest), newest]
@@ -102,7 +102,7 @@ def _opsets(opset: int | None) -> list[int]:
 
 
 def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
-    """All layers on a sheet, of the first opset that has everything for them."""
+    """Return all layers on a sheet, of the first opset that has everything for them."""
     refusals = {}
     for version in _opsets(opset):
         sheet = Sheet(version, exact=exact)
@@ -116,7 +116,7 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
 
 
 def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
-    """Say which integers stand for real numbers: inputs, outputs, and constants that are taken as they are."""
+    """Say which integers stand for float values: inputs, outputs, and constants that are taken as they are."""
     borders = [(name, value.known) for name, value in (*border.inputs, *border.outputs)]
     constants = [
         (sheet.placed[tensor], value.known) for value, tensor in sheet.values.items() if tensor in sheet.placed
@@ -130,7 +130,7 @@ def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
 
 
 def _annotated(graph: Message) -> list[str]:
-    """What annotations name: tensors, scales and zero points."""
+    """Return what annotations name: tensors, scales and zero points."""
     notes = graph.quantization_annotation
     parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
     return [note.tensor_name for note in notes] + parameters

@@ -37,7 +37,7 @@ def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
 
 
 def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
-    """One number for each channel."""
+    """Return one number for each channel."""
     value, x = draft.optional(index), draft.operand(0)
     count = draft.info(0).shape[channels]
     if value is None:
@@ -50,7 +50,7 @@ def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
-    """The operands have another order."""
+    """Return the operands have another order."""
     channels = channel_axis(op.data_layout, draft.rank)
     x = _channels_first(draft, draft.operand(0), channels)
     mean, variance, beta, gamma = (_vector(draft, index, channels, 0) for index in range(1, 5))
@@ -86,7 +86,7 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
 
 
 def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
-    """What is added, and the type to compute in, which would be float32 even for float64."""
+    """Return what is added, and the type to compute in, which would be float32 even for float64."""
     return {"epsilon": eps, "stash_type": DataType.FLOAT64 if x.dtype is DataType.FLOAT64 else None}
 
 
@@ -113,7 +113,7 @@ def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
 
 
 def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
-    """True where factors have the shape of what is normalized, or stand for such as are known."""
+    """Return True if factors have the shape of what is normalized, or stand for such as are known."""
     normalized = draft.info(0).shape[axis:]
     value = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
     known = draft.optional(1) is not None or draft.info(0).is_concrete
@@ -150,7 +150,7 @@ def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> 
 
 @writer(L2Normalization)
 def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
-    """The length is bounded below, which LpNormalization does not know."""
+    """Return the length is bounded below, which LpNormalization does not know."""
     x = draft.operand(0)
     square = draft.reduce("ReduceSumSquare", x, [op.normalized_axis(draft.rank)])
     return draft.node("Div", x, draft.node("Sqrt", draft.node("Max", square, draft.like(op.eps, x))))
@@ -174,7 +174,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 
 def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tensor:
-    """The sum of neighbours along axes: the mean with padding, times how many they are."""
+    """Return the sum of neighbours along axes: the mean with padding, times how many they are."""
     shape = draft.shape(0)
     first, last = axes[0], axes[-1]
     rows = int(np.prod(shape[:first]))

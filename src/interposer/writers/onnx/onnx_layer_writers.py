@@ -23,7 +23,7 @@ class RefusedError(InterposerError):
 
 
 class Entry(NamedTuple):
-    """How an operator is written: on real numbers, or on whatever the elements are; and on stored integers.
+    """How an operator is written: on float values, or on whatever the elements are; and on stored integers.
 
     `computes` says that the latter computes with integers, which nobody needs who does not ask for exact results.
     """
@@ -65,14 +65,14 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, compute
 
 
 def find(op: type[Op]) -> Entry | None:
-    """How an operator is written, or None where it is not known."""
+    """Return how an operator is written, or None if it is not known."""
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     return _TABLE.get(op)
 
 
 def registered() -> dict[str, Entry]:
-    """All operators that are known, by name."""
+    """Return all operators that are known, by name."""
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415
 
     return {op.op_name(): entry for op, entry in sorted(_TABLE.items(), key=lambda item: item[0].op_name())}

@@ -22,5 +22,5 @@ def attributes(windows: Sequence[Window]) -> dict[str, Any]:
 
 
 def kernel_attributes(windows: Sequence[Window]) -> dict[str, Any]:
-    """The same, and the extents of the window."""
+    """Return the same, and the dimensions of the window."""
     return {"kernel_shape": [w.size for w in windows], **attributes(windows)}

@@ -35,12 +35,12 @@ class _Places(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """True where no place sees nothing but padding, and no pad is as large as its window."""
+        """True if no place sees nothing but padding, and no pad is as large as its window."""
         small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
         return small and all(int(item.min(initial=1)) > 0 for item in self.seen)
 
     def product(self, parts: Sequence[Array]) -> Array:
-        """What the axes give, for every place, as a tensor that broadcasts with the result."""
+        """Return what the axes give, for every place, as a tensor that broadcasts with the result."""
         array: Array = reduce(np.multiply.outer, parts)
         return array[np.newaxis, np.newaxis]
 
@@ -121,7 +121,7 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
 
 
 def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) -> Array:
-    """How many cells of the image, or of the padding too, lie under the window at each place along an axis."""
+    """Return how many cells of the image, or of the padding too, lie under the window at each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * after
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
@@ -142,7 +142,7 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
 
 
 def comparable(draft: Draft, x: Tensor) -> Tensor:
-    """Integers of other than 8 bits as real numbers, which hold them all but for those of 64."""
+    """Return integers of other than 8 bits as float values, which hold them all but for those of 64."""
     if x.dtype.is_integer and x.dtype.bits < 64 and x.dtype not in (DataType.INT8, DataType.UINT8):
         return draft.cast(x, DataType.FLOAT64)
     return x
@@ -181,7 +181,7 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
 
 @writer(Pooling2d, Pooling3d, quantized=True, computes=True)
 def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
-    """The largest stored integer stands for the largest number; a mean of integers is rounded away from zero."""
+    """Return the largest stored integer stands for the largest number; a mean of integers is rounded away from zero."""
     source, target = draft.info(0).quantization, draft.results[0].quantization
     shape = draft.info(0).shape
     sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
@@ -195,7 +195,7 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 
 
 def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
-    """The mean of stored integers as a real number, which lies at least half a part of the count from a wrong one."""
+    """The mean of stored integers as a float value, which lies at least half a part of the count from a wrong one."""
     single(draft.info(0))
     single(draft.results[0])
     places = _places(draft, op, sizes)

@@ -65,7 +65,7 @@ _BY_NAME: Final = {name: DataType.of(own) for own, (_, name) in _NUMBERED.items(
 
 
 def onnx() -> Any:
-    """The package.
+    """Return the package.
 
     Raises:
         MissingDependencyError: it is not installed.
@@ -78,25 +78,25 @@ def onnx() -> Any:
 
 
 def type_name(dtype: DataType) -> str:
-    """The type as the format's operator sets write it: ``tensor(float)``."""
+    """Return the type as the format's operator sets write it: ``tensor(float)``."""
     return f"tensor({_NUMBERED[str(dtype)][1]})" if str(dtype) in _NUMBERED else str(dtype)
 
 
 def full_type_name(info: TensorInfo) -> str:
-    """The same of a value, which may be a sequence or an optional: ``seq(tensor(float))``."""
+    """Return the same of a value, which may be a sequence or an optional: ``seq(tensor(float))``."""
     if info.element is None:
         return type_name(info.dtype)
     return f"{'seq' if info.dtype is DataType.SEQUENCE else 'optional'}({full_type_name(info.element)})"
 
 
 def type_of(name: str) -> DataType:
-    """The type that is written so."""
+    """Return the type that is written so."""
     return _BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
 @cache
 def schema(kind: str, opset: int) -> Message | None:
-    """The declaration of an operator as that opset has it; None where it has not."""
+    """Return the declaration of an operator as that opset has it; None if it has not."""
     package = onnx()
     try:
         result = package.defs.get_schema(kind, opset, "")
@@ -106,7 +106,7 @@ def schema(kind: str, opset: int) -> Message | None:
 
 
 def tensor_proto(name: str, array: Array) -> Message:
-    """An array as a tensor of the format, named so."""
+    """Return an array as a tensor of the format, named so."""
     dtype = DataType.of(array.dtype)
     proto = onnx().TensorProto(name=name, data_type=CODES[dtype], dims=array.shape)
     if dtype is DataType.STRING:
@@ -117,7 +117,7 @@ def tensor_proto(name: str, array: Array) -> Message:
 
 
 def external_tensor_proto(name: str, array: Array) -> Message:
-    """A tensor whose data whoever loads the model has already."""
+    """Return a tensor whose data whoever loads the model has already."""
     package = onnx()
     proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
     proto.data_location = package.TensorProto.EXTERNAL
@@ -136,7 +136,7 @@ def _raw(array: Array, dtype: DataType) -> bytes:
 
 
 def value_info(name: str, info: TensorInfo) -> Message:
-    """Name, type and shape of a value; an extent that is not known keeps its name, if it has one."""
+    """Name, type and shape of a value; a dimension that is not known keeps its name, if it has one."""
     proto = onnx().ValueInfoProto(name=name)
     _describe(proto.type, info)
     return proto
@@ -163,7 +163,7 @@ def _describe(proto: Message, info: TensorInfo) -> None:
 def node_proto(
     kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], attributes: Mapping[str, Any]
 ) -> Message:
-    """A node; attributes are numbers, texts, types, infos, arrays, or lists of numbers or texts."""
+    """Return a node; attributes are numbers, texts, types, infos, arrays, or lists of numbers or texts."""
     proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
     make = onnx().helper.make_attribute
     for key, value in sorted(attributes.items()):

@@ -68,7 +68,7 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
     shifted = draft.node("Add", whole, draft.cast(point, DataType.FLOAT64))
     low, high = integer_range(op.dtype)
     if op.dtype.bits == 64:
-        refuse("its integers of 64 bits cannot be clamped as real numbers")
+        refuse("its integers of 64 bits cannot be clamped as float values")
     return _of_whole(draft, draft.clip(shifted, low, high), op.dtype)
 
 
@@ -96,7 +96,7 @@ def _is_known(draft: Draft, dtype: DataType) -> bool:
 
 @writer(Dequantize)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
-    """All its inputs are quantized."""
+    """Return all its inputs are quantized."""
     refuse("its input has no scale")
 
 
@@ -115,7 +115,7 @@ def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
 
 @writer(FakeQuantization)
 def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
-    """The range is moved so that zero is one of the steps, which are counted from the least."""
+    """Return the range is moved so that zero is one of the steps, which are counted from the least."""
     first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
     scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
     zero = np.floor(np.clip(first - np.float32(op.min) / scale, first, last) + np.float32(0.5)).astype(np.float32)
@@ -130,7 +130,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
 @writer(Cast, quantized=True)
 @writer(Cast, moves=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
-    """Numbers beyond the range of integers, of which ONNX says nothing, are clamped first; NaN is 0."""
+    """Return numbers beyond the range of integers, of which ONNX says nothing, are clamped first; NaN is 0."""
     x = draft.operand(0)
     if DataType.STRING in (x.dtype, op.dtype):
         refuse("it converts to or from texts")
@@ -151,7 +151,7 @@ def cast(draft: Draft, op: Cast) -> Tensor:
 
 
 def _same(draft: Draft, x: Tensor) -> Tensor:
-    """The same elements; stored integers stand for nothing else any more, where that can be said."""
+    """Return the same elements; stored integers stand needlessly else any more, where that can be said."""
     if draft.info(0).is_quantized and draft.takes("BitCast", x.dtype):
         return draft.node("BitCast", x, giving=x.dtype, to=x.dtype)
     return draft.node("Identity", x)

@@ -53,7 +53,7 @@ _BYTES: Final = (DataType.INT8, DataType.UINT8)
 
 
 def _ratio(draft: Draft, weights: TensorInfo, *, in_single: bool) -> NDArray[np.float64]:
-    """How many steps of the result one step of the sums is, for each channel or for all."""
+    """Return how many steps of the result one step of the sums is, for each channel or for all."""
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, scale32(draft.info(0)), dtype=np.float32 if in_single else np.float64)
@@ -68,7 +68,7 @@ def _check_bytes(draft: Draft) -> None:
 
 
 def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
-    """Those of input and weights; one for each channel only where they differ."""
+    """Return those of input and weights; one for each channel only where they differ."""
     x, q = draft.info(0), draft.info(1).quantization
     points = set(q.zero_points) if q else {0}
     weights = q and any(points) and draft.constant(
@@ -91,7 +91,7 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
 
 @writer(FullyConnected, quantized=True, computes=True)
 def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
-    """MatMulInteger, then a factor of 64 bits, as a real number."""
+    """MatMulInteger, then a factor of 64 bits, as a float value."""
     _check_bytes(draft)
     weights = draft.operand(1) if not op.transpose_weight_matrix else draft.transpose(draft.operand(1), (1, 0))
     rows = draft.operand(0) if op.keep_dims else rows_of(draft, op)
@@ -196,7 +196,7 @@ def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 @writer(Prelu, quantized=True, computes=True)
 def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
-    """One factor for what is positive, and one for products."""
+    """Return one factor for what is positive, and one for products."""
     x, slope, result = draft.info(0), draft.info(1), draft.results[0]
     for info in (x, slope, result):
         single(info)
@@ -258,7 +258,7 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
     axes = reduced_axes(op.axis, draft.rank)
     if operation not in (ReduceOperation.MEAN, ReduceOperation.SUM) or not axes:
         refuse(f"ONNX rounds a quantized {operation.name} otherwise")
-    count = math.prod(draft.known(x.shape[axis], f"extent of axis {axis}") for axis in axes)
+    count = math.prod(draft.known(x.shape[axis], f"dimension of axis {axis}") for axis in axes)
     factor = factor_of(float(scale32(x)) / float(scale32(result)))
     if count == 0:
         refuse("there is nothing to reduce")
@@ -269,14 +269,14 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
 
 
 def _divided(factor: Factor, count: int) -> Factor:
-    """The factor divided by a count, moved up first by as many bits as there is room for."""
+    """Return the factor divided by a count, moved up first by as many bits as there is room for."""
     bits = min(count.bit_length() - 1, 31 + int(factor.shift))
     return Factor(np.asarray((int(factor.multiplier) << bits) // count), np.asarray(factor.shift - bits))
 
 
 @writer(Concat, Stack, quantized=True, computes=True)
 def joined_codes(draft: Draft, op: Concat | Stack) -> Tensor:
-    """What has another scale than the result is brought to it in real numbers of 32 bits."""
+    """Return what has another scale than the result is brought to it in float values of 32 bits."""
     result = draft.results[0]
     parts = [_brought(draft, tensor, draft.info(index), result) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):

@@ -76,7 +76,7 @@ def _times(x: Ints, factor: Factor) -> Ints:
 
 
 def _exponentials(info: TensorInfo, beta: float) -> Ints:
-    """Those of all differences from the greatest integer, 0 to -255."""
+    """Return those of all differences from the greatest integer, 0 to -255."""
     factor = factor_of(min(beta * info.scale * 2**26, 2.0**31 - 1))
     least = -int(31 * 2**26 // 2 ** int(factor.shift))
     difference = -np.arange(256, dtype=np.int64)
@@ -112,7 +112,7 @@ class _Rows:
         return self._draft.clip(self._draft.node("Mul", x, self._one(1 << bits)), -_UNIT, _ONE)
 
     def power(self, exponent: Tensor) -> Tensor:
-        """Two to the power of numbers below 40."""
+        """Return two to the power of numbers below 40."""
         table = self._draft.ints([1 << bits for bits in range(40)], "powers")
         return self._draft.node("Gather", table, exponent)
 

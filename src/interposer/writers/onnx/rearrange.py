@@ -39,26 +39,26 @@ _WRAP_SINCE: Final = 19
 
 @writer(Transpose, Permute, moves=True)
 def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("Transpose", draft.operand(0), perm=op.permutation) if draft.rank else draft.operand(0)
 
 
 @writer(Concat, moves=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("Concat", *draft.tensors(), axis=op.axis)
 
 
 @writer(Stack, moves=True)
 def stack(draft: Draft, op: Stack) -> Tensor:
-    """Each tensor gets the new axis, along which they are joined."""
+    """Return each tensor gets the new axis, along which they are joined."""
     axis = normal_axis(op.axis, draft.rank + 1)
     return draft.concat([draft.unsqueeze(tensor, [axis]) for tensor in draft.tensors()], axis)
 
 
 @writer(Splitter, moves=True)
 def split(draft: Draft, op: Splitter) -> list[Tensor]:
-    """The sizes are an operand."""
+    """Return the sizes are an operand."""
     if not op.sizes:
         return []
     return draft.nodes("Split", draft.operand(0), draft.ints(op.sizes, "sizes"), count=len(op.sizes), axis=op.axis)
@@ -108,13 +108,13 @@ def reverse(draft: Draft, op: ReverseV2) -> Tensor:
 
 @writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
-    """How often is an operand."""
+    """Return how often is an operand."""
     return draft.node("Tile", draft.operand(0), draft.ints(op.multiples, "multiples"))
 
 
 @writer(Pad, moves=True)
 def pad(draft: Draft, op: Pad) -> Tensor:
-    """A border of a kind that ONNX lacks is picked element by element."""
+    """Return a border of a kind that ONNX lacks is picked element by element."""
     x = draft.operand(0)
     if not any(any(pair) for pair in op.pad_list):
         return x
@@ -130,7 +130,7 @@ def pad(draft: Draft, op: Pad) -> Tensor:
 def _picked(draft: Draft, op: Pad, x: Tensor) -> Tensor:
     for axis, pair in enumerate(op.pad_list):
         if any(pair):
-            size = draft.known(draft.info(0).shape[axis], f"extent of axis {axis}")
+            size = draft.known(draft.info(0).shape[axis], f"dimension of axis {axis}")
             places: Sequence[int] = np.pad(np.arange(size), pair, mode=_NUMPY_MODES[op.padding_mode])  # type: ignore[call-overload]
             x = draft.node("Gather", x, draft.ints(places, "places"), axis=axis)
     return x

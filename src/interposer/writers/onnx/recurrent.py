@@ -40,7 +40,7 @@ class _Step(NamedTuple):
 
 
 def _values(draft: Draft) -> dict[str, Tensor | None]:
-    """The operands by name."""
+    """Return the operands by name."""
     names = [declared.name for declared in draft.layer.op.operands]
     return {name: draft.optional(index) for index, name in enumerate(names)}
 
@@ -52,7 +52,7 @@ def _needed(values: Values, name: str) -> Tensor:
 
 
 def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
-    """The operands of one direction, without its name."""
+    """Return the operands of one direction, without its name."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
@@ -87,7 +87,7 @@ def _stacked(draft: Draft, op: SequenceOp, parts: Sequence[Tensor]) -> Tensor:
 def _both_sides(
     draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights: str
 ) -> tuple[list[_Step], list[_Step]]:
-    """The steps of each direction, in the order in which it takes them."""
+    """Return the steps of each direction, in the order in which it takes them."""
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
         return [_Step(item) for item in x], [_Step(item) for item in x[::-1]]
@@ -112,7 +112,7 @@ def _joined(
 
 
 def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequence[_Step]) -> list[Tensor]:
-    """The states behind all steps."""
+    """Return the states behind all steps."""
     weights = _needed(values, "recurrent_weights")
     state, result = values["hidden_state_in"], list[Tensor]()
     for step in steps:
@@ -128,7 +128,7 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
 
 @writer(Rnn)
 def rnn(draft: Draft, op: Rnn) -> list[Tensor]:
-    """One step, whose output is the state."""
+    """Return one step, whose output is the state."""
     values = _values(draft)
     return _rnn(draft, op.activation_func, values, [_Step(_needed(values, "input"))]) * 2
 
@@ -144,7 +144,7 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
 
 @writer(BidirectionalSequenceRnn)
 def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor]:
-    """Each direction by itself."""
+    """Return each direction by itself."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_weights")
     forward, backward = (
@@ -157,7 +157,7 @@ def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor
 
 @writer(Svdf)
 def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
-    """The memory of each filter as an axis of its own."""
+    """Return the memory of each filter as an axis of its own."""
     values, (filters, places) = _values(draft), draft.info(2).shape
     filters, places = draft.known(filters, "number of filters"), draft.known(places, "memory")
     projected = _product(draft, _needed(values, "input"), _needed(values, "weights_feature"))
@@ -185,7 +185,7 @@ class _Outcome(NamedTuple):
 
 
 def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, cell: Tensor) -> Tensor:
-    """All that goes into a gate's function."""
+    """Return all that goes into a gate's function."""
     total = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
     aux = values.get(f"aux_input_to_{name}_weights")
     if step.aux is not None and aux is not None:
@@ -219,7 +219,7 @@ def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batc
 
 
 def _extent(draft: Draft, weights: Tensor) -> int:
-    """The first extent of an operand."""
+    """Return the first dimension of an operand."""
     return draft.known(draft.info(draft.operands.index(weights)).shape[0], "number of outputs")
 
 
@@ -260,7 +260,7 @@ def _batch(draft: Draft, op: SequenceOp) -> int:
 
 @writer(Lstm)
 def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
-    """One step, with its gates."""
+    """Return one step, with its gates."""
     values, (batch, units) = _values(draft), draft.results[2].shape
     result = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
     [output] = result.outputs
@@ -278,7 +278,7 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
 
 @writer(BidirectionalSequenceLstm)
 def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tensor]:
-    """Each direction by itself."""
+    """Return each direction by itself."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
     result = []

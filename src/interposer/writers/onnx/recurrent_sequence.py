@@ -35,7 +35,7 @@ _STATES: Final = (5, 6)
 
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
-    """The same operators, steps first, as hardly any engine knows the other layout."""
+    """Return the same operators, steps first, as hardly any engine knows the other layout."""
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)

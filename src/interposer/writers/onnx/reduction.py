@@ -51,7 +51,7 @@ def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
 @writer(ArgMinMax, quantized=True)
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
-    """Indices of 64 bits, narrowed where the layer's have 32."""
+    """Return indices of 64 bits, narrowed where the layer's have 32."""
     x = draft.operand(0)
     kind = "ArgMax" if op.function is ArgMinMaxFunction.MAX else "ArgMin"
     if op.select_last_index and x.dtype is DataType.BOOL:

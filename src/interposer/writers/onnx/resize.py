@@ -57,7 +57,7 @@ def _coordinates(op: Resize) -> str:
 
 
 def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
-    """The extents of the result: all where they are known, else only height and width."""
+    """Return the dimensions of the result: all where they are known, else only height and width."""
     shape, channels = draft.info(0).shape, op.data_layout.axes().channels
     targets = [op.target_height, op.target_width]
     if not isinstance(shape[0], Dim) and not isinstance(shape[channels], Dim):
@@ -78,7 +78,7 @@ def resize_codes(draft: Draft, op: Resize) -> Tensor:
 
 @writer(GridSample)
 def grid_sample(draft: Draft, op: GridSample) -> Tensor:
-    """The modes had other names before opset 20."""
+    """Return the modes had other names before opset 20."""
     mode = (_MODES if draft.opset >= 20 else _OLD_MODES)[op.mode]
     align = 1 if op.align_corners else None
     return draft.node(
@@ -92,13 +92,13 @@ def grid_sample_of_codes(draft: Draft, op: GridSample) -> Tensor:
     same = draft.info(0).quantization == draft.results[0].quantization
     zeros = op.padding_mode is GridPadding.ZEROS and draft.info(0).zero_point
     if op.mode is not GridSampleMode.NEAREST or not same or zeros:
-        refuse("it computes with the real numbers that integers stand for")
+        refuse("it computes with the float values that integers stand for")
     return grid_sample(draft, op)
 
 
 @writer(AffineGrid)
 def affine_grid(draft: Draft, op: AffineGrid) -> Tensor:
-    """The size is that of the whole result of the sampling."""
+    """Return the size is that of the whole result of the sampling."""
     batch = draft.known(draft.info(0).shape[0], "batch")
     size = draft.ints([batch, 1, *op.extents], "size")
     return draft.node("AffineGrid", draft.operand(0), size, align_corners=1 if op.align_corners else None)

@@ -21,7 +21,7 @@ _SINCE: Final = {F.UPDATE: 13, F.ADD: 16, F.SUB: 16, F.MUL: 16, F.MAX: 18, F.MIN
 
 
 def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
-    """What is subtracted is added with the other sign."""
+    """Return what is subtracted is added with the other sign."""
     if draft.opset < _SINCE[function]:
         refuse(f"opset {draft.opset} does not combine updates with {function.name}")
     updates = draft.operand(2)
@@ -30,7 +30,7 @@ def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
 
 @writer(ScatterNd)
 def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
-    """A shape becomes a tensor of zeros first."""
+    """Return a shape becomes a tensor of zeros first."""
     updates = _updates(draft, op.function)
     if draft.info(1).shape[-1] == 0:
         refuse("its tuples of indices are empty")
@@ -39,38 +39,38 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _zeros(draft: Draft) -> TensorInfo:
-    """What zeros are stored as: integers as the result is quantized, if updates are integers."""
+    """Return what zeros are stored as: integers as the result is quantized, if updates are integers."""
     result = draft.results[0]
     return result if draft.operand(2).dtype is result.dtype else TensorInfo((), draft.operand(2).dtype)
 
 
 @writer(ScatterElements)
 def scatter_elements(draft: Draft, op: ScatterElements) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     updates, reduction = _updates(draft, op.function), _REDUCTIONS[op.function]
     return draft.node("ScatterElements", draft.operand(0), draft.operand(1), updates, axis=op.axis, reduction=reduction)
 
 
 @writer(ScatterNd, ScatterElements, quantized=True)
 def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
-    """Integers of one scale are moved and compared as they are."""
+    """Return integers of one scale are moved and compared as they are."""
     on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
     tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
     if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({tensor.quantization for tensor in tensors}) > 1:
-        refuse("it computes with the real numbers that integers stand for")
+        refuse("it computes with the float values that integers stand for")
     return scatter_nd(draft, op) if isinstance(op, ScatterNd) else scatter_elements(draft, op)
 
 
 @writer(TensorScatter, moves=True)
 def tensor_scatter(draft: Draft, op: TensorScatter) -> Tensor:
-    """The same operator, which is new."""
+    """Return the same operator, which is new."""
     mode = "circular" if op.circular else None
     return draft.node("TensorScatter", *(draft.optional(i) for i in range(3)), axis=op.axis, mode=mode)
 
 
 @writer(DynamicUpdateSlice, moves=True)
 def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
-    """Every element of the update has a tuple of indices: its own, moved by the start."""
+    """Return every element of the update has a tuple of indices: its own, moved by the start."""
     x, update, start = draft.tensors()
     shape, box = draft.shape(0), draft.shape(1)
     farthest = draft.ints([n - u for n, u in zip(shape, box, strict=True)])

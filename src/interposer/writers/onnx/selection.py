@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @writer(NonZero)
 def non_zero(draft: Draft, op: NonZero) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("NonZero", draft.operand(0))
 
 
@@ -34,13 +34,13 @@ def non_zero_codes(draft: Draft, op: NonZero) -> Tensor:
 
 @writer(Compress, moves=True)
 def compress(draft: Draft, op: Compress) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.node("Compress", *draft.tensors(), axis=op.axis)
 
 
 @writer(Unique, moves=True)
 def unique(draft: Draft, op: Unique) -> list[Tensor]:
-    """Indices of 64 bits, narrowed where the layer's have 32."""
+    """Return indices of 64 bits, narrowed where the layer's have 32."""
     result = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
     return [result[0], *(draft.cast(item, op.index_dtype) for item in result[1:])]
 
@@ -63,7 +63,7 @@ def random_multinomial(draft: Draft, op: RandomMultinomial) -> Tensor:
 
 @writer(NonMaxSuppression)
 def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
-    """Numbers are operands, of 32 bits."""
+    """Return numbers are operands, of 32 bits."""
     boxes, scores = (draft.cast(tensor, DataType.FLOAT32) for tensor in draft.tensors())
     score = None if op.score_threshold is None else draft.constant([op.score_threshold], DataType.FLOAT32)
     return draft.node(
@@ -79,7 +79,7 @@ def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
 
 @writer(RoiAlign)
 def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
-    """One scale and one number of samples for both axes."""
+    """Return one scale and one number of samples for both axes."""
     if op.height_stride != op.width_stride or op.height_sampling_ratio != op.width_sampling_ratio:
         refuse("its strides or sampling ratios differ in height and width")
     last = op.data_layout.channels_last

@@ -19,14 +19,14 @@ __all__: list[str] = []
 
 @writer(CumSum, CumProd)
 def accumulated(draft: Draft, op: CumSum | CumProd) -> Tensor:
-    """The axis is an operand."""
+    """Return the axis is an operand."""
     flags: dict[str, Any] = {"exclusive": 1 if op.exclusive else None, "reverse": 1 if op.reverse else None}
     return draft.node(op.op_name(), draft.operand(0), draft.ints(op.axis, "axis"), **flags)
 
 
 @writer(ReverseSequence, moves=True)
 def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
-    """Steps and samples must be the first two axes; without steps, or where some have none, each is picked."""
+    """Return steps and samples must be the first two axes; without steps, or where some have none, each is picked."""
     x, lengths, rank = draft.operand(0), draft.cast(draft.operand(1), DataType.INT64), draft.rank
     time, batch = normal_axis(op.time_axis, rank), normal_axis(op.batch_axis, rank)
     front = (time, batch) if {time, batch} == {0, 1} else (0, 1)
@@ -45,7 +45,7 @@ def number_range(draft: Draft, op: Range) -> Tensor:
 
 @writer(Einsum)
 def einsum(draft: Draft, op: Einsum) -> Tensor:
-    """The equation means the same, but for axes of extent 1, which ONNX does not repeat."""
+    """Return the equation means the same, but for axes of size 1, which ONNX does not repeat."""
     words, _ = op.words()
     if (
         len({info.rank - len(word) for word, info in zip(words, draft.infos, strict=True) if info and "..." in word})
@@ -59,5 +59,5 @@ def einsum(draft: Draft, op: Einsum) -> Tensor:
         for letter, dim in zip(before + consumers, dims, strict=True):
             sizes.setdefault(letter, set()).add(dim)
     if any(len(result) > 1 for result in sizes.values()):
-        refuse(f"its equation {op.equation!r} repeats an axis of extent 1")
+        refuse(f"its equation {op.equation!r} repeats an axis of size 1")
     return draft.node("Einsum", *draft.tensors(), equation=op.equation.replace(" ", ""))

@@ -53,7 +53,7 @@ class Sheet:
         self._shared: dict[tuple[Any, ...], str] = {}
 
     def inner(self) -> Sheet:
-        """A sheet for a graph inside of this one: its names are others, and it sees everything here."""
+        """Return a sheet for a graph inside of this one: its names are others, and it sees everything here."""
         sheet = Sheet(self.opset, exact=self.exact)
         sheet._names, sheet._numbers, sheet._step_names = self._names, self._numbers, self._step_names
         return sheet
@@ -63,11 +63,11 @@ class Sheet:
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """A name for a tensor: the wanted one, or with a number behind it."""
+        """Return a name for a tensor: the wanted one, or with a number behind it."""
         return self._free(requested, self._names)
 
     def free_step_name(self, requested: str) -> str:
-        """A name for a node: the wanted one, or with a number behind it."""
+        """Return a name for a node: the wanted one, or with a number behind it."""
         return self._free(requested, self._step_names)
 
     def _free(self, requested: str, taken: set[str]) -> str:
@@ -79,7 +79,7 @@ class Sheet:
         return name
 
     def constant(self, array: Array, requested: str) -> str:
-        """The name of a constant tensor; small ones of equal content are one."""
+        """Return the name of a constant tensor; small ones of equal content are one."""
         if array.size > _SHARED or array.dtype == object:
             return self._kept(array, requested)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())

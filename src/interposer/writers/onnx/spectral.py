@@ -21,7 +21,7 @@ _WINDOWS: Final = {
 
 @writer(Dft)
 def dft(draft: Draft, op: Dft) -> Tensor:
-    """The axis is an operand since opset 20."""
+    """Return the axis is an operand since opset 20."""
     length = None if op.length is None else draft.ints(op.length, "length")
     flags: dict[str, Any] = {"inverse": 1 if op.inverse else None, "onesided": 1 if op.onesided else None}
     axis, x = normal_axis(op.axis, draft.rank), draft.operand(0)
@@ -44,7 +44,7 @@ def stft(draft: Draft, op: Stft) -> Tensor:
 
 @writer(SignalWindow)
 def signal_window(draft: Draft, op: SignalWindow) -> Tensor:
-    """The size is a scalar."""
+    """Return the size is a scalar."""
     size = draft.reshape(draft.operand(0), [])
     attributes: dict[str, Any] = {"output_datatype": op.dtype, "periodic": int(op.periodic)}
     return draft.node(_WINDOWS[op.function], size, giving=op.dtype, **attributes)
@@ -52,6 +52,6 @@ def signal_window(draft: Draft, op: SignalWindow) -> Tensor:
 
 @writer(MelWeightMatrix)
 def mel_weight_matrix(draft: Draft, op: MelWeightMatrix) -> Tensor:
-    """All operands are scalars."""
+    """Return all operands are scalars."""
     scalars = [draft.reshape(tensor, []) for tensor in draft.tensors()]
     return draft.node("MelWeightMatrix", *scalars, giving=op.dtype, output_datatype=op.dtype)

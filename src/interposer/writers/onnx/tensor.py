@@ -27,13 +27,13 @@ class Tensor:
     codes: Tensor | None = None
 
     def transposed(self, permutation: tuple[int, ...]) -> Tensor:
-        """A constant with its axes in another order."""
+        """Return a constant with its axes in another order."""
         assert self.array is not None
         q = turned(self.codes_as, permutation)
         return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
-        """A constant with another shape, which may have one -1; None where that tears its scales apart."""
+        """Return a constant with another shape, which may have one -1; None if that tears its scales apart."""
         assert self.array is not None
         if self.codes_as is not None and self.codes_as.per_axis:
             return None
@@ -41,7 +41,7 @@ class Tensor:
 
 
 def turned(q: Quantization | None, permutation: tuple[int, ...]) -> Quantization | None:
-    """The quantization of a tensor whose axes get another order."""
+    """Return the quantization of a tensor whose axes get another order."""
     if q is None or q.axis is None:
         return q
     return Quantization(q.scales, q.zero_points, permutation.index(q.axis))

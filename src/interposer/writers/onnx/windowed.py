@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
-    """The windows, and the mode of rounding; where the size is known, pads that need none."""
+    """Return the windows, and the mode of rounding; where the size is known, pads that need none."""
     sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
@@ -31,7 +31,7 @@ def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Seque
 
 @writer(MaxPoolingWithIndices)
 def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
-    """The second result of MaxPool."""
+    """Return the second result of MaxPool."""
     windows, ceil_mode = _windows(draft, op)
     _check_pads(windows)
     order = 1 if op.column_major else None
@@ -43,7 +43,7 @@ def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Te
 
 @writer(MaxPoolingWithIndices, quantized=True)
 def max_pooling_of_codes(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
-    """The greatest stored integer stands for the greatest number."""
+    """Return the greatest stored integer stands for the greatest number."""
     if draft.info(0).quantization != draft.results[0].quantization:
         refuse("the scales of input and result differ")
     return max_pooling_with_indices(draft, op)
@@ -56,7 +56,7 @@ def _check_pads(windows: Sequence[Window]) -> None:
 
 @writer(LpPooling)
 def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
-    """The same operator, since opset 18 with dilations."""
+    """Return the same operator, since opset 18 with dilations."""
     windows, ceil_mode = _windows(draft, op)
     if draft.opset < 18 and (ceil_mode or any(w.dilation > 1 for w in windows)):
         refuse(f"LpPool of opset {draft.opset} has neither dilations nor a mode of rounding")
@@ -65,7 +65,7 @@ def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
 
 @writer(MaxUnpooling, moves=True)
 def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
-    """With windows of such a size that one step between them leads to the result's extents."""
+    """With windows of such a size that one step between them leads to the result's dimensions."""
     if draft.results[0].zero_point:
         refuse("its zero point is not 0")
     window = [size - n + 1 for size, n in zip(op.extents, draft.shape(0)[2:], strict=True)]

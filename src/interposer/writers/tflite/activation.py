@@ -74,7 +74,7 @@ def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """A tensor times a number."""
+    """Return a tensor times a number."""
     return x if factor == 1 else _binary(draft, "MUL", x, factor)
 
 
@@ -96,7 +96,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """A number that is none comes out as it is."""
+    """Return a number that is none comes out as it is."""
     if x.dtype.is_integer:
         low, high = integer_range(x.dtype)
         a, b = math.floor(min(a, high)), math.ceil(max(b, low))
@@ -104,7 +104,7 @@ def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """The logarithm of 1 + exp(x), as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
+    """Return the logarithm of 1 + exp(x), as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
     small = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
     return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", small, 1)))
 
@@ -128,7 +128,7 @@ def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """A sixth of what RELU6 makes of six times as much: engines know how to fuse that."""
+    """Return a sixth of what RELU6 makes of six times as much: engines know how to fuse that."""
     if x.dtype.is_integer or draft.result.dtype.bits > 32:
         return _bounded(draft, _linear(draft, x, a, b), 1, 0)
     return scaled(draft, _unary(draft, "RELU6", _linear(draft, x, 6 * a, 6 * b)), 1 / 6)
@@ -177,7 +177,7 @@ _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
 
 
 def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
-    """An operator that works along the last axis, on whichever axis it is wanted."""
+    """Return an operator that works along the last axis, on whichever axis it is wanted."""
     x, rank = draft.operand(0), draft.rank
     axis = normal_axis(axis, rank)
     order = (*(i for i in range(rank) if i != axis), axis)
@@ -188,9 +188,9 @@ def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
 
 @writer(Hardmax)
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
-    """One where the first of the largest is, and zeros elsewhere."""
+    """Return one where the first of the largest is, and zeros elsewhere."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
-    size = draft.known(x.shape[axis], "extent of the axis")
+    size = draft.known(x.shape[axis], "dimension of the axis")
     shape = [dim for number, dim in enumerate(x.shape) if number != axis]
     info = TensorInfo(shape, DataType.INT32)
     place = draft.node("ARG_MAX", x, draft.ints(axis, "axis"), giving=info, output_type=DataType.INT32)

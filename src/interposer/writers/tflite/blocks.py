@@ -32,7 +32,7 @@ def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
 
 @writer(SpaceToDepth, moves=True)
 def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
-    """The block is square."""
+    """Return the block is square."""
     last = op.data_layout.channels_last
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     return draft.channels_back(draft.node("SPACE_TO_DEPTH", x, giving=info, block_size=op.block_size), last)
@@ -53,7 +53,7 @@ def batch_and_space(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor
 
 @writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
-    """The channels as a matrix, which is transposed."""
+    """Return the channels as a matrix, which is transposed."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
     shape = draft.concrete(x)
     parts = (op.num_groups, shape[axis] // op.num_groups)

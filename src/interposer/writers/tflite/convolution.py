@@ -20,7 +20,7 @@ __all__ = ["bias_of", "bias_options", "check_weights"]
 
 
 def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
-    """The bias with the scale that sums of products have, or zeros where there is none but weights are known."""
+    """Return the bias with the scale that sums of products have, or zeros where there is none but weights are known."""
     value = draft.optional(2)
     if value is None and weights.array is None:
         return None
@@ -33,7 +33,7 @@ def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor |
 
 
 def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
-    """What says that 16-bit data has a bias of 32 bits, which rounds otherwise."""
+    """Return what says that 16-bit data has a bias of 32 bits, which rounds otherwise."""
     if bias is None or x.dtype is not DataType.INT16 or bias.dtype is DataType.INT64:
         return {}
     return {"quantized_bias_type": bias.dtype}
@@ -74,7 +74,7 @@ def convolution(draft: Draft, op: Convolution2d) -> Tensor:
     if op.groups > 1 and weights.shape[3] == 1 and weights.array is not None and not _has_scales(weights):
         return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, draft.transpose(weights, (3, 1, 2, 0)))
     if op.groups > 1 and x.info.is_quantized:
-        refuse("it has groups, which TFLite only knows of real numbers")
+        refuse("it has groups, which TFLite only knows of float values")
     check_weights(x, weights)
     return _convolved(draft, op, "CONV_2D", x, weights)
 
@@ -85,7 +85,7 @@ def _has_scales(weights: Tensor) -> bool:
 
 @writer(DepthwiseConvolution2d, quantized=True)
 def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
-    """Weights are the same in both layouts."""
+    """Return weights are the same in both layouts."""
     x, weights = draft.channels_last(draft.operand(0), op.data_layout.channels_last), draft.operand(1)
     return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, weights)
 
@@ -113,7 +113,7 @@ def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
 
 @writer(Convolution3d)
 def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
-    """Weights have the depth first and the outputs last."""
+    """Return weights have the depth first and the outputs last."""
     last = op.data_layout.channels_last
     if op.groups > 1:
         refuse("it has groups, which TFLite only knows of images")
@@ -136,7 +136,7 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     info = draft.channels_last_info(draft.result, last)
     sizes = draft.concrete(x)[1:3]
     if not info.is_concrete:
-        refuse(f"its result has the shape {draft.result.shape}; its extents must be known")
+        refuse(f"its result has the shape {draft.result.shape}; its dimensions must be known")
     if 0 in info.shape:
         refuse("its result has no elements")
     windows = op.windows(*(draft.known(size, "size of the window") for size in weights.shape[1:3]))
@@ -157,12 +157,12 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
 
 def _natural(window: Window, size: int) -> int:
-    """Over how many cells an image of this extent is spread."""
+    """Over how many cells an image of this dimension is spread."""
     return (size - 1) * window.stride + window.size
 
 
 def _is_same(window: Window, size: int, requested: int) -> bool:
-    """True where SAME, on the result, leads back to the input with this padding."""
+    """Return True if SAME, on the result, leads back to the input with this padding."""
     pads = same_pads(window, requested)
     return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
 

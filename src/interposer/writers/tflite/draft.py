@@ -33,7 +33,7 @@ class Draft:
         self._steps: list[Step] = []
 
     def widened(self) -> Draft:
-        """The same layer on operands of which narrow floats are of 32 bits, with nothing written yet."""
+        """Return the same layer on operands of which narrow floats are of 32 bits, with nothing written yet."""
         operands = [operand and self.cast(operand, _wide(operand.dtype)) for operand in self._operands]
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos = tuple(info and _wide_info(info) for info in self.infos)
@@ -47,31 +47,31 @@ class Draft:
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def with_operand(self, index: int, tensor: Tensor) -> Draft:
-        """The same draft, with another operand of the same shape and type."""
+        """Return the same draft, with another operand of the same shape and type."""
         self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
         return self
 
     def optional(self, index: int) -> Tensor | None:
-        """An operand, or None where it is absent."""
+        """Return an operand, or None if it is absent."""
         return self._operands[index] if index < len(self._operands) else None
 
     def operand(self, index: int) -> Tensor:
-        """An operand that must be there."""
+        """Return an operand that must be there."""
         result = self.optional(index)
         assert result is not None, "violations() comes first"
         return result
 
     def elsewhere(self, value: Value | None) -> Tensor | None:
-        """The tensor of another value of the graph, if it was written before and is as it is there."""
+        """Return the tensor of another value of the graph, if it was written before and is as it is there."""
         result = None if value is None else self.sheet.values.get(value)
         return result if result is not None and result.info.dtype is self.result.dtype else None
 
     def tensors(self) -> list[Tensor]:
-        """All operands, which must be there."""
+        """Return all operands, which must be there."""
         return [self.operand(index) for index in range(len(self._operands))]
 
     def info(self, index: int) -> TensorInfo:
-        """The info of an operand that must be there."""
+        """Return the info of an operand that must be there."""
         result = self.infos[index]
         assert result is not None, "violations() comes first"
         return result
@@ -88,17 +88,17 @@ class Draft:
 
     @property
     def is_quantized(self) -> bool:
-        """True where any operand or result is."""
+        """True if any operand or result is."""
         return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
 
     def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
-        """The shape of a tensor, all of whose extents must be known."""
+        """Return the shape of a tensor, all of whose dimensions must be known."""
         if not x.shape.is_concrete:
-            refuse(f"{title} has the shape {x.shape}; its extents must be known")
+            refuse(f"{title} has the shape {x.shape}; its dimensions must be known")
         return tuple(x.shape)
 
     def known(self, size: int, title: str) -> int:
-        """An extent that must be known."""
+        """Return a dimension that must be known."""
         if isinstance(size, Dim):
             refuse(f"the {title} is not known")
         return size
@@ -106,7 +106,7 @@ class Draft:
     # --- constants ----------------------------------------------------------------------------------------------------
 
     def constant(self, values: Any, dtype: DataType, name: str = "constant", q: Quantization | None = None) -> Tensor:
-        """A constant with these values."""
+        """Return a constant with these values."""
         with np.errstate(all="ignore"):
             array = np.asarray(values).astype(dtype.numpy)
         return self.sheet.constant(array, q, f"{self.layer.name}/{name}")
@@ -117,25 +117,25 @@ class Draft:
         return self.constant(np.clip(np.asarray(values, np.int64), low, high), _INT32, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """A constant number of the type of a tensor."""
+        """Return a constant number of the type of a tensor."""
         return self.constant(value, tensor.dtype)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def finals(self, kind: str, *inputs: Tensor | None, **options: Any) -> list[Tensor]:
-        """The operator that gives all results of the layer."""
+        """Return the operator that gives all results of the layer."""
         return self.nodes(kind, *inputs, giving=self.results, **options)
 
     def final(self, kind: str, *inputs: Tensor | None, **options: Any) -> Tensor:
-        """The operator that gives the layer's only result."""
+        """Return the operator that gives the layer's only result."""
         return self.nodes(kind, *inputs, giving=[self.result], **options)[0]
 
     def node(self, kind: str, *inputs: Tensor | None, giving: TensorInfo, **options: Any) -> Tensor:
-        """The only result of a new operator."""
+        """Return the only result of a new operator."""
         return self.nodes(kind, *inputs, giving=[giving], **options)[0]
 
     def nodes(self, kind: str, *inputs: Tensor | None, giving: Sequence[TensorInfo], **options: Any) -> list[Tensor]:
-        """The results of a new operator, whose infos are `giving`.
+        """Return the results of a new operator, whose infos are `giving`.
 
         Operands of a type that the operator does not take are converted to a wider one, and results back.
         """
@@ -159,7 +159,7 @@ class Draft:
         return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
-        """The types that the operator takes in the place of those that it does not."""
+        """Return the types that the operator takes in the place of those that it does not."""
         result: dict[DataType, DataType] = {}
         for info in [*data, *([] if data else giving)]:
             if taken(kind, info) or info.dtype in result:
@@ -173,7 +173,7 @@ class Draft:
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """A tensor in another type that holds its values, or a part of their bits."""
+        """Return a tensor in another type that holds its values, or a part of their bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None:
@@ -181,7 +181,7 @@ class Draft:
         return self.node("CAST", x, giving=x.info.with_dtype(dtype), in_data_type=x.dtype, out_data_type=dtype)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """A tensor with its axes in another order."""
+        """Return a tensor with its axes in another order."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
@@ -190,21 +190,21 @@ class Draft:
         return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=turned(x.info, order))
 
     def channels_last(self, x: Tensor, last: bool) -> Tensor:
-        """An image or a volume with its channels at the end; `last` says that they are there."""
+        """Return an image or a volume with its channels at the end; `last` says that they are there."""
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, *range(2, rank), 1))
 
     def channels_back(self, x: Tensor, last: bool) -> Tensor:
-        """The other way."""
+        """Return the other way."""
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
     def channels_last_info(self, info: TensorInfo, last: bool) -> TensorInfo:
-        """What is known of a result in the layout of the layer, once its channels are at the end."""
+        """Return what is known of a result in the layout of the layer, once its channels are at the end."""
         return info if last else turned(info, (0, *range(2, info.rank), 1))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """A tensor in another shape, of which one extent may be unknown."""
+        """Return a tensor in another shape, of which one dimension may be unknown."""
         if tuple(x.shape) == tuple(shape):
             return x
         q = x.info.quantization
@@ -217,17 +217,17 @@ class Draft:
         return self.reshape_to(x, TensorInfo(shape, x.dtype, q))
 
     def reshape_to(self, x: Tensor, info: TensorInfo) -> Tensor:
-        """A tensor in the shape that an info says, of which one extent may be unknown."""
+        """Return a tensor in the shape that an info says, of which one dimension may be unknown."""
         if sum(isinstance(size, Dim) for size in info.shape) > 1:
-            refuse(f"its result has the shape {info.shape}; more than one extent is not known")
+            refuse(f"its result has the shape {info.shape}; more than one dimension is not known")
         shape = [-1 if isinstance(size, Dim) else size for size in info.shape]
         if 0 in shape and -1 in shape:
-            refuse(f"its result has the shape {info.shape}, whose open extent does not follow from 0 elements")
+            refuse(f"its result has the shape {info.shape}, whose open dimension does not follow from 0 elements")
         requested = self.constant(np.array(shape, np.int64), _INT32, "shape")
         return self.node("RESHAPE", x, requested, giving=info, new_shape=shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """A tensor whose axes of extent 1 are repeated until it has a shape."""
+        """Return a tensor whose axes of size 1 are repeated until it has a shape."""
         if tuple(x.shape) == tuple(shape):
             return x
         info = TensorInfo(shape, x.dtype, x.info.quantization)
@@ -237,7 +237,7 @@ class Draft:
         return self.node("BROADCAST_TO", x, self.ints(requested, "shape"), giving=info)
 
     def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
-        """A tensor with a border of zeros, or of this number as it is stored."""
+        """Return a tensor with a border of zeros, or of this number as it is stored."""
         if not any(map(any, pairs)):
             return x
         shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]

@@ -19,21 +19,21 @@ def _narrow(draft: Draft, index: int) -> Tensor:
 
 @writer(DynamicReshape, moves=True)
 def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
-    """The shape is an operand."""
+    """Return the shape is an operand."""
     if op.copy_zeros:
-        refuse("it copies extents where its shape has zeros, which RESHAPE does not")
+        refuse("it copies dimensions where its shape has zeros, which RESHAPE does not")
     return draft.final("RESHAPE", draft.operand(0), _narrow(draft, 1))
 
 
 @writer(DynamicTile, moves=True)
 def dynamic_tile(draft: Draft, op: DynamicTile) -> Tensor:
-    """The multiples are an operand."""
+    """Return the multiples are an operand."""
     return draft.final("TILE", draft.operand(0), _narrow(draft, 1))
 
 
 @writer(DynamicPad, moves=True)
 def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
-    """The pads are an operand."""
+    """Return the pads are an operand."""
     if op.padding_mode is not PaddingMode.CONSTANT or op.pad_value:
         refuse("it pads with something else than zeros, by pads that are not known")
     return draft.final("PAD", draft.operand(0), _narrow(draft, 1))
@@ -41,7 +41,7 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
 
 @writer(DynamicTopK, moves=True)
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
-    """How many is an operand."""
+    """Return how many is an operand."""
     if not op.largest or normal_axis(op.axis, draft.rank) != draft.rank - 1:
         refuse("TOPK_V2 finds the largest along the last axis, where their number is not known")
     values, places = draft.results

@@ -109,7 +109,7 @@ _TYPES: Final = "its operands are of different types"
 
 
 def _never(x: Tensor, number: int) -> bool:
-    """True where no element of a constant is 0, or all are above another number."""
+    """Return True if no element of a constant is 0, or all are above another number."""
     return x.array is not None and bool(np.all(x.array != 0 if number == 0 else x.array > number))
 
 
@@ -173,7 +173,7 @@ def _erf(draft: Draft, x: Tensor) -> Tensor:
 
 @writer(Floor)
 def floor(draft: Draft, op: Floor) -> Tensor:
-    """The same operator; integers are what they are."""
+    """Return the same operator; integers are what they are."""
     if draft.result.dtype.is_integer:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("FLOOR", draft.operand(0))
@@ -181,7 +181,7 @@ def floor(draft: Draft, op: Floor) -> Tensor:
 
 @writer(Comparison, quantized=True)
 def comparison(draft: Draft, op: Comparison) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.final(_COMPARED[op.operation], *draft.tensors())
 
 
@@ -196,7 +196,7 @@ def logical(draft: Draft, op: LogicalBinary) -> Tensor:
 
 @writer(Fused)
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
-    """One after the other."""
+    """Return one after the other."""
     a, b, multiplier, addend = draft.tensors()
     total = draft.node("ADD", a, b, giving=draft.result)
     last = draft.node("ADD", draft.node("MUL", total, multiplier, giving=draft.result), addend, giving=draft.result)
@@ -205,13 +205,13 @@ def fused(draft: Draft, op: Fused) -> list[Tensor]:
 
 @writer(Where, moves=True)
 def where(draft: Draft, op: Where) -> Tensor:
-    """The same operator."""
+    """Return the same operator."""
     return draft.final("SELECT_V2", *draft.tensors())
 
 
 @writer(Prelu, quantized=True)
 def prelu(draft: Draft, op: Prelu) -> Tensor:
-    """The same operator; the result is never larger than the input."""
+    """Return the same operator; the result is never larger than the input."""
     x, alpha = draft.tensors()
     if x.shape != draft.result.shape:
         if draft.is_quantized:

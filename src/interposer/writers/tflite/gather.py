@@ -24,7 +24,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Indices counted from the front, as TFLite counts none from the end."""
+    """Return indices counted from the front, as TFLite counts none from the end."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     known = [draft.known(extent, "extent of the axis") for extent in extents]
@@ -39,7 +39,7 @@ def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 @writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
-    """Indices in rows."""
+    """Return indices in rows."""
     if op.batch_dims:
         refuse("it has batch axes, which GATHER_ND has not")
     depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
@@ -51,7 +51,7 @@ def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
 
 @writer(GatherElements, moves=True)
 def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
-    """Every index gets those of its own place, along the other axes, to make a row."""
+    """Return every index gets those of its own place, along the other axes, to make a row."""
     shape, axis = draft.concrete(draft.operand(1), "its index"), normal_axis(op.axis, draft.rank)
     indices = draft.cast(_counted(draft, draft.operand(1), (draft.info(0).shape[axis],)), DataType.INT32)
     places = np.indices(shape)
@@ -65,14 +65,14 @@ def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
 
 @writer(EmbeddingLookup, moves=True)
 def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
-    """The rows of a table."""
+    """Return the rows of a table."""
     lookups, values = draft.tensors()
     return draft.final("GATHER", values, lookups, axis=0)
 
 
 @writer(HashtableLookup)
 def hashtable_lookup(draft: Draft, op: HashtableLookup) -> Tensor:
-    """The operator of that name is not read."""
+    """Return the operator of that name is not read."""
     refuse("HASHTABLE_LOOKUP cannot be read back")
 
 

@@ -35,7 +35,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def _unwritable(info: TensorInfo) -> str | None:
-    """Why no tensor of the file can be of that kind."""
+    """Return why no tensor of the file can be of that kind."""
     if not info.is_tensor or type_code(info.dtype) is None or info.dtype is DataType.INT4:
         return f"TFLite has no type {info.dtype}"
     return None if info.is_ranked else "its rank is not known"
@@ -55,7 +55,7 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """A value that comes from outside: its name, or its array where a constant layer gives it."""
+    """Return a value that comes from outside: its name, or its array where a constant layer gives it."""
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
 
@@ -75,7 +75,7 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def _written(draft: Draft) -> list[Tensor]:
-    """The results of a layer, whose operators are in the draft then."""
+    """Return the results of a layer, whose operators are in the draft then."""
     for info in (*draft.infos, *draft.results):
         reason = None if info is None else _unwritable(info)
         if reason and not _is_packed(info):
@@ -105,7 +105,7 @@ def _is_narrow(info: TensorInfo | None) -> bool:
 
 
 def _is_packed(info: TensorInfo | None) -> bool:
-    """Weights of 4-bit integers, two in a byte; nothing else can be of that type."""
+    """Return weights of 4-bit integers, two in a byte; nothing else can be of that type."""
     return info is not None and info.dtype is DataType.INT4 and info.constant is not None and info.is_quantized
 
 

@@ -39,7 +39,7 @@ def without_needless_transposes(sheet: Sheet) -> None:
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
-    """How many of the operators that outputs need are transposes."""
+    """Return how many of the operators that outputs need are transposes."""
     needed: set[Tensor | None] = set(outputs)
     count = 0
     for step in reversed(steps):
@@ -71,7 +71,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """All operators; rules give False for one that stays as it is."""
+        """Return all operators; rules give False for one that stays as it is."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(item, item) for item in step.inputs])
             rule = self._rules.get(step.kind)
@@ -80,7 +80,7 @@ class _Layouts:
         return self._steps
 
     def _order(self, tensors: Iterable[Tensor | None]) -> Order | None:
-        """The order in which all of these that are transposed are; None where none is, or they differ."""
+        """Return the order in which all of these that are transposed are; None if none is, or they differ."""
         orders = {self._transposed[tensor][1] for tensor in tensors if tensor in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
@@ -137,7 +137,7 @@ class _Layouts:
         self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
 
     def _is_known(self, source: Tensor, order: Order, result: Tensor) -> bool:
-        """True where the same was made before, and stands for this one too."""
+        """Return True if the same was made before, and stands for this one too."""
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -153,7 +153,7 @@ class _Layouts:
         return None not in inputs and self._moved(step, inputs, order)
 
     def _original(self, tensor: Tensor | None, order: Order) -> Tensor | None:
-        """The tensor that gives this one when it is transposed; None where there is none."""
+        """Return the tensor that gives this one when it is transposed; None if there is none."""
         if tensor in self._transposed:
             return self._transposed[tensor][0]
         array = None if tensor is None else tensor.array
@@ -180,7 +180,7 @@ class _Layouts:
         return self._moved(step, [self._source(step), self._placed(pads, order, step), *step.inputs[2:]], order)
 
     def _placed(self, rows: Array, order: Order, step: Step) -> Tensor:
-        """What is given for each axis, for the axes before."""
+        """Return what is given for each axis, for the axes before."""
         moved = np.empty_like(rows)
         moved[list(order)] = rows
         return self._constant(moved, f"{step.outputs[0].name}/before")
@@ -246,7 +246,7 @@ class _Layouts:
 
 
 def _in_order(tensor: Tensor, axes: Order) -> bool:
-    """True where a transpose to this order would leave everything in its place."""
+    """Return True if a transpose to this order would leave everything in its place."""
     long = [axis for axis in axes if tensor.shape[axis] != 1]
     return long == sorted(long)
 

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @writer(FullyConnected, quantized=True)
 def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
-    """The weights of one output lie in a row."""
+    """Return the weights of one output lie in a row."""
     x, weights = draft.operand(0), draft.operand(1)
     if not op.transpose_weight_matrix:
         weights = draft.transpose(weights, (1, 0))

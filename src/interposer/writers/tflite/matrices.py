@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @writer(MatrixDiag, moves=True)
 def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
-    """Rows become diagonals, among stored zeros."""
+    """Return rows become diagonals, among stored zeros."""
     if draft.result.zero_point:
         refuse("its zero point is not 0")
     return draft.final("MATRIX_DIAG", draft.operand(0))
@@ -29,7 +29,7 @@ def set_diagonal(draft: Draft, op: MatrixSetDiag) -> Tensor:
 
 @writer(Trilu, moves=True)
 def triangle(draft: Draft, op: Trilu) -> Tensor:
-    """What is not kept is the number that stands for zero."""
+    """Return what is not kept is the number that stands for zero."""
     x, q = draft.operand(0), draft.result.quantization
     rows, columns = draft.concrete(x)[-2:]
     row, column = np.ogrid[:rows, :columns]
@@ -40,6 +40,6 @@ def triangle(draft: Draft, op: Trilu) -> Tensor:
 
 @writer(EyeLike, typed=True)
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
-    """A constant, as the shape must be known."""
+    """Return a constant, as the shape must be known."""
     rows, columns = draft.concrete(draft.operand(0))
     return draft.constant(np.eye(rows, columns, op.k), op.dtype or draft.info(0).dtype, "eye")

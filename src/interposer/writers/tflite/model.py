@@ -19,10 +19,10 @@ __all__ = ["Traced", "reasons", "traced", "write"]
 
 
 def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -> bytes:
-    """The bytes of a TFLite file that computes what a network, a graph or a part of one does.
+    """Return the bytes of a TFLite file that computes what a network, a graph or a part of one does.
 
     Inputs and outputs keep their order, types, scales and names, which are those of the tensors and of the file's only
-    signature; extents that are not known stay open. A part's inputs and outputs are named after the layers that give
+    signature; dimensions that are not known stay open. A part's inputs and outputs are named after the layers that give
     them. Scales are rounded to 32 bits, as the format has no others.
 
     Args:
@@ -31,7 +31,7 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
 
     Raises:
         UnwritableError: with every layer that TFLite cannot express, and the reasons.
-        InvalidNetworkError: the network has faults.
+        InvalidNetworkError: the network has errors.
         InvalidArgumentError: the file would have 2 GiB or more.
         MissingDependencyError: the packages tflite and flatbuffers are not installed.
     """
@@ -47,7 +47,7 @@ class Traced(NamedTuple):
 
 @memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
-    """What `write` gives, and where it comes from; arguments and errors are those of `write`."""
+    """Return what `write` gives, and where it comes from; arguments and errors are those of `write`."""
     border = border_of(network)
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
@@ -62,7 +62,7 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
 
 
 def reasons(layer: Layer) -> list[str]:
-    """Why TFLite cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
+    """Return why TFLite cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
 
     Raises:
         MissingDependencyError: the packages tflite and flatbuffers are not installed.

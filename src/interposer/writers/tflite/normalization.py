@@ -59,7 +59,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
-    """A factor and an offset for each channel."""
+    """Return a factor and an offset for each channel."""
     x, *others = draft.tensors()
     arrays = [other.array for other in others]
     if any(array is None for array in arrays) or not x.dtype.is_float:
@@ -134,7 +134,7 @@ def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
 
 @writer(GroupNormalization)
 def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
-    """Each group is a row, which is standardized."""
+    """Return each group is a row, which is standardized."""
     x, channels = draft.operand(0), channel_axis(op.data_layout, draft.rank)
     last = channels == draft.rank - 1 and draft.rank > 2
     shape = draft.concrete(x)
@@ -149,7 +149,7 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
 
 @writer(MeanVarianceNormalization)
 def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
-    """A small number is added to the deviation."""
+    """Return a small number is added to the deviation."""
     x = draft.operand(0)
     axes = sorted({normal_axis(axis, draft.rank) for axis in op.axis})
     if not axes:

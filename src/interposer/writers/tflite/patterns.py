@@ -30,7 +30,7 @@ def gelu_input(layer: Layer) -> Value | None:
 
 
 def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
-    """The operands of a product, and of one that is an operand of it."""
+    """Yield the operands of a product, and of one that is an operand of it."""
     for value in layer.values:
         if deep and _is(value, B.MUL):
             yield from _factors(value.producer)
@@ -39,7 +39,7 @@ def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
 
 
 def _raised_error(value: Value) -> Value | None:
-    """The x of ``1 + erf(x / sqrt(2))``."""
+    """Return the x of ``1 + erf(x / sqrt(2))``."""
     erf = next((addend for addend in _addends(value) if _is_erf(addend)), None)
     if erf is None or not any(_is_number(addend, 1) for addend in _addends(value)):
         return None

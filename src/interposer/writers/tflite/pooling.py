@@ -77,7 +77,7 @@ def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Plac
 
 
 def _cells(window: Window, size: int, count: int, padding: int) -> Array:
-    """How many cells of the image, or of the padding too, lie under the window at each place along an axis."""
+    """Return how many cells of the image, or of the padding too, lie under the window at each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * window.pad_after
     array: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
@@ -96,7 +96,7 @@ def _lowest(info: TensorInfo) -> float:
 
 
 def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
-    """A mean over other cells than those that are counted is multiplied by what it counts too many."""
+    """Return a mean over other cells than those that are counted is multiplied by what it counts too many."""
     result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
     if not result.adds and np.array_equal(places.counted, places.seen):
         return _node(draft, op.pool_type, x, info, places.windows, result)

@@ -33,7 +33,7 @@ _PAIRS: Final = frozenset(
         ("INT32", "INT16"),
     }
 )  # fmt: skip
-"""Which quantized types QUANTIZE scales anew, and to which."""
+"""Which quantized types QUANTIZE scales again, and to which."""
 
 
 @writer(Quantize, quantized=True)
@@ -65,7 +65,7 @@ def dequantize(draft: Draft, op: Dequantize) -> Tensor:
 
 @writer(FakeQuantization)
 def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
-    """The same operator, whose range has 32 bits."""
+    """Return the same operator, whose range has 32 bits."""
     if any(float(np.float32(bound)) != bound for bound in (op.min, op.max)):
         refuse("its range has more digits than an option holds")
     if op.narrow_range:
@@ -76,7 +76,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
 
 @writer(Cast, typed=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
-    """The type is that of the result."""
+    """Return the type is that of the result."""
     x = draft.operand(0)
     if not taken("CAST", TensorInfo((), op.dtype)):
         refuse(f"CAST gives no {op.dtype}")
@@ -92,5 +92,5 @@ def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
 
 @writer(Bitcast, typed=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
-    """The type is that of the result."""
+    """Return the type is that of the result."""
     return draft.final("BITCAST", draft.operand(0))

@@ -30,7 +30,7 @@ _MIRRORS: Final = {PaddingMode.REFLECT: 0, PaddingMode.SYMMETRIC: 1}
 
 @writer(Transpose, Permute, moves=True)
 def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
-    """The order of the axes is an operand."""
+    """Return the order of the axes is an operand."""
     if not draft.rank:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TRANSPOSE", draft.operand(0), draft.ints(op.permutation, "order"))
@@ -111,7 +111,7 @@ def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
 
 @writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
-    """The multiples are an operand."""
+    """Return the multiples are an operand."""
     if not draft.rank:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TILE", draft.operand(0), draft.ints(op.multiples, "multiples"))
@@ -119,7 +119,7 @@ def tile(draft: Draft, op: Tile) -> Tensor:
 
 @writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
-    """The axes are an operand; only neighbours are turned at once."""
+    """Return the axes are an operand; only neighbours are turned at once."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
     if not axes:
         return draft.reshape_to(draft.operand(0), draft.result)

@@ -29,12 +29,12 @@ _COMPARED: Final = ("REDUCE_MAX", "REDUCE_MIN")
 
 @writer(Mean, quantized=True)
 def mean(draft: Draft, op: Mean) -> Tensor:
-    """The axes are an operand."""
+    """Return the axes are an operand."""
     return reduced(draft, "MEAN", draft.operand(0), op)
 
 
 def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorInfo | None = None) -> Tensor:
-    """A tensor reduced as a layer says; scalars have no axes to reduce."""
+    """Return a tensor reduced as a layer says; scalars have no axes to reduce."""
     axes = reduced_axes(op.axis, draft.rank)
     if not axes:
         refuse("its input is a scalar, which has no axes to reduce")
@@ -82,7 +82,7 @@ def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
-    """The axis is an operand."""
+    """Return the axis is an operand."""
     if op.select_last_index:
         refuse("of equal elements it takes the last, and TFLite the first")
     kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"

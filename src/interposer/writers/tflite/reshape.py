@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @writer(Reshape, moves=True)
 def reshape(draft: Draft, op: Reshape) -> Tensor:
-    """The shape is an operand."""
+    """Return the shape is an operand."""
     return draft.reshape_to(draft.operand(0), draft.result)
 
 
 @writer(BroadcastTo, moves=True)
 def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
-    """The shape is an operand."""
+    """Return the shape is an operand."""
     if not op.shape:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
@@ -26,7 +26,7 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
 
 @writer(Shape, quantized=True, typed=True)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
-    """A constant where it is known."""
+    """Return a constant where it is known."""
     if draft.result.constant is not None:
         return draft.constant(draft.result.constant, op.dtype, "shape")
     return draft.final("SHAPE", draft.operand(0), out_type=op.dtype)
@@ -34,13 +34,13 @@ def shape_of(draft: Draft, op: Shape) -> Tensor:
 
 @writer(Rank, quantized=True, typed=True)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
-    """A constant."""
+    """Return a constant."""
     return draft.constant(draft.rank, draft.result.dtype, "rank")
 
 
 @writer(Fill, typed=True)
 def fill(draft: Draft, op: Fill) -> Tensor:
-    """The number is an operand."""
+    """Return the number is an operand."""
     if draft.result.dtype.is_integer and op.value != int(op.value):
         refuse(f"it fills a tensor of {draft.result.dtype} with {op.value:g}")
     return draft.final("FILL", draft.operand(0), draft.constant(op.value, draft.result.dtype, "value"))

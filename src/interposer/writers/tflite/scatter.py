@@ -27,7 +27,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor:
-    """Indices counted from the front, as TFLite counts none from the end."""
+    """Return indices counted from the front, as TFLite counts none from the end."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     if shape.array is not None:
@@ -40,5 +40,5 @@ def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor
 
 @writer(DynamicUpdateSlice, moves=True)
 def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
-    """The place is an operand."""
+    """Return the place is an operand."""
     return draft.final("DYNAMIC_UPDATE_SLICE", *draft.tensors())

@@ -52,23 +52,23 @@ def _module(name: str) -> ModuleType:
 
 
 def code_of(enumeration: str, name: str) -> int | None:
-    """The number of a name in one of the format's enumerations; None where the package does not know it."""
+    """Return the number of a name in one of the format's enumerations; None if the package does not know it."""
     result = getattr(getattr(_module(enumeration), enumeration), name, None)
     return None if result is None else int(result)
 
 
 def operator_code(kind: str) -> int | None:
-    """The number of an operator; None where the package `tflite` does not know it."""
+    """Return the number of an operator; None if the package `tflite` does not know it."""
     return code_of("BuiltinOperator", kind)
 
 
 def type_code(dtype: DataType) -> int | None:
-    """The number of a type of elements; None where the format has no such type."""
+    """Return the number of a type of elements; None if the format has no such type."""
     return code_of("TensorType", dtype.name)
 
 
 def options_of(kind: str) -> str | None:
-    """The name of the table of an operator's options; None where it has none."""
+    """Return the name of the table of an operator's options; None if it has none."""
     return _OPTIONS_BY_KIND.get(kind)
 
 
@@ -84,7 +84,7 @@ class Tables:
         self._builder: Any = flatbuffers.Builder(size + _FREE)
 
     def table(self, name: str, /, **fields: Any) -> int:
-        """A table; fields that are None are left out."""
+        """Return a table; fields that are None are left out."""
         module, builder = _module(name), self._builder
         getattr(module, f"{name}Start")(builder)
         for field, value in fields.items():
@@ -93,22 +93,22 @@ class Tables:
         return int(getattr(module, f"{name}End")(builder))
 
     def numbers(self, values: Sequence[Any], dtype: str = "int32") -> int:
-        """A vector of numbers."""
+        """Return a vector of numbers."""
         return int(self._builder.CreateNumpyVector(np.asarray(values, dtype)))
 
     def tables(self, places: Sequence[int]) -> int:
-        """A vector of tables."""
+        """Return a vector of tables."""
         self._builder.StartVector(4, len(places), 4)
         for place in reversed(places):
             self._builder.PrependUOffsetTRelative(place)
         return int(self._builder.EndVector())
 
     def text(self, text: str) -> int:
-        """A text."""
+        """Return a text."""
         return int(self._builder.CreateString(text))
 
     def constant(self, data: Array) -> int:
-        """A vector of bytes, which lie where elements of any type may."""
+        """Return a vector of bytes, which lie where elements of any type may."""
         builder = self._builder
         builder.StartVector(1, data.size, _ALIGNMENT)
         builder.head -= data.size
@@ -116,7 +116,7 @@ class Tables:
         return int(builder.EndVector())
 
     def finished(self, root: int) -> bytes:
-        """The whole file."""
+        """Return the whole file."""
         self._builder.Finish(root, file_identifier=b"TFL3")
         result = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
         if len(result) >= 2**31:

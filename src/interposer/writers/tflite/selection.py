@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @writer(NonZero)
 def non_zero(draft: Draft, op: NonZero) -> Tensor:
-    """A column for every element, not a row."""
+    """Return a column for every element, not a row."""
     if not draft.rank:
         refuse("its input is a scalar, which has no places")
     rows = TensorInfo([draft.result.shape[1], draft.result.shape[0]], DataType.INT64)

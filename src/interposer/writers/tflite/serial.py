@@ -22,7 +22,7 @@ _BEFORE_127: Final = 127
 
 
 def serialized(sheet: Sheet) -> bytes:
-    """The file whose first subgraph a sheet is.
+    """Return the file whose first subgraph a sheet is.
 
     Raises:
         InvalidArgumentError: it would have 2 GiB or more.
@@ -46,7 +46,7 @@ class _Serializer:
         self._places: dict[int, int] = {}
 
     def file(self) -> bytes:
-        """Everything."""
+        """Return everything."""
         tables = self._tables
         subgraphs = [self._subgraph(sheet) for sheet in self._sheets]
         codes = [self._code(*key) for key in self._codes]
@@ -102,7 +102,7 @@ class _Serializer:
         )
 
     def _buffer(self, array: Array | None) -> int:
-        """The number of a constant's buffer; arrays that several tensors have are written once."""
+        """Return the number of a constant's buffer; arrays that several tensors have are written once."""
         if array is None:
             return 0
         if id(array) not in self._places:
@@ -151,7 +151,7 @@ class _Serializer:
 
 
 def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
-    """A sheet and those that its operators run, each once."""
+    """Return a sheet and those that its operators run, each once."""
     result = [sheet]
     for each in result:
         result += (option for step in each.steps for option in step.options.values() if isinstance(option, Sheet))
@@ -159,7 +159,7 @@ def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
 
 
 def _tensors(sheet: Sheet) -> list[Tensor]:
-    """All tensors in the order of their numbers: inputs first."""
+    """Return all tensors in the order of their numbers: inputs first."""
     used = (item for step in sheet.steps for item in (*step.inputs, *step.outputs) if item is not None)
     return list(dict.fromkeys([*sheet.inputs, *used, *sheet.outputs]))
 
@@ -171,7 +171,7 @@ def _stored_bytes(array: Array) -> int:
 
 
 def _stored(array: Array) -> Array:
-    """The bytes of a constant; of 4-bit integers two in each, the first one in the lower half."""
+    """Return the bytes of a constant; of 4-bit integers two in each, the first one in the lower half."""
     if DataType.of(array.dtype) is not DataType.INT4:
         return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
     codes = np.zeros(array.size + array.size % 2, np.uint8)

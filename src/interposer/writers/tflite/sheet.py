@@ -37,12 +37,12 @@ class Tensor:
         return self.info.shape
 
     def transposed(self, order: tuple[int, ...], name: str) -> Tensor:
-        """A tensor with its axes in another order; the values of a constant as well."""
+        """Return a tensor with its axes in another order; the values of a constant as well."""
         return Tensor(name, turned(self.info, order), None if self.array is None else self.array.transpose(order))
 
 
 def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
-    """An info with its axes in another order, that of the scales included."""
+    """Return an info with its axes in another order, that of the scales included."""
     q = info.quantization
     if q is not None and q.axis is not None:
         q = Quantization(q.scales, q.zero_points, order.index(q.axis))
@@ -61,7 +61,7 @@ class Step:
     """The layer that it is written for."""
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
-        """The same on other tensors."""
+        """Return the same on other tensors."""
         inputs = [item and tensors.get(item, item) for item in self.inputs]
         return replace(self, inputs=inputs, outputs=[tensors.get(output, output) for output in self.outputs])
 
@@ -84,7 +84,7 @@ class Sheet:
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """A name for a tensor: the wanted one, or with a number behind it."""
+        """Return a name for a tensor: the wanted one, or with a number behind it."""
         name = requested
         while name in self._names or not name:
             self._numbers[requested] += 1
@@ -93,7 +93,7 @@ class Sheet:
         return name
 
     def constant(self, array: Array, quantization: Quantization | None, requested: str) -> Tensor:
-        """A constant tensor; small ones of equal content are one."""
+        """Return a constant tensor; small ones of equal content are one."""
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
             return Tensor(self.free_name(requested), info, np.asarray(array))

@@ -194,7 +194,7 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 def taken(kind: str, info: TensorInfo) -> bool:
-    """True where an operator takes data of this type, quantized as it is."""
+    """Return True if an operator takes data of this type, quantized as it is."""
     if kind not in _TYPES:
         return True
     q = info.quantization
@@ -204,15 +204,15 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
-    """The narrowest type that holds every value of a type and that an operator takes."""
+    """Return the narrowest type that holds every value of a type and that an operator takes."""
     return next((item for item in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), item))), None)
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:
-    """The numbers of the operands, of so many, that are data."""
+    """Return the numbers of the operands, of so many, that are data."""
     return [index for index in range(count) if index not in _INDICES.get(kind, ())]
 
 
 def gives_others(kind: str) -> bool:
-    """True where the types of results do not follow from those of the data."""
+    """Return True if the types of results do not follow from those of the data."""
     return kind in _OTHERS

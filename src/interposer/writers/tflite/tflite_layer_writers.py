@@ -62,7 +62,7 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: 
 
 
 def find(op: type[Op]) -> Entry | None:
-    """How an operator is written, or None where it is not known."""
+    """Return how an operator is written, or None if it is not known."""
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     return _TABLE.get(op)

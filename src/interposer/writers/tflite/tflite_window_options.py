@@ -24,12 +24,12 @@ class Sliding(NamedTuple):
 
     @property
     def adds(self) -> bool:
-        """True where cells must be added."""
+        """True if cells must be added."""
         return any(map(any, self.pairs))
 
 
 def same_pads(window: Window, size: int) -> tuple[int, int] | None:
-    """How many cells SAME adds on both sides; None where that depends on an extent that is not known."""
+    """Return how many cells SAME adds on both sides; None if that depends on a dimension that is not known."""
     if window.stride == 1:
         total = window.reach - 1
     elif isinstance(size, Dim):
@@ -40,7 +40,7 @@ def same_pads(window: Window, size: int) -> tuple[int, int] | None:
 
 
 def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[int]) -> Sliding:
-    """How windows slide over an image of these extents to so many places along each axis."""
+    """Return how windows slide over an image of these dimensions to so many places along each axis."""
     pairs = [_needed(*item) for item in zip(windows, sizes, places, strict=True)]
     none = ((0, 0),) * len(windows)
     if not any(map(any, pairs)):
@@ -51,7 +51,7 @@ def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[in
 
 
 def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
-    """The pads, without cells at the end that no place of the window reaches."""
+    """Return the pads, without cells at the end that no place of the window reaches."""
     if isinstance(size, Dim) or isinstance(places, Dim):
         return window.pad_before, window.pad_after
     reached = (places - 1) * window.stride + window.reach - size - window.pad_before
@@ -64,7 +64,7 @@ def padded(draft: Draft, x: Tensor, result: Sliding, value: float | None = None)
 
 
 def options(windows: Sequence[Window], result: Sliding, *, dilations: bool = True) -> dict[str, Any]:
-    """The options of the operator."""
+    """Return the options of the operator."""
     created: dict[str, Any] = {"padding": result.padding}
     for name, window in zip(_NAMES[-len(windows) :], windows, strict=True):
         created[f"stride_{name}"] = window.stride

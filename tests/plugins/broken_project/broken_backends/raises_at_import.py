@@ -1,3 +1,3 @@
 """Cannot be imported."""
 
-raise RuntimeError("the driver is not there")
+raise RuntimeError("the driver is missing")

@@ -317,7 +317,7 @@ def test_a_library_without_the_functions_is_refused(opened):
 
 
 def test_a_line_is_not_lost_because_other_threads_were_quicker(natives):
-    """The writer has read the head; meanwhile others have written, and the host has taken it all."""
+    """The writer has read the head; at the same time others have written, and the host has taken it all."""
     code = '#include "interposer/backend.h"\nvoid say(const ipr_host* host) { ipr_log(host, IPR_LOG_ERROR, "late"); }\n'
     library = ctypes.CDLL(str(natives.compiled(code)))
     ring = LogRing()

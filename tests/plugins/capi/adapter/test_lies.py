@@ -46,7 +46,7 @@ SUPPORT = {
 REASONS = {"a broken reason": "caf\ufffd and \ufffd\ufffd", "a bare no": "the quantization"}
 ANSWERS = {
     "failing to optimize": "status 77: tired (at tensor 'x')",
-    "a layer that is not there": "substitution 0 names layer 60; there are 3",
+    "a layer that is missing": "substitution 0 names layer 60; there are 3",
     "a negative layer": "substitution 0 names layer -1; there are 3",
     "no layers": "substitution 0 has no layers",
     "too many layers": "the layers of substitution 0: 1,000 numbers; at most 3 can be meant",
@@ -68,7 +68,7 @@ ANSWERS = {
     "a replacement with a graph nowhere": "the replacement in substitution 0: 8 bytes at 0x10 cannot be read",
     "a replacement with other outputs": "a replacement for the tensors 'x'; those that leave the part are 'a'",
     "a replacement with an output twice": "the outputs of substitution 0 name a tensor twice",
-    "a replacement with an input that is not there": "the inputs of substitution 0 name tensor 99; there are 4",
+    "a replacement with an input that is missing": "the inputs of substitution 0 name tensor 99; there are 4",
 }
 COMPILING = {
     "a long error": f"{'x' * 4096}... (1,000,000 bytes)",

@@ -1,4 +1,4 @@
-"""Compiled parts in the cache folder: restored, made anew where they are of no use, and never in anybody's way."""
+"""Compiled parts in the cache folder: restored, made again where they are of no use, and never in anybody's way."""
 
 import ctypes
 import os

@@ -38,7 +38,7 @@ class Torch(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """A device that is not there, and layers that there are no functions for."""
+        """Return a device that is missing, and layers that there are no functions for."""
         return _no_device(options["device"]) or refusals(layer)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Torch(Engine):
         _module(view)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """A module of the part."""
+        """Return a module of the part."""
         return Traced(view, options)
 
 
@@ -55,7 +55,7 @@ def _no_device(name: str) -> list[str]:
     try:
         if torch.empty(0, device=name).is_meta:
             return [f"torch's device {name!r} has no data"]
-    except (RuntimeError, AssertionError) as error:  # AssertionError where torch was built without CUDA
+    except (RuntimeError, AssertionError) as error:  # AssertionError if torch was built without CUDA
         return [f"torch has no device {name!r}: {str(error).splitlines()[0]}"]
     return []
 
@@ -107,7 +107,7 @@ class Traced(Executable):
         self._forward = self.module.forward
 
     def held_weights(self, view: SubgraphView) -> int:
-        """The buffers that do not lie in the memory of the network."""
+        """Return the buffers that do not lie in the memory of the network."""
         shared = {array.ctypes.data for array in self.constants}
         return sum(buffer.nbytes for buffer in self.module.buffers() if buffer.data_ptr() not in shared)
 
@@ -132,7 +132,7 @@ def _module(view: SubgraphView) -> Any:
 
 
 def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
-    """The error of a run with the name of its layer, found by running node by node; None where no layer fails then."""
+    """The error of a run with the name of its layer, found by running node by node; None if no layer fails then."""
     steps = _followed_type()(module)
     steps.extra_traceback = False
     try:
@@ -144,7 +144,7 @@ def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
 
 @cache
 def _followed_type() -> type[Any]:
-    """An interpreter that knows which layer it is at; a class that is made late, as its base is torch's."""
+    """Return an interpreter that knows which layer it is at; a class that is made late, as its base is torch's."""
 
     class Followed(fx.Interpreter):  # type: ignore[misc] # of a package that is imported late
         layer = ""
@@ -164,7 +164,7 @@ def _constant(value: Value) -> Any:
 
 
 def _tensor(array: Array) -> Any:
-    """A tensor in the memory of an array."""
+    """Return a tensor in the memory of an array."""
     if DataType.of(array.dtype) is DataType.BFLOAT16:
         return torch.from_numpy(shareable(array).view("int16")).view(torch.bfloat16)
     return torch.from_numpy(shareable(array))

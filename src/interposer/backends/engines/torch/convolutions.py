@@ -27,14 +27,14 @@ _LAST = (0, 2, 3, 1)
 
 
 def _with_channels_first(layout: DataLayout, function: Function) -> Function:
-    """The function on images of a layout; all further tensors are passed on."""
+    """Return the function on images of a layout; all further tensors are passed on."""
     if layout is DataLayout.NCHW:
         return function
     return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
 
 
 def _padding(rows: Any, columns: Any) -> list[int]:
-    """The pads of two windows in torch's order."""
+    """Return the pads of two windows in torch's order."""
     return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
 
 
@@ -49,7 +49,7 @@ def _is_same_on_both_sides(pads: list[int]) -> bool:
 
 @makes(Convolution2d)
 def convolution(op: Convolution2d, layer: Layer) -> Function:
-    """Weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
+    """Return weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
     rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
     turned = _turned(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
@@ -58,7 +58,7 @@ def convolution(op: Convolution2d, layer: Layer) -> Function:
 
 
 def _turned(order: tuple[int, ...]) -> Function:
-    """Weights with their axes in torch's order, one after the other in memory."""
+    """Return weights with their axes in torch's order, one after the other in memory."""
     return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
 
 
@@ -76,7 +76,7 @@ def _convolve(rows: Any, columns: Any, groups: int) -> Function:
 
 @makes(DepthwiseConvolution2d)
 def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
-    """Weights come as (1, H, W, I * M)."""
+    """Return weights come as (1, H, W, I * M)."""
     weights_info = layer.input_infos[1]
     assert weights_info is not None
     rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
@@ -88,7 +88,7 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
 
 @makes(TransposeConvolution2d)
 def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
-    """What falls beyond the result is cut off, and what the products do not reach is zero."""
+    """Return what falls beyond the result is cut off, and what the products do not reach is zero."""
     ends, missing = _cut(op, layer)
     turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     how = {
@@ -121,7 +121,7 @@ def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]
 
 @makes(Pooling2d)
 def pooling(op: Pooling2d, layer: Layer) -> Function:
-    """The image is padded first, so that all windows are whole; means are of the cells that count."""
+    """Return the image is padded first, so that all windows are whole; means are of the cells that count."""
     h, w, _ = op.data_layout.axes()
     before, after = layer.values[0].known.shape, layer.output_infos[0].shape
     rows, columns = op.windows(int(before[h]), int(before[w]))
@@ -147,13 +147,13 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
 
 
 def _behind(window: Any, size: int, places: int) -> int:
-    """How many cells behind the image the last window needs."""
+    """Return how many cells behind the image the last window needs."""
     consumers: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
     return consumers
 
 
 def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
-    """How many cells count at each place, or None where all do."""
+    """Return how many cells count at each place, or None if all do."""
     rows, columns = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
@@ -173,7 +173,7 @@ def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int, kind: An
 
 @makes(Resize)
 def resize(op: Resize, layer: Layer) -> Function:
-    """The forms that torch has: nearest without centres, and bilinear with corners or centres."""
+    """Return the forms that torch has: nearest without centres, and bilinear with corners or centres."""
     size = (op.target_height, op.target_width)
     if op.method is ResizeMethod.NEAREST_NEIGHBOR:
         if op.align_corners or op.half_pixel_centers:

@@ -154,7 +154,7 @@ def _logical() -> dict[LogicalBinaryOperation, Any]:
 
 @makes(Activation)
 def activation(op: Activation, layer: Layer) -> Function:
-    """One function of the table."""
+    """Return one function of the table."""
     function, a, b = _ACTIVATIONS[op.function], op.a, op.b
     return lambda x: function(x, a, b)
 
@@ -169,7 +169,7 @@ def softmax(op: Softmax, layer: Layer) -> Function:
 
 @makes(LogSoftmax)
 def log_softmax(op: LogSoftmax, layer: Layer) -> Function:
-    """The same in logarithms."""
+    """Return the same in logarithms."""
     return lambda x: torch.log_softmax(x if op.beta == 1 else x * op.beta, op.axis)
 
 
@@ -185,7 +185,7 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
 
 @makes(ElementwiseUnary, types=NUMBERS)
 def unary(op: ElementwiseUnary, layer: Layer) -> Function:
-    """One function of the table."""
+    """Return one function of the table."""
     dtype = kind_of(layer.values[0])
     if op.operation in (_U.EXP, _U.LOG) and _is_wide(layer.output_infos[0]):
         raise RefusedError("torch does not interpolate in tables, as TFLite does")

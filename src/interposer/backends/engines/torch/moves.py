@@ -50,13 +50,13 @@ def broadcast(op: BroadcastTo, layer: Layer) -> Function:
 
 @makes(Transpose, types=ANY, moves=True)
 def transpose(op: Transpose, layer: Layer) -> Function:
-    """A view."""
+    """Return a view."""
     return lambda x: x.permute(op.permutation)
 
 
 @makes(Permute, types=ANY, moves=True)
 def permute(op: Permute, layer: Layer) -> Function:
-    """A view; where each axis goes, not where it comes from."""
+    """Return a view; where each axis goes, not where it comes from."""
     places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
     return lambda x: x.permute(places)
 
@@ -75,7 +75,7 @@ def stack(op: Stack, layer: Layer) -> Function:
 
 @makes(Splitter, types=ANY, moves=True)
 def split(op: Splitter, layer: Layer) -> Function:
-    """Views."""
+    """Return views."""
     sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     return lambda x: [x.narrow(op.axis, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -83,7 +83,7 @@ def split(op: Splitter, layer: Layer) -> Function:
 
 @makes(Slice, types=ANY, moves=True)
 def slice_(op: Slice, layer: Layer) -> Function:
-    """A view."""
+    """Return a view."""
     shape = _shape(layer)
     pieces = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
     return lambda x: x[pieces]
@@ -91,7 +91,7 @@ def slice_(op: Slice, layer: Layer) -> Function:
 
 @makes(StridedSlice, types=ANY, moves=True)
 def strided_slice(op: StridedSlice, layer: Layer) -> Function:
-    """A view; masks and steps backwards are left to others."""
+    """Return a view; masks and steps backwards are left to others."""
     if op.shrink_axis_mask or op.ellipsis_mask or op.new_axis_mask or min(op.stride, default=1) < 0:
         raise RefusedError("torch takes slices of all axes, forwards")
     begins = [None if op.begin_mask >> i & 1 else begin for i, begin in enumerate(op.begin)]
@@ -142,7 +142,7 @@ def gather(op: Gather, layer: Layer) -> Function:
 
 @makes(DepthToSpace, SpaceToDepth, types=ANY, moves=True)
 def between_depth_and_space(op: DepthToSpace | SpaceToDepth, layer: Layer) -> Function:
-    """A view in which each block has axes of its own, turned."""
+    """Return a view in which each block has axes of its own, turned."""
     h, w, c = op.data_layout.axes()
     n, b = int(layer.values[0].known.shape[0]), op.block_size
     height, width, depth = (int(layer.values[0].known.shape[axis]) for axis in (h, w, c))

@@ -1,4 +1,4 @@
-"""Quantized tensors as real numbers: what goes into a function is dequantized, and what comes out of it quantized.
+"""Quantized tensors as float values: what goes into a function is dequantized, and what comes out of it quantized.
 
 The tensors of the network stay quantized; a result that lies between two steps may be rounded to the other one.
 """
@@ -27,13 +27,13 @@ def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
 
 
 def as_reals(x: Any, info: TensorInfo) -> Any:
-    """The real numbers of codes."""
+    """Return the float values of codes."""
     scale, zero = _parameters(info)
     return x.to(torch.float32).sub_(zero).mul_(scale)
 
 
 def as_codes(x: Any, info: TensorInfo) -> Any:
-    """The codes of real numbers, or the numbers themselves where the tensor is not quantized."""
+    """Return the codes of float values, or the numbers themselves where the tensor is not quantized."""
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)
@@ -43,7 +43,7 @@ def as_codes(x: Any, info: TensorInfo) -> Any:
 
 
 def rounded(x: Any, info: TensorInfo) -> Any:
-    """What is left of real numbers when they are quantized and read again, at once; NaN, which codes lack, stays."""
+    """What is left of float values when they are quantized and read again, at once; NaN, which codes lack, stays."""
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)

@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 @makes(FullyConnected)
 def fully_connected(op: FullyConnected, layer: Layer) -> Function:
-    """Rows of as many elements as a vector of the weights."""
+    """Return rows of as many elements as a vector of the weights."""
     shape = [int(size) for size in layer.output_infos[0].shape]
     size = int(layer.values[1].known.shape[1 if op.transpose_weight_matrix else 0])
 
@@ -102,7 +102,7 @@ def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
 
 
 def _channels(layout: DataLayout, layer: Layer) -> list[int]:
-    """The shape in which one number for each channel broadcasts with the first operand."""
+    """Return the shape in which one number for each channel broadcasts with the first operand."""
     rank = layer.values[0].known.rank
     shape = [1] * rank
     shape[1 if layout is DataLayout.NCHW else rank - 1] = -1
@@ -111,7 +111,7 @@ def _channels(layout: DataLayout, layer: Layer) -> list[int]:
 
 @makes(BatchNormalization)
 def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
-    """A factor and an offset for each channel."""
+    """Return a factor and an offset for each channel."""
     shape = _channels(op.data_layout, layer)
 
     def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
@@ -146,13 +146,13 @@ def layer_normalization(op: LayerNormalization, layer: Layer) -> Function:
 
 @makes(RmsNormalization)
 def rms_normalization(op: RmsNormalization, layer: Layer) -> Function:
-    """The same without a mean."""
+    """Return the same without a mean."""
     shape = _normalized(op.axis, layer)
     return lambda x, gamma: functional.rms_norm(x, shape, gamma, op.eps)
 
 
 def _normalized(axis: int, layer: Layer) -> list[int]:
-    """The extents of the axes that are normalized; weights must have the same."""
+    """Return the dimensions of the axes that are normalized; weights must have the same."""
     shape = [int(size) for size in layer.values[0].known.shape]
     shape = shape[axis % len(shape) :]
     if any(list(value.known.shape) != shape for value in layer.values[1:]):

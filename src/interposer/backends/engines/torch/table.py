@@ -1,6 +1,6 @@
 """The table of torch functions by operator, which the family files fill.
 
-Layers with quantized tensors are computed with real numbers: see `interposer.backends.engines.torch.reals`.
+Layers with quantized tensors are computed with float values: see `interposer.backends.engines.torch.reals`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Function: TypeAlias = Callable[..., Any]
-"""From tensors, None where an optional one is absent, to a tensor or a tuple of them.
+"""From tensors, None if an optional one is absent, to a tensor or a tuple of them.
 
 It is called once, while a part is traced: with tensors for constants, and stand-ins for all others, of which nothing is
 known but what functions may be called with them; what their shapes are, the layer tells."""
@@ -65,7 +65,7 @@ def makes(*ops: type[Op], types: Collection[DataType] = FLOATS, moves: bool = Fa
 
 
 def refusals(layer: Layer) -> list[str]:
-    """Why there is no torch function for a layer; empty where there is one."""
+    """Return why there is no torch function for a layer; empty where there is one."""
     entry = _TABLE.get(layer.kind)
     if entry is None:
         return [f"there is no torch function for {layer.kind}"]
@@ -87,19 +87,19 @@ def _wide_codes(layer: Layer) -> Iterator[str]:
 
 
 def needs_reals(layer: Layer) -> bool:
-    """Whether a layer has quantized tensors, and does more than move their elements."""
+    """Return whether a layer has quantized tensors, and does more than move their elements."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
     return any(info.is_quantized for info in infos) and not only_moves(layer)
 
 
 def only_moves(layer: Layer) -> bool:
-    """Whether a layer moves elements, and what goes in and out of it stands for the same real numbers."""
+    """Return whether a layer moves elements, and what goes in and out of it stands for the same float values."""
     entry = _TABLE.get(layer.kind)
     return entry is not None and entry.moves and _is_moved(layer)
 
 
 def _is_moved(layer: Layer) -> bool:
-    """Whether what goes in and out stands for the same real numbers, with one scale; indices have none."""
+    """Return whether what goes in and out stands for the same float values, with one scale; indices have none."""
     held = [
         value.known for value in (*layer.values, *layer.outputs) if value.known.dtype is layer.output_infos[0].dtype
     ]
@@ -109,12 +109,12 @@ def _is_moved(layer: Layer) -> bool:
 
 
 def kind_of(value: Value) -> DataType:
-    """The type in which a tensor is computed: float32 for a quantized one."""
+    """Return the type in which a tensor is computed: float32 for a quantized one."""
     return DataType.FLOAT32 if value.known.is_quantized else value.known.dtype
 
 
 def torch_function(layer: Layer) -> Function:
-    """The function for a layer; `RefusedError` where there is none."""
+    """Return the function for a layer; `RefusedError` if there is none."""
     result = refusals(layer)
     if result:
         raise RefusedError("; ".join(result))

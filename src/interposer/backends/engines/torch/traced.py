@@ -25,7 +25,7 @@ LAYER: Final = "layer"
 
 
 def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
-    """A `torch.fx.GraphModule` from the inputs of a part to its outputs; constants are buffers of it.
+    """Return a `torch.fx.GraphModule` from the inputs of a part to its outputs; constants are buffers of it.
 
     Raises:
         RefusedError: a layer has no function, or torch does not take what it is given.
@@ -49,14 +49,14 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
 
 
 class _Tensors:
-    """The tensors of a part: as they are stored, and of quantized ones the real numbers."""
+    """The tensors of a part: as they are stored, and of quantized ones the float values."""
 
     def __init__(self, stored: dict[Value, Any]) -> None:
         self.stored = stored
         self.reals: dict[Value, Any] = {}
 
     def real(self, value: Value) -> Any:
-        """What a function that computes with real numbers gets."""
+        """Return what a function that computes with float values gets."""
         if not value.known.is_quantized:
             return self.stored[value]
         if value not in self.reals:
@@ -80,7 +80,7 @@ def _trace(layer: Layer, tensors: _Tensors) -> None:
 
 
 def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
-    """What a function gives for the tensors of a layer, one for each output."""
+    """Return what a function gives for the tensors of a layer, one for each output."""
     result = [None if value is None else read(value) for value in layer.inputs]
     created = function(*result, *[None] * (len(layer.op.operands) - len(result)))
     return created if isinstance(created, tuple | list) else (created,)
@@ -88,7 +88,7 @@ def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> S
 
 @cache
 def _tracer_type() -> type[Any]:
-    """A tracer of functions; a class that is made late, as its base is torch's."""
+    """Return a tracer of functions; a class that is made late, as its base is torch's."""
 
     class Tracer(fx.Tracer):  # type: ignore[misc] # of a package that is imported late
         layer = ""
@@ -129,5 +129,5 @@ def _tracer_type() -> type[Any]:
 
 
 def _identifier(name: str) -> str:
-    """A name that Python takes."""
+    """Return a name that Python takes."""
     return "_" + re.sub(r"\W", "_", name, flags=re.ASCII)

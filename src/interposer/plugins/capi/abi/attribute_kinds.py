@@ -35,7 +35,7 @@ _PLAIN = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: ab
 
 
 def kind_of(hint: Any) -> Kind | None:
-    """The kind of an annotated type, or None where values of it cannot be shown to a plug-in."""
+    """Return the kind of an annotated type, or None if values of it cannot be shown to a plug-in."""
     if hint in _PLAIN:
         return Kind(_PLAIN[hint])
     if isinstance(hint, type) and issubclass(hint, Enum):

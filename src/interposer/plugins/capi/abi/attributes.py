@@ -43,7 +43,7 @@ class _Text:
 
 @cache
 def text_of(text: str) -> abi.String:
-    """An ``ipr_string`` that is never freed: for names of types, attributes and choices."""
+    """Return an ``ipr_string`` that is never freed: for names of types, attributes and choices."""
     cached = _Text(text)
     _kept_texts.append(cached)
     return cached.struct
@@ -105,7 +105,7 @@ class Shown:
                 _fill(item, kind, default, _kept_values)
 
     def fault(self, op: Op, operands: int) -> str | None:
-        """Why one layer of this operator, with so many operands, is not shown; None where it is."""
+        """Return why one layer of this operator, with so many operands, is not shown; None if it is."""
         if self.refusal is not None:
             return self.refusal
         if operands > self.most_operands:
@@ -124,11 +124,11 @@ class Shown:
 
     @property
     def always(self) -> bool:
-        """True where every layer of this operator is shown, whatever its attributes and operands are."""
+        """True if every layer of this operator is shown, whatever its attributes and operands are."""
         return self.refusal is None and not self._hidden and not self._newer and self.most_operands == NEVER
 
     def table(self, op: Op) -> AttributeTable:
-        """The attributes of one operator."""
+        """Return the attributes of one operator."""
         values = self._values(op)
         key: Hashable = values
         if self._floats:  # 0.0 and -0.0 are equal, but not the same
@@ -224,7 +224,7 @@ _shown: dict[tuple[type[Op], int], Shown] = {}
 
 
 def shown(op: type[Op], revision: int) -> Shown:
-    """What plug-ins of a revision see of an operator."""
+    """Return what plug-ins of a revision see of an operator."""
     result = _shown.get((op, revision))
     if result is None:
         result = _shown.setdefault((op, revision), Shown(op, revision))

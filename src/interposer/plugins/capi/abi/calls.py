@@ -39,7 +39,7 @@ def announce(name: str) -> None:
 class CallError(BackendError):
     """A function of a plug-in gave a status other than ``IPR_OK``.
 
-    `said` is its message, `item_kind` (``abi.ITEM_...``) and `item` (-1 for none) are what it names as faulty.
+    `said` is its message, `item_kind` (``abi.ITEM_...``) and `item` (-1 for none) are what it names as defective.
     """
 
     def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
@@ -49,7 +49,7 @@ class CallError(BackendError):
         super().__init__(f"{function}: {self.reason}", backend=backend)
 
     def locate(self, where: str) -> None:
-        """Add the name of what is faulty, unless the message has it already."""
+        """Add the name of what is defective, unless the message has it already."""
         if where and where not in self.said:
             self._where = f" (at {where})"
             self.args = (f"{self._function}: {self.reason}",)
@@ -77,14 +77,14 @@ class _Buffer:
         self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
     def is_blank(self) -> bool:
-        """False where a function filled it in though it did not fail, which must not be taken for the next error."""
+        """False if a function filled it in though it did not fail, which must not be taken for the next error."""
         return not (self.words[_KIND] or self.words[_LENGTH])
 
     def overrun(self) -> bool:
         return self.memory.raw[CAPACITY:] != _CANARY
 
     def text(self) -> str:
-        """The message, cut where it is longer than the buffer."""
+        """Return the message, cut where it is longer than the buffer."""
         length = int(self.error.length)
         raw = self.memory.raw[: min(length, CAPACITY)]
         cut = f"... ({length:,} bytes)" if length > CAPACITY else ""
@@ -119,7 +119,7 @@ class ErrorBuffers:
         self._fail(name, status, buffer)
 
     def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
-        """What does `call` with the same arguments, by one thread at a time."""
+        """Return what does `call` with the same arguments, by one thread at a time."""
         buffer = _Buffer()
         given, words = (*arguments, buffer.address), buffer.words
 

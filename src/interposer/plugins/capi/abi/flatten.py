@@ -41,7 +41,7 @@ class Withholding:
         self._always: set[type[Op]] = set()
 
     def faults(self, layers: Iterable[Layer]) -> dict[Layer, str]:
-        """The layers that are withheld, each with the reason."""
+        """Return the layers that are withheld, each with the reason."""
         result: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
         for layer in layers:
@@ -120,11 +120,11 @@ class FlatGraph:
 
     @classmethod
     def of(cls, view: SubgraphView, **how: Any) -> FlatGraph:
-        """The tables of a view."""
+        """Return the tables of a view."""
         return cls(view.layers, view.inputs, view.outputs, name=view.graph.name, **how)
 
     def index(self, value: Value) -> int:
-        """The index of a tensor in the tables."""
+        """Return the index of a tensor in the tables."""
         return self._index[value]
 
     def _number(self, layers: Sequence[Layer]) -> None:

@@ -69,7 +69,7 @@ def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
 
 
 def outline(tables: abi.Graph) -> str:
-    """A short text that is the same for the same tables, and for few others."""
+    """Return a short text that is the same for the same tables, and for few others."""
     counts = (tables.layer_count, tables.tensor_count, tables.constant_count, tables.input_count, tables.output_count)
     return "-".join(map(str, counts))
 

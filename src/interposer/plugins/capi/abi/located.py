@@ -24,7 +24,7 @@ def located(flat: FlatGraph) -> Iterator[None]:
 
 
 def faulty_layer(flat: FlatGraph, error: CallError) -> Layer | None:
-    """The layer that an error names as faulty, if it is one of these."""
+    """Return the layer that an error names as defective, if it is one of these."""
     if error.item_kind == abi.ITEM_LAYER and 0 <= error.item < len(flat.layers):
         return flat.layers[error.item]
     return None

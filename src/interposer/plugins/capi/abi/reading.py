@@ -1,4 +1,4 @@
-"""Reading memory that a plug-in points to, without trusting it: what is not there is an error, not a crash.
+"""Reading memory that a plug-in points to, without trusting it: what is missing is an error, not a crash.
 
 The kernel copies (process_vm_readv on the own process) and reports addresses that are not mapped. Where it may not be
 asked, memory is read directly.
@@ -55,7 +55,7 @@ def _copier() -> Any:
 
 
 def read(address: int | None, size: int, what: str) -> bytes:
-    """A copy of `size` bytes of memory.
+    """Return a copy of `size` bytes of memory.
 
     Raises:
         BackendContractError: nothing is mapped there; names `what` was to be read.
@@ -82,14 +82,14 @@ def read(address: int | None, size: int, what: str) -> bytes:
 
 
 def read_struct(kind: type[_S], address: int | None, what: str) -> _S:
-    """A copy of a struct of fixed size."""
+    """Return a copy of a struct of fixed size."""
     if address and address % ctypes.alignment(kind):
         raise BackendContractError(f"{what}: the pointer {address:#x} is not aligned")
     return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), what))
 
 
 def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -> _S:
-    """A copy of a struct that begins with its size; members beyond that size are zero.
+    """Return a copy of a struct that begins with its size; members beyond that size are zero.
 
     Raises:
         BackendContractError: it cannot be read, or its size is less than `least` or absurd.
@@ -108,7 +108,7 @@ def read_array(kind: type[_S], address: int | None, count: int, stride: int, wha
 
 
 def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
-    """The same as a structured array of NumPy, for arrays that may be long."""
+    """Return the same as a structured array of NumPy, for arrays that may be long."""
     raw, stride = _elements(kind, address, count, stride, what)
     known = np.dtype(kind)
     fields: Any = known.fields or {}
@@ -123,7 +123,7 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
 def _elements(
     kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
 ) -> tuple[bytes, int]:
-    """The bytes of an array and its stride; elements as they were in an older version get zeros behind."""
+    """Return the bytes of an array and its stride; elements as they were in an older version get zeros behind."""
     if count == 0:
         return b"", stride
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
@@ -140,14 +140,14 @@ def _elements(
 
 
 def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
-    """A copy of an array of int64, of which at most `limit` can be meant."""
+    """Return a copy of an array of int64, of which at most `limit` can be meant."""
     if count > limit:
         raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
     return struct.unpack(f"={count}q", read(address, 8 * count, what))
 
 
 def read_text(text: Any, what: str) -> str:
-    """What an ``ipr_string`` of the plug-in says; bytes that are not UTF-8 become replacement characters."""
+    """Return what an ``ipr_string`` of the plug-in says; bytes that are not UTF-8 become replacement characters."""
     size = min(int(text.size), MAX_TEXT)
     return read(text.data, size, what).decode("utf-8", "replace")
 
@@ -159,7 +159,7 @@ class CodeMap:
         self._ranges = _mapped_ranges()
 
     def fault(self, address: int | None) -> str | None:
-        """Why this cannot be the address of a function, or None; None also where the system does not say."""
+        """Return why this cannot be the address of a function, or None; None also where the system does not say."""
         if not address:
             return "is NULL"
         for start, stop, is_code in self._ranges or ():

@@ -27,7 +27,7 @@ _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
 def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: str) -> Graph:
-    """A graph with an Input layer for each of `inputs` and so many Output layers, in the order of its tables.
+    """Return a graph with an Input layer for each of `inputs` and so many Output layers, in the order of its tables.
 
     Raises:
         BackendContractError: memory that cannot be read, indices out of range, unknown layers or attributes, another

@@ -79,7 +79,7 @@ class TensorTable:
             item.strides, item.size = None, array.nbytes
 
     def takes(self, arrays: Sequence[Array]) -> bool:
-        """True where `bind` would copy none of them."""
+        """Return True if `bind` would copy none of them."""
         return all(
             array.flags.c_contiguous and address_of(array) % alignment == 0
             for array, alignment in zip(arrays, self._alignment, strict=True)

@@ -40,7 +40,7 @@ class Blobs:
 
     @classmethod
     def of(cls, library: Library, owner: object = None) -> Blobs | None:
-        """The extension of a plug-in, or None where it has none.
+        """Return the extension of a plug-in, or None if it has none.
 
         Raises:
             BackendContractError: its table is damaged.
@@ -52,7 +52,7 @@ class Blobs:
         self._library, self._functions, self._owner = library, functions, owner
 
     def fingerprint(self, options: Options | OptionTable | None = None) -> str:
-        """A text that is different where blobs of one setting are of no use in another."""
+        """Return a text that is different where blobs of one setting are of no use in another."""
         out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
         table = options if isinstance(options, OptionTable) else self._options(options)
         with self._library.serialized():
@@ -61,7 +61,7 @@ class Blobs:
                 return read_text(out.text, "the fingerprint")
 
     def save(self, executable: Executable) -> Blob | None:
-        """The bytes of a compiled part, or None where the plug-in cannot save this one."""
+        """Return the bytes of a compiled part, or None if the plug-in cannot save this one."""
         if executable.library is not self._library:
             raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
         out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))
@@ -80,7 +80,7 @@ class Blobs:
                 return Blob(read(out.data, out.size, "the blob"), bool(out.flags & abi.BLOB_NEEDS_GRAPH))
 
     def fault(self, blob: Blob, options: Options | None = None) -> str | None:
-        """Why a blob cannot be restored here, "stale ..." or "corrupt ...", or None where it can."""
+        """Return why a blob cannot be restored here, "stale ..." or "corrupt ...", or None if it can."""
         table = self._options(options)
         with self._library.serialized():
             try:
@@ -95,7 +95,7 @@ class Blobs:
         """Make a compiled part from its bytes. `view` is the part, which may be left out unless the blob needs it.
 
         Raises:
-            CallError: the plug-in cannot; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` where the blob is at fault.
+            CallError: the plug-in cannot; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` where the blob is the cause.
             InvalidArgumentError: the blob needs its part, and there is none.
         """
         if blob.needs_graph and view is None:
@@ -112,7 +112,7 @@ class Blobs:
     def restore_tables(
         self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
     ) -> Executable:
-        """The same with the tables of a part, which are not looked at before; what is made keeps `owner` alive.
+        """Return the same with the tables of a part, which are not looked at before; what is made keeps `owner` alive.
 
         Raises:
             CallError: the plug-in cannot.
@@ -132,5 +132,5 @@ class Blobs:
 
 
 def _bytes(blob: Blob) -> tuple[int | None, int]:
-    """Where the bytes lie, valid while the blob is, and how many there are."""
+    """Return where the bytes lie, valid while the blob is, and how many there are."""
     return address_of(np.frombuffer(blob.data, np.uint8)) or None, len(blob.data)

@@ -1,7 +1,7 @@
 """Compiled parts that are kept between processes, as blobs in the cache folder: a file for every part and setting.
 
 A part is found again by its tables and constants, the file and the fingerprint of the plug-in, and the options. Nothing
-here fails: what cannot be restored is compiled anew. A plug-in that declares the option `CACHE_DIRECTORY` lets users
+here fails: what cannot be restored is compiled again. A plug-in that declares the option `CACHE_DIRECTORY` lets users
 say which folder is taken instead of the cache folder.
 """
 
@@ -87,7 +87,7 @@ class KeptPart:
     blob: Blob
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Why it is of no use here any more, or None where it is, as far as the backend tells without restoring it."""
+        """Why it is of no use here any more, or None if it is, as far as the backend tells without restoring it."""
         name = self.made["backend"]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
@@ -105,12 +105,12 @@ class KeptPart:
         return said
 
     def content(self) -> list[bytes | memoryview]:
-        """What the file holds."""
+        """Return what the file holds."""
         return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
 def read_part(content: bytes | memoryview) -> KeptPart:
-    """The part that a file holds; ValueError, KeyError or TypeError where it is damaged or none."""
+    """Return the part that a file holds; ValueError, KeyError or TypeError if it is damaged or none."""
     facts, [data] = read_record(content, _MAGIC)
     return KeptPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
 
@@ -125,7 +125,7 @@ def cache_directory(library: Library, options: Options) -> str:
 
 
 def without_directory(library: Library, options: Options) -> Options:
-    """The options but for the folder."""
+    """Return the options but for the folder."""
     if _declared_directory(library) is None:
         return dict(options)
     return {name: value for name, value in options.items() if name != CACHE_DIRECTORY}
@@ -137,7 +137,7 @@ def _declared_directory(library: Library) -> DeclaredOption | None:
 
 
 def keeps_parts(library: Library, options: OptionTable) -> bool:
-    """Whether there is a folder for what a plug-in compiles."""
+    """Return whether there is a folder for what a plug-in compiles."""
     return cache_folder(cache_directory(library, options.options)) is not None
 
 
@@ -146,7 +146,7 @@ class PartKeeper:
 
     @classmethod
     def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
-        """The keeper of a part; None where there is no cache folder, or the plug-in has no blobs to be used."""
+        """Return the keeper of a part; None if there is no cache folder, or the plug-in has no blobs to be used."""
         folder = cache_folder(cache_directory(library, options.options))
         if folder is None:
             return None
@@ -184,7 +184,7 @@ class PartKeeper:
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
-        """The compiled part, for the tables that it was made of; None where it is not kept, or no good any more."""
+        """The compiled part, for the tables that it was made of; None if it is not kept, or no good any more."""
         settle(self._job)
         if not has_cached(FOLDER, self._outline, self._folder):
             return None  # found without the digest of all constants
@@ -196,7 +196,7 @@ class PartKeeper:
             with trial(self.name, self._folder) as allowed:
                 return self._blobs.restore_tables(blob, tables, self._options, owner) if allowed else None
         except (ValueError, KeyError, TypeError, InterposerError) as error:
-            _log.info("a part that %s compiled before is compiled anew: %s", self._made["backend"], error)
+            _log.info("a part that %s compiled before is compiled again: %s", self._made["backend"], error)
             return None
 
     def keep(self, executable: Executable, source: str) -> None:
@@ -242,7 +242,7 @@ def read_mark(name: str, folder: str = "") -> Mark:
 
 
 def _locked(path: Path) -> tuple[int, Mark]:
-    """A mark of a process that is gone: the file, open and locked, or else -1."""
+    """Return a mark of a process that is gone: the file, open and locked, or else -1."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except (OSError, ValueError):
@@ -259,7 +259,7 @@ def _locked(path: Path) -> tuple[int, Mark]:
 
 @cache
 def _begun() -> bytes:
-    """What a mark holds: since when this machine runs."""
+    """Return what a mark holds: since when this machine runs."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
@@ -269,7 +269,7 @@ def _begun() -> bytes:
 
 @contextmanager
 def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]:
-    """True where a plug-in may be let loose on the part of this name: that has not ended a process lately.
+    """True if a plug-in may be let loose on the part of this name: that has not ended a process lately.
 
     A process that ends while a part is saved may be one that somebody has killed, as that takes place when `load` is
     over: only the second one counts.
@@ -299,7 +299,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
 
 
 def _taken_away(path: Path) -> Mark:
-    """What the mark at `path` tells, which is deleted unless it forbids a trial."""
+    """Return what the mark at `path` tells, which is deleted unless it forbids a trial."""
     descriptor, result = _locked(path)
     if descriptor >= 0:
         if result is not Mark.FATAL:

@@ -69,7 +69,7 @@ class Executable:
         return call if self._turn is None else partial(_call_in_turn, self._turn, call)
 
     def check_constants(self) -> None:
-        """Raise `BackendContractError` where a constant is not what it was; only in checking mode."""
+        """Raise `BackendContractError` if a constant is not what it was; only in checking mode."""
         for array, before in zip(self.constants, self._sums, strict=False):
             if _sum(array) != before:
                 raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)

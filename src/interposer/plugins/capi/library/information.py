@@ -62,7 +62,7 @@ class LibraryInfo:
 
 
 def read_info(out: abi.Info) -> LibraryInfo:
-    """The content of an ``ipr_info``; `BackendContractError` where it cannot be meant."""
+    """Return the content of an ``ipr_info``; `BackendContractError` if it cannot be meant."""
     alignment = max(1, out.alignment)
     if alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
         raise BackendContractError(f"the alignment is {alignment}; expected a power of two up to {MAX_ALIGNMENT}")

@@ -67,7 +67,7 @@ class Identity(NamedTuple):
 
 
 def version_fault(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
-    """Why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
+    """Return why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
     here = abi.API_VERSION if here is None else here
     if version[0] == here[0] and version[1] <= here[1]:
         return None
@@ -120,7 +120,7 @@ def _id(library: ctypes.CDLL, path: str) -> str:
 
 
 def _c_text(address: int) -> bytes:
-    """The bytes up to NUL, read in pieces that cross no page before they must."""
+    """Return the bytes up to NUL, read in pieces that cross no page before they must."""
     result = b""
     while len(result) <= _LONGEST_ID:
         piece = read(address + len(result), min(64, 4096 - (address + len(result)) % 4096), "the id")
@@ -393,7 +393,7 @@ class Library:
         return run
 
     def _refuse(self) -> None:
-        """Raise `BackendUnavailableError` where nothing may be called."""
+        """Raise `BackendUnavailableError` if nothing may be called."""
         if self._why_closed:
             raise BackendUnavailableError(self.id, self._why_closed)
         if not self._usable_here():
@@ -401,7 +401,7 @@ class Library:
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
-        """Keep other threads from asking and compiling meanwhile, unless the plug-in allows it, and from closing."""
+        """Keep other threads from asking and compiling meantime, unless the plug-in allows it, and from closing."""
         self._inside.append(None)
         try:
             self._refuse()
@@ -417,7 +417,7 @@ class Library:
     def extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """The functions of an extension by their names, or None where the plug-in does not have it.
+        """Return the functions of an extension by their names, or None if the plug-in does not have it.
 
         `functions` says for each member which type of `abi.FUNCTIONS` it is.
 

@@ -17,7 +17,7 @@ _SCOPE_NAMES = {abi.SCOPE_INIT: "a runtime", abi.SCOPE_MODEL: "a network"}
 
 
 def checked_options(backend: str, options: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
-    """The options that were given, each as the kind that is declared.
+    """Return the options that were given, each as the kind that is declared.
 
     Raises:
         OptionError: an unknown name, one of another scope, or a value of another kind.

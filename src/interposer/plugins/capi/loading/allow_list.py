@@ -16,7 +16,7 @@ _LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(\s.*)?")
 
 
 def allowed_digests(text: str | PathLike[str] | Collection[str]) -> frozenset[str]:
-    """The digests of a list: in a file as ``sha256sum`` writes it, or one by one.
+    """Return the digests of a list: in a file as ``sha256sum`` writes it, or one by one.
 
     In a file, each line begins with a digest; lines that are empty or begin with ``#`` say nothing.
 

@@ -92,13 +92,13 @@ class Elf:
         return result
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Numbers at an offset, in this file's order of bytes."""
+        """Return numbers at an offset, in this file's order of bytes."""
         layout = self.order + layout
         return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
 
 
 def elf_fault(descriptor: int, functions: Sequence[str]) -> str | None:
-    """Why an open file is no shared object for this process that exports these functions; None where it is one."""
+    """Why an open file is no shared object for this process that exports these functions; None if it is one."""
     try:
         elf = Elf.of(descriptor)
         return _header_fault(elf) or _symbols_fault(elf, functions)
@@ -182,7 +182,7 @@ class _Tables:
         return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
 
     def offset(self, tag: int) -> int:
-        """Where in the file the table of an entry is."""
+        """Return where in the file the table of an entry is."""
         address = self.entries[tag]
         for start, offset, size in self.loaded:
             if start <= address < start + size:

@@ -14,7 +14,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 def name_fault(file_name: str) -> str | None:
-    """Why this is no file name of a dynamic backend, or None where it is one."""
+    """Return why this is no file name of a dynamic backend, or None if it is one."""
     if _FILE.fullmatch(file_name):
         return None
     return f"the file name {_fault(file_name)}; expected {SCHEME}"
@@ -39,5 +39,5 @@ def _fault_of_ending(file_name: str) -> str:
 
 
 def looks_like_a_backend(file_name: str) -> bool:
-    """True where a file was probably meant to be one, though its name may be wrong."""
+    """Return True if a file was probably meant to be one, though its name may be wrong."""
     return "backend" in file_name.lower()

@@ -185,10 +185,10 @@ class _File:
             self._take_steps()
         except StepError as error:
             self._note(step=error.step, reason=error.reason, state=error.state)
-        except OptionError:  # the caller's mistake, and no fault of the file
+        except OptionError:  # the caller's mistake, and no error of the file
             raise
         except Exception as error:
-            reason = f"this should not have happened, it is a fault of Interposer ({type(error).__name__}: {error})"
+            reason = f"this should not have happened, it is an error of Interposer ({type(error).__name__}: {error})"
             self._note(step=Step.REGISTER, reason=reason, state=State.REFUSED)
         return self.record
 

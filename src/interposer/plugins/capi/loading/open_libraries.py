@@ -52,7 +52,7 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def of(cls, descriptor: int) -> FileIdentity:
-        """The identity of an open file."""
+        """Return the identity of an open file."""
         result = os.fstat(descriptor)
         return cls(result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
 
@@ -64,7 +64,7 @@ class FileIdentity(NamedTuple):
 
 @contextmanager
 def opened_file(path: str) -> Iterator[int]:
-    """A descriptor of a regular file; `StepError` where it cannot be opened, or is something else."""
+    """A descriptor of a regular file; `StepError` if it cannot be opened, or is something else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -100,7 +100,7 @@ class _Opened:
 def shared_backend(
     path: str, descriptor: int, *, options: Mapping[str, Options], unload: bool = False, exactly: bool = False
 ) -> DynamicBackend:
-    """The backend of a shared object, which is opened if it is not open yet.
+    """Return the backend of a shared object, which is opened if it is not open yet.
 
     It is shut down when nobody refers to it any more; whoever asks before that gets the same one, or one of the same
     plug-in with other options. Thread safe.
@@ -111,7 +111,7 @@ def shared_backend(
         options: for backends by id, what is given to ``init``; the first who asks decides. For others, those of them
             that networks can have are given with every network.
         unload: whether the library leaves the process with the backend, which it does if all who asked say so.
-        exactly: load what `descriptor` is open on, even if another file has the path meanwhile. The library then does
+        exactly: load what `descriptor` is open on, even if another file has the path meantime. The library then does
             not know its own folder (``$ORIGIN``).
 
     Raises:
@@ -144,7 +144,7 @@ def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> Dyna
 def backend_of_file(
     path: str | os.PathLike[str], options: Mapping[str, Options] | None = None, *, sha256: str = ""
 ) -> DynamicBackend:
-    """The backend of one file, whatever its name, loaded into this process without a trial.
+    """Return the backend of one file, whatever its name, loaded into this process without a trial.
 
     `options` are those of backends by id; with `sha256`, it is refused unless the file has this content.
 
@@ -166,7 +166,7 @@ def backend_of_file(
 
 
 def sha256_of(descriptor: int) -> str:
-    """The SHA-256 of an open file."""
+    """Return the SHA-256 of an open file."""
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -233,7 +233,7 @@ def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBack
 
 
 def step_error(error: InterposerError) -> StepError:
-    """What `open_library` raised, as the step that failed."""
+    """Return what `open_library` raised, as the step that failed."""
     if isinstance(error, PluginError):
         return StepError(Step.FILE if error.check == "symbols" else Step(error.check), error.reason)
     if isinstance(error, BackendUnavailableError):
@@ -242,7 +242,7 @@ def step_error(error: InterposerError) -> StepError:
 
 
 def host_settings(path: str) -> HostSettings:
-    """What a plug-in is told of this machine, with a folder of its own in the cache folder.
+    """Return what a plug-in is told of this machine, with a folder of its own in the cache folder.
 
     Raises:
         ConfigError: the setting ``num_threads`` cannot be meant.

@@ -31,19 +31,19 @@ OWN_BACKENDS: Final = ("CpuAcc",)
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that was asked for: `fault` says why it cannot be searched, or is empty."""
+    """A folder that was asked for: `error` says why it cannot be searched, or is empty."""
 
     path: str
     fault: str = ""
 
 
 def own_file(backend_id: str, folder: str = PACKAGE_FOLDER) -> str:
-    """The path at which the build of the package puts one of `OWN_BACKENDS`."""
+    """Return the path at which the build of the package puts one of `OWN_BACKENDS`."""
     return os.path.join(folder, f"Interposer_{backend_id}_backend.so")
 
 
 def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
-    """The paths of the package's own shared objects, by the ids that their names tell."""
+    """Return the paths of the package's own shared objects, by the ids that their names tell."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -52,7 +52,7 @@ def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
 
 
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
-    """Why there is no file of one of `OWN_BACKENDS`."""
+    """Return why there is no file of one of `OWN_BACKENDS`."""
     try:
         noted = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -61,7 +61,7 @@ def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
 
 
 def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
-    """The folders of the user's list, in its order and without repetitions.
+    """Return the folders of the user's list, in its order and without repetitions.
 
     `override` is one path that takes the place of the whole list of ``INTERPOSER_BACKEND_PATH``, even if it is no good.
     """

@@ -152,7 +152,7 @@ def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) 
 
 
 def _state(path: str) -> list[int] | None:
-    """What is different after a file was replaced or changed; None where there is none."""
+    """Return what is different after a file was replaced or changed; None if there is none."""
     try:
         result = os.stat(path)
     except (OSError, ValueError):

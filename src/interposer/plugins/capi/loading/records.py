@@ -87,7 +87,7 @@ class DynamicBackendRecord:
         return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON-compatible data."""
+        """Return the record as JSON-compatible data."""
         data = asdict(self) | {"state": self.state.value, "step": self.step.value}
         return {"file": self.file_name, **data}
 

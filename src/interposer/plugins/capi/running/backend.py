@@ -55,7 +55,7 @@ class DynamicBackend(Backend):
         self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
 
     def for_runtime(self, options: Options) -> DynamicBackend:
-        """The same plug-in for a runtime that gives it other options than it was initialised with.
+        """Return the same plug-in for a runtime that gives it other options than it was initialised with.
 
         What can also be given for a network is, for all networks of that runtime; of the rest the log tells.
 
@@ -88,7 +88,7 @@ class DynamicBackend(Backend):
             Handles(self.library, self._plain_handles.functions, self._options(options)).register(registry, self)
 
     def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
-        """What the plug-in says of it; one without memory of its own works on ordinary memory from anywhere."""
+        """Return what the plug-in says of it; one without memory of its own works on ordinary memory from anywhere."""
         allocators = Allocators.of(self.library)
         if allocators is not None:
             return allocators.refusal(allocator.memory_source)
@@ -102,7 +102,7 @@ class DynamicBackend(Backend):
         return Handles.of(self.library, self._options({}))
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """What the plug-in says that it can run."""
+        """Return what the plug-in says that it can run."""
         return DynamicSupport(self.library, {**self._defaults, **options}, self)
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
@@ -115,7 +115,7 @@ class DynamicBackend(Backend):
         return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """The plug-in's context, where it has the extension."""
+        """Return the plug-in's context, where it has the extension."""
         return DynamicContext.of(self.library, options, self)
 
     @property
@@ -133,7 +133,7 @@ class DynamicBackend(Backend):
         return cache_directory(self.library, {**self._defaults, **options})
 
     def without_directory(self, options: Options) -> Options:
-        """The options of a network but for that folder."""
+        """Return the options of a network but for that folder."""
         return without_directory(self.library, options)
 
     def compiled_image(self, image: Image, options: Options) -> Executable:
@@ -174,7 +174,7 @@ class DynamicWorkloadFactory(WorkloadFactory):
         self._options = options
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """The workload of a compiled part, or of a layer that is compiled now.
+        """Return the workload of a compiled part, or of a layer that is compiled now.
 
         Raises:
             CallError: the plug-in cannot compile the layer.

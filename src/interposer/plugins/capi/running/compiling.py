@@ -26,7 +26,7 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
     """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
 
     Raises:
-        CallError: it cannot; what it names as faulty is one of `flat`.
+        CallError: it cannot; what it names as defective is one of `flat`.
     """
     if abi.Cap.WANTS_HASHES in library.info.capabilities:
         flat.hash_constants()
@@ -43,7 +43,7 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
 
 
 def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
-    """The same for a part that was kept as an image.
+    """Return the same for a part that was kept as an image.
 
     Raises:
         CallError: it cannot.

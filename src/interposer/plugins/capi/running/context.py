@@ -23,7 +23,7 @@ class DynamicContext(BackendContext):
 
     @classmethod
     def of(cls, library: Library, options: Options, owner: object = None) -> DynamicContext | None:
-        """A new context, or None where the plug-in wants to be told nothing.
+        """Return a new context, or None if the plug-in wants to be told nothing.
 
         Raises:
             CallError: the plug-in could not make one.

@@ -70,7 +70,7 @@ def _field(size: int) -> Array:
 
 
 def _first_change(field: Array, size: int) -> int | None:
-    """The place, counted from the output's beginning, of the first byte of the margins that has changed."""
+    """Return the place, counted from the output's beginning, of the first byte of the margins that has changed."""
     changed = field != _CANARY
     changed[MARGIN : MARGIN + size] = False
     return int(changed.argmax()) - MARGIN if changed.any() else None

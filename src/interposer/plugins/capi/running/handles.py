@@ -43,7 +43,7 @@ class Handles:
 
     @classmethod
     def of(cls, library: Library, options: OptionTable) -> Handles | None:
-        """What the plug-in says of its kinds of memory, or None where it has none of its own.
+        """Return what the plug-in says of its kinds of memory, or None if it has none of its own.
 
         Raises:
             CallError: it could not say.
@@ -71,7 +71,7 @@ class Handles:
                 for row in rows]  # fmt: skip
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call one of the functions; `CallError` where it fails."""
+        """Call one of the functions; `CallError` if it fails."""
         self.library.call(name, self.functions[name], self.library.self, *arguments)
 
     def register(self, registry: TensorHandleFactoryRegistry, owner: object) -> None:
@@ -139,11 +139,11 @@ class NativeHandleFactory(TensorHandleFactory):
         self._pool, self._index = pool, index
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """A tensor in the plug-in's memory."""
+        """Return a tensor in the plug-in's memory."""
         return self._created(info, 0)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """A constant, which the device copies or the host writes, once."""
+        """Return a constant, which the device copies or the host writes, once."""
         handle = self._created(info, abi.HANDLE_ALONE)
         handle.allocate()
         if self.supports_device_copy:
@@ -160,7 +160,7 @@ class NativeHandleFactory(TensorHandleFactory):
         return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
     def create_device_copy(self) -> Workload:
-        """The device's own copies."""
+        """Return the device's own copies."""
         return _NativeCopy(self.id)
 
 
@@ -204,7 +204,7 @@ class NativeHandle(TensorHandle):
         self.pool.call("allocate", self.number)
 
     def map(self) -> Array:
-        """What the plug-in shows of the tensor."""
+        """Return what the plug-in shows of the tensor."""
         out = ctypes.c_void_p()
         self.pool.call("map", self.number, ctypes.addressof(out))
         return _array_at(out.value or 0, self.info, self)
@@ -233,7 +233,7 @@ class NativeHandle(TensorHandle):
             self._kept = None
 
     def export_memory(self, source: MemorySource) -> Array:
-        """The tensor's own memory as an array."""
+        """Return the tensor's own memory as an array."""
         if source != MemorySource.MALLOC:
             return super().export_memory(source)
         out = abi.Tensor()
@@ -241,7 +241,7 @@ class NativeHandle(TensorHandle):
         return _array_at(out.data or 0, self.info, self)
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """A piece, where the plug-in makes one."""
+        """Return a piece, where the plug-in makes one."""
         out, reported = ctypes.c_uint64(), _InfoTable(info)
         place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
         try:
@@ -333,7 +333,7 @@ class _PrivateTensor:
 
 
 def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
-    """The memory at an address as an array that keeps `owner` alive."""
+    """Return the memory at an address as an array that keeps `owner` alive."""
     size = int(info.num_bytes)
     if not address and size:
         raise BackendContractError(f"the plug-in shows {info} at no address")
@@ -384,13 +384,13 @@ class Allocators:
 
     @classmethod
     def of(cls, library: Library) -> Allocators | None:
-        """The extension, or None where the plug-in has it not."""
+        """Return the extension, or None if the plug-in has it not."""
         functions = library.extension(abi.EXT_ALLOCATOR, abi.AllocatorApi, {"accept": "accept", "use": "use"})
         return None if functions is None else cls(library, functions)
 
     @classmethod
     def needed(cls, library: Library) -> Allocators:
-        """The same, of a plug-in that has accepted an allocator; `BackendContractError` where it has it no more."""
+        """The same, of a plug-in that has accepted an allocator; `BackendContractError` if it has it no more."""
         result = cls.of(library)
         if result is None:
             raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
@@ -400,7 +400,7 @@ class Allocators:
         self._library, self._functions = library, functions
 
     def refusal(self, source: MemorySource) -> str | None:
-        """Why memory of this kind cannot be used, or None."""
+        """Return why memory of this kind cannot be used, or None."""
         try:
             with self._library.serialized():
                 self._library.call("accept", self._functions["accept"], self._library.self, int(source))

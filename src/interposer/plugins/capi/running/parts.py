@@ -23,7 +23,7 @@ __all__ = ["Optimizer", "flat_view"]
 
 
 def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
-    """The tables of a view for a plug-in."""
+    """Return the tables of a view for a plug-in."""
     return FlatGraph.of(view, revision=library.identity.vocabulary, alignment=library.info.alignment)
 
 
@@ -36,7 +36,7 @@ class Optimizer:
         self._failed: list[Failure] = []
 
     def views(self) -> OptimizationViews:
-        """The plug-in's answer, compiled.
+        """Return the plug-in's answer, compiled.
 
         Raises:
             BackendContractError: an answer that cannot be meant.
@@ -115,7 +115,7 @@ class Optimizer:
 
 
 def _sort_outputs(graph: Graph, order: Sequence[int]) -> None:
-    """Bind the outputs of a graph anew: first the one that is number ``order[0]`` now, and so on."""
+    """Bind the outputs of a graph again: first the one that is number ``order[0]`` now, and so on."""
     sources = [layer.values[0] for layer in graph.outputs]
     for layer in graph.outputs:
         graph.erase(layer)

@@ -32,7 +32,7 @@ class Verdict(Support):
     """A plug-in's answer for one layer, with what it says beyond yes and no.
 
     `group` is the number of the group without which the layer cannot be run, or None. `seconds` for one run and
-    `bytes` of memory are estimates, None where there are none. `code` is one of the header's reason codes.
+    `bytes` of memory are estimates, None if there are none. `code` is one of the header's reason codes.
     """
 
     code: int = 0
@@ -50,11 +50,11 @@ class DynamicSupport(LayerSupport):
         self._options = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_MODEL))
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """What it says of a layer alone."""
+        """Return what it says of a layer alone."""
         return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """One verdict for each layer; layers that the plug-in must not be shown get a no in its name.
+        """Return one verdict for each layer; layers that the plug-in must not be shown get a no in its name.
 
         Raises:
             BackendContractError: an answer that cannot be meant.
@@ -68,7 +68,7 @@ class DynamicSupport(LayerSupport):
 
 
 def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
-    """What a plug-in answers for the layers of its tables."""
+    """Return what a plug-in answers for the layers of its tables."""
     if not flat.layers:
         return []
     out = abi.Report(struct_size=ctypes.sizeof(abi.Report))

@@ -93,7 +93,7 @@ class DynamicWorkload(Workload):
         return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
 
     def _call_borrowing(self, run: _Run, call: Callable[[], None]) -> None:
-        """Let a run of prepared tables have the workspace of another one meanwhile."""
+        """Let a run of prepared tables have the workspace of another one at the same time."""
         try:
             lender = self._free.pop()
         except IndexError:
@@ -113,7 +113,7 @@ def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
 
 
 def _seen(handle: ArrayHandle) -> Array:
-    """The array that the handle lies in, which stays the same as long as its memory does."""
+    """Return the array that the handle lies in, which stays the same as long as its memory does."""
     with handle.mapped() as array:
         return array
 
@@ -158,7 +158,7 @@ class _Run:
         self._fault: BaseException | None = None
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
-        """Let the tensors lie in these arrays in every run; False where one would have to be copied."""
+        """Let the tensors lie in these arrays in every run; False if one would have to be copied."""
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
         self._kept = (*read, *written)
@@ -168,14 +168,14 @@ class _Run:
         return True
 
     def borrow(self, lender: _Run) -> None:
-        """Use the workspace of another one, which must not run meanwhile."""
+        """Use the workspace of another one, which must not run at the same time."""
         if lender is self._lender:
             return
         self._lender = lender
         self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
-        """True where some of the tensors are in memory of the plug-in's own."""
+        """Return True if some of the tensors are in memory of the plug-in's own."""
         return any(isinstance(item, NativeHandle) for item in (*read, *written))
 
     def execute_private(

@@ -109,7 +109,7 @@ typedef struct ipr_string {
 typedef struct ipr_error {
   uint64_t struct_size;
   int32_t code;      /* the backend's own number for the error (a driver's error code); 0 where it has none */
-  int32_t item_kind; /* IPR_ITEM_...: what is at fault */
+  int32_t item_kind; /* IPR_ITEM_...: what is the cause */
   int64_t item;      /* its index, or -1 */
   uint64_t capacity; /* bytes of `text` */
   uint64_t length;   /* bytes of the message; where it is more than the capacity, only its beginning is there */
@@ -192,7 +192,7 @@ typedef struct ipr_tensor_info {
   ipr_string name;            /* for people; may be empty */
   int32_t dtype;              /* IPR_DTYPE_... */
   int32_t rank;               /* 0 (a scalar) to 8 */
-  const int64_t* shape;       /* `rank` extents; -1 where one is not known yet */
+  const int64_t* shape;       /* `rank` dimensions; -1 where one is not known yet */
   uint64_t scale_count;       /* 0: not quantized; else real = scale * (stored - zero point) ... */
   const double* scales;       /* ... with one scale for the tensor, or one for each index along `axis` */
   const int64_t* zero_points; /* as many as scales */
@@ -361,7 +361,7 @@ typedef struct ipr_tensor {
   uint8_t dtype_code;      /* DLPack's DLDataType; types of fewer than 8 bits are padded to a byte, */
   uint8_t dtype_bits;      /* with their own number of bits here */
   uint16_t dtype_lanes;    /* 1 */
-  const int64_t* shape;    /* ndim extents; in an output, -1 where one is only found by computing it (see `resize`) */
+  const int64_t* shape;    /* ndim dimensions; in an output, -1 where one is only found by computing it (see `resize`) */
   const int64_t* strides;  /* in elements; NULL: compact and row-major, as it always is without IPR_CAP_STRIDED */
   uint64_t byte_offset;    /* where the first element lies behind `data`, or in the buffer that native_handle names */
   /* here a DLTensor ends */
@@ -391,7 +391,7 @@ typedef struct ipr_run {
   uint32_t thread_limit;   /* threads that this run should not exceed; 0 for no limit but ipr_host.thread_count */
   int32_t priority;        /* 0 as usual, greater is more urgent */
   void* host;              /* first argument of `resize` */
-  /* For an output that has unknown extents, before it is written to: give it this shape, of the declared rank. Where
+  /* For an output that has unknown dimensions, before it is written to: give it this shape, of the declared rank. Where
    * that is IPR_OK, the element of `outputs` has data, shape and size from then on. Only on the thread that called
    * `execute`, only once for each such output. NULL where all shapes are known. */
   int32_t (*resize)(void* host, uint64_t output, const int64_t* shape, uint64_t rank);
@@ -403,7 +403,7 @@ typedef struct ipr_run {
 #define IPR_CAP_CONCURRENT_COMPILE UINT64_C(0x2) /* query_support, optimize and compile may run at the same time */
 #define IPR_CAP_KEEPS_CONSTANTS UINT64_C(0x4)    /* every executable has copies of all constants that it needs */
 #define IPR_CAP_WANTS_HASHES UINT64_C(0x8)       /* uses ipr_constant.sha256 */
-#define IPR_CAP_DYNAMIC_SHAPES UINT64_C(0x10)    /* may be offered unknown extents, and calls `resize` */
+#define IPR_CAP_DYNAMIC_SHAPES UINT64_C(0x10)    /* may be offered unknown dimensions, and calls `resize` */
 #define IPR_CAP_IN_PLACE UINT64_C(0x20)          /* an output may lie exactly where an input of the same size lies */
 #define IPR_CAP_STRIDED UINT64_C(0x40)           /* takes tensors of any strides */
 #define IPR_CAP_FORK_SAFE UINT64_C(0x80)         /* goes on working in a child process after fork() */
@@ -846,7 +846,7 @@ static inline const ipr_attribute* ipr_find_option(const ipr_options* options, c
   return NULL;
 }
 
-/* How many elements a tensor has; -1 where an extent is unknown. */
+/* How many elements a tensor has; -1 where a dimension is unknown. */
 static inline int64_t ipr_elements(const int64_t* shape, int32_t rank) {
   int64_t product = 1;
   int32_t n;
