@@ -195,7 +195,7 @@ class Page:
         return content
 
     @property
-    def faults(self) -> list[str]:
+    def problems(self) -> list[str]:
         """What the page threw, or what the console has errors and warnings of."""
         self.evaluate("new Promise((done) => setTimeout(() => done(true), 20))")  # what comes of the last act is told
         result = []

@@ -21,7 +21,7 @@ from interposer.backend import (
 from interposer.core.schema import Op
 from interposer.ir.graph import Layer
 from interposer.testing.watched import Observer, Watched
-from tests.faulty import FAULTS
+from tests.faulty import PROBLEMS
 
 NEVER = 1 << 62
 
@@ -58,7 +58,7 @@ class Failing(Watched):
             with self._lock:
                 self.runs += 1
         if self.at == place or (isinstance(self.at, int) and not place and self.runs >= self.at):
-            (FAULTS[self.how] if isinstance(self.how, str) else self.how)()
+            (PROBLEMS[self.how] if isinstance(self.how, str) else self.how)()
 
     def layer_support(self, options: Options) -> LayerSupport:
         return _Picky(self.inner.layer_support(options), self.only)

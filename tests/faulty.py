@@ -101,7 +101,7 @@ def write_garbage() -> None:
         os.write(fd, b"\x00garbage\xff" * 100)
 
 
-FAULTS: dict[str, Callable[[], None]] = {
+PROBLEMS: dict[str, Callable[[], None]] = {
     item.__name__: item
     for item in (
         segfault, abort, endless_loop, native_sleep, exhaust_memory, exit_process, system_exit, raise_error,
@@ -139,7 +139,7 @@ class Faulty(Backend):
     def pass_by(self, place: str) -> None:
         """Misbehave, if this is the place and the time."""
         if place == self.where and self._number() in self.which:
-            FAULTS[self.how]()
+            PROBLEMS[self.how]()
 
     def _number(self) -> int:
         if not self.folder:

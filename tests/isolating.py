@@ -38,12 +38,12 @@ def expected(x: Any) -> Any:
 
 
 @contextmanager
-def faulty_runtime(faults: dict[str, Any] | None = None, **isolation: Any) -> Iterator[ip.Runtime]:
+def faulty_runtime(problems: dict[str, Any] | None = None, **isolation: Any) -> Iterator[ip.Runtime]:
     """A runtime that has `Faulty`, isolated, and nothing of it behind when it is left."""
     with no_trace_left():
         how = ip.Isolation(**isolation)
         with ip.Runtime(ip.CreationOptions(isolate={"Faulty": how})) as runtime:
-            runtime.registry.register("Faulty", partial(Faulty, **(faults or {})))
+            runtime.registry.register("Faulty", partial(Faulty, **(problems or {})))
             yield runtime
 
 

@@ -120,7 +120,7 @@ There is no reference kernel yet.
 
 
 def test_what_is_declared_badly_is_listed():
-    assert list(generate._faults(Blend)) == [
+    assert list(generate._problems(Blend)) == [
         "its docstring has no Source section",
         "its docstring has no Example section",
         "the attribute 'count' has no doc",

@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
         rows = []
         for name in operators():
             rows.append(tried(engine, name))
-            wrong += _told(engine, rows[-1])
+            wrong += _reported(engine, rows[-1])
         new[engine] = section(engine, rows, process_registry().get(engine))
     if args.check:
         print(f"{'stale' if new != old else 'up to date'}: {PAGE}")
@@ -223,7 +223,7 @@ def _installed() -> Iterator[str]:
             print(f"{name}: {reason}")
 
 
-def _told(engine: str, row: Row) -> int:
+def _reported(engine: str, row: Row) -> int:
     print(f"{engine} {row.name}: {row.claimed} of {row.samples} claimed, {len(row.failures)} failures", flush=True)
     for case, text in row.failures:
         print(f"  {case}: {text}", flush=True)
@@ -232,7 +232,7 @@ def _told(engine: str, row: Row) -> int:
 
 def _print(engine: str, names: Iterable[str]) -> int:
     rows = [tried(engine, name, all_of_them=True) for name in names]
-    wrong = sum(_told(engine, row) for row in rows)
+    wrong = sum(_reported(engine, row) for row in rows)
     for row in rows:
         print(f"{row.name} is refused, for one, because {'; '.join(row.reasons) or 'of nothing'}")
     return int(wrong > 0)

@@ -22,7 +22,7 @@ from interposer.kernels import reference  # noqa: E402
 from tools.builders import builders_stub  # noqa: E402
 from tools.declarations import docstring_sections, first_line, shipped  # noqa: E402
 from tools.pages import environment_page, errors_page, family_page, operators_index  # noqa: E402
-from tools.vocabulary import HEADERS, frozen_faults, headers, vocabulary_module  # noqa: E402
+from tools.vocabulary import HEADERS, frozen_problems, headers, vocabulary_module  # noqa: E402
 
 TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
 
@@ -85,11 +85,11 @@ def _read(path: str) -> str | None:
 
 def complaints() -> list[str]:
     """Return what the declarations of operators lack, a line each."""
-    result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _faults(op)]
-    return [*result, *frozen_faults()]
+    result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _problems(op)]
+    return [*result, *frozen_problems()]
 
 
-def _faults(op: type[Op]) -> Iterator[str]:
+def _problems(op: type[Op]) -> Iterator[str]:
     titles = docstring_sections(op)
     for requested in ("Shapes", "Source", *(["Example"] if op.executable else [])):
         if not any(title.startswith(requested) for title in titles):

@@ -148,10 +148,10 @@ def row(name: str, op: type[Op]) -> Row:
         elif result.status == "refused":
             reasons[result.reason] += 1
     most = [kind for kind, _ in kinds.most_common(_MOST_KINDS)]
-    return Row(name, known, exact, most, list(_told(reasons))[:_MOST_REASONS])
+    return Row(name, known, exact, most, list(_reported(reasons))[:_MOST_REASONS])
 
 
-def _told(reasons: Counter[str]) -> Iterator[str]:
+def _reported(reasons: Counter[str]) -> Iterator[str]:
     """Reasons, the most frequent first, those that name a type only as one for all types."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:

@@ -112,7 +112,7 @@ def _with_numbers(text: str, numbers: dict[str, int]) -> str:
     return text
 
 
-def frozen_faults() -> Iterator[str]:
+def frozen_problems() -> Iterator[str]:
     """Yield names of released versions that have changed or gone."""
     before = known()
     after = wanted(before)

@@ -12,7 +12,7 @@ from .engine import Arrays, Call, Engine
 
 __all__ = ["LiteRT", "OnnxRuntime", "OpenVINO"]
 
-KEPT: Final = "optimized.onnx"
+CACHED: Final = "optimized.onnx"
 
 
 class OnnxRuntime(Engine):
@@ -31,7 +31,7 @@ class OnnxRuntime(Engine):
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        cached = cache / KEPT
+        cached = cache / CACHED
         if cached.exists():
             options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
             path = cached
@@ -40,7 +40,7 @@ class OnnxRuntime(Engine):
     def keep(self, path: Path, threads: int, cache: Path) -> None:
         options = self._ort.SessionOptions()
         options.log_severity_level = 3
-        options.optimized_model_filepath = str(cache / KEPT)
+        options.optimized_model_filepath = str(cache / CACHED)
         self._ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def feed(self, inputs: Arrays) -> None:

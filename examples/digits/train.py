@@ -28,7 +28,7 @@ PICTURE_SIZE = 64
 EPOCHS = 30
 BATCH = 64
 LEARNING_RATE = 3e-3
-WANTED_ACCURACY = 0.97
+REQUESTED_ACCURACY = 0.97
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ def main(folder: Path) -> None:
     pictured = accuracy(p, through_pictures(held_out), held_out_digits)
     print(f"{len(images)} digits to train on, {len(held_out)} held out")
     print(f"accuracy on those held out: {direct:.2%}, through pictures {pictured:.2%}")
-    if min(direct, pictured) < WANTED_ACCURACY:
-        sys.exit(f"less than the {WANTED_ACCURACY:.0%} wanted; nothing was written")
+    if min(direct, pictured) < REQUESTED_ACCURACY:
+        sys.exit(f"less than the {REQUESTED_ACCURACY:.0%} wanted; nothing was written")
     write(folder, p, held_out, held_out_digits)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.backend.planner import Lifetime, MemoryPlan, faults, plan
+from interposer.backend.planner import Lifetime, MemoryPlan, plan, problems
 from interposer.core.errors import InvalidArgumentError
 
 LIFETIMES = st.lists(
@@ -21,7 +21,7 @@ LIFETIMES = st.lists(
 @given(LIFETIMES, st.sampled_from([1, 16, 64]))
 def test_no_two_tensors_that_live_at_the_same_time_overlap(lifetimes, alignment):
     created = plan(lifetimes, alignment)
-    assert list(faults(lifetimes, created)) == []
+    assert list(problems(lifetimes, created)) == []
     assert all(offset % alignment == 0 for offset in created.offsets)
     assert created.lower_bound <= created.size <= sum(lifetime.size + alignment for lifetime in lifetimes)
 
@@ -67,7 +67,7 @@ def test_no_tensors_need_no_memory():
 
 def test_an_overlap_and_a_place_outside_are_told():
     lifetimes = [Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(64, 2, 3)]
-    assert list(faults(lifetimes, MemoryPlan((0, 32, 64), 100, 0, ""))) == [
+    assert list(problems(lifetimes, MemoryPlan((0, 32, 64), 100, 0, ""))) == [
         "tensors 0 and 1 live at the same time and overlap",
         "tensor 2 lies at 64 to 128, outside of the arena of 100 bytes",
         "tensors 1 and 2 live at the same time and overlap",

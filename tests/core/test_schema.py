@@ -134,8 +134,8 @@ F32 = TensorInfo((2, 3))
     ((TensorInfo((2,), "int8"),),
      ["first has rank 1, shape [2]; expected rank 2 to 4", "first is int8; expected one of float16, float32"]),
 ])  # fmt: skip
-def test_operands_are_checked_by_their_declarations(infos, faults):
-    assert Blend(1).violations(*infos) == faults
+def test_operands_are_checked_by_their_declarations(infos, problems):
+    assert Blend(1).violations(*infos) == problems
 
 
 @op(register=False)
@@ -152,8 +152,8 @@ class Join(Op):
     ((TensorInfo((2,)), F32), ["inputs[1] has rank 2, shape [2, 3]; expected rank 1"]),
     ((TensorInfo((2,)), TensorInfo((2,), "int8")), ["inputs is int8; expected float32, the type of inputs"]),
 ])  # fmt: skip
-def test_values_of_a_variadic_operand_are_checked_each(infos, faults):
-    assert Join().violations(*infos) == faults
+def test_values_of_a_variadic_operand_are_checked_each(infos, problems):
+    assert Join().violations(*infos) == problems
 
 
 def test_absent_values_of_an_optional_variadic_operand_are_no_fault():

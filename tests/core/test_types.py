@@ -28,8 +28,8 @@ from interposer.core.types import (
     differ,
 )
 
-EXTENTS = st.one_of(st.integers(0, 9), st.none(), st.sampled_from(["batch", "width"]))
-SHAPES = st.lists(EXTENTS, max_size=MAX_RANK).map(TensorShape)
+DIMENSIONS = st.one_of(st.integers(0, 9), st.none(), st.sampled_from(["batch", "width"]))
+SHAPES = st.lists(DIMENSIONS, max_size=MAX_RANK).map(TensorShape)
 
 
 def refused(call, *args, **kwargs):

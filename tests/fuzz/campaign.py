@@ -38,13 +38,13 @@ class Found:
     """What became of the variants of a kind of file."""
 
     ended: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     peak: int = 0
 
     def add(self, other: Found) -> None:
         """Count another batch."""
         self.ended += other.ended
-        self.faults += other.faults
+        self.problems += other.problems
         self.peak = max(self.peak, other.peak)
 
 
@@ -100,11 +100,11 @@ def go_through(path: Path, first: int, last: int, kind: str, seed: int, backends
         peak = max((line["peak"] for line in ended), default=0)
         result.peak = max(result.peak, peak)
         if peak > MOST_BYTES:
-            result.faults.append(f"{path.name}: {peak >> 20} MiB after one of {ended[0]['variant']} ...")
+            result.problems.append(f"{path.name}: {peak >> 20} MiB after one of {ended[0]['variant']} ...")
         first += len(ended)
         if code != 0:
             name = lines[-1].get("starting", "?") if lines else "the beginning"
-            result.faults.append(f"{path.name}: {name}: status {code}: {said[-2000:]}")
+            result.problems.append(f"{path.name}: {name}: status {code}: {said[-2000:]}")
             result.ended["ended the process"] += 1
             first += 1
     return result
@@ -131,10 +131,10 @@ def main() -> int:
                 total.add(result)
             ends = ", ".join(f"{count:,} {name}" for name, count in total.ended.most_common())
             print(f"{title}: {sum(total.ended.values()):,} damaged variants of {len(files)} files: {ends}; ")
-            print(f"  {len(total.faults)} errors, at most {total.peak >> 20} MiB", flush=True)
-            for error in total.faults:
+            print(f"  {len(total.problems)} errors, at most {total.peak >> 20} MiB", flush=True)
+            for error in total.problems:
                 print(f"  {error}")
-            errors += len(total.faults)
+            errors += len(total.problems)
     return bool(errors)
 
 

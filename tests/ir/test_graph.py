@@ -61,7 +61,7 @@ def test_infos_that_are_asked_for_must_be_known():
     assert relu.input_infos == (None,)
     with pytest.raises(VerificationError) as caught:
         _ = x.output_infos
-    assert caught.value.faults == ("the tensor x has no known info",)
+    assert caught.value.problems == ("the tensor x has no known info",)
 
 
 def test_an_input_is_found_by_its_operands_name():
@@ -208,7 +208,7 @@ def test_layers_that_depend_on_themselves_have_no_order():
     graph.set_input(first, 0, second.output)
     with pytest.raises(VerificationError) as caught:
         graph.topological()
-    assert caught.value.faults == (
+    assert caught.value.problems == (
         "these layers depend on themselves: 'activation' (Activation), 'activation_1' (Activation)",
     )
 

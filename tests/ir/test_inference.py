@@ -125,6 +125,6 @@ def test_all_faults_of_a_graph_are_raised_together():
     add(graph, Addition(), x)
     with pytest.raises(InvalidNetworkError) as caught:
         infer_graph(graph)
-    assert len(caught.value.faults) == 2
+    assert len(caught.value.problems) == 2
     assert str(caught.value).startswith("network 'net' has 2 errors:\n  - layer 'reshape' (Reshape): ")
-    assert caught.value.faults[1] == "layer 'addition' (Addition): b is not connected"
+    assert caught.value.problems[1] == "layer 'addition' (Addition): b is not connected"

@@ -33,10 +33,10 @@ def refused(call, *args, **kwargs):
     return str(caught.value)
 
 
-def faults_of(network):
+def problems_of(network):
     with pytest.raises(InvalidNetworkError) as caught:
         network.validate()
-    return list(caught.value.faults)
+    return list(caught.value.problems)
 
 
 def test_infos_are_known_as_soon_as_a_layer_is_added():
@@ -152,7 +152,7 @@ def test_layers_that_depend_on_themselves_are_a_fault_and_nothing_worse():
     consumers = network.add_layer(Activation(), merged, name="behind")
     network.add_output_layer(0, consumers)
     network.connect(consumers, merged, 1)
-    assert faults_of(network) == ["these layers depend on themselves: 'joined' (Concat), 'behind' (Activation)"]
+    assert problems_of(network) == ["these layers depend on themselves: 'joined' (Concat), 'behind' (Activation)"]
 
 
 def test_beside_a_cycle_all_other_faults_are_told():
@@ -161,7 +161,7 @@ def test_beside_a_cycle_all_other_faults_are_told():
     turning = network.add_layer(Addition(), x, name="turning")
     network.connect(turning, turning, "b")
     network.add_layer(Addition(), x, name="half")
-    assert faults_of(network) == [
+    assert problems_of(network) == [
         "these layers depend on themselves: 'turning' (Addition)",
         "layer 'half' (Addition): b is not connected",
         "it has no output layer",
@@ -175,7 +175,7 @@ def test_of_a_long_cycle_ten_layers_are_named():
         value = network.add_layer(Activation(), value)
     network.connect(value, first)
     network.add_output_layer(0, value)
-    [error] = faults_of(network)
+    [error] = problems_of(network)
     assert error.startswith(
         "these layers depend on themselves: 'activation' (Activation), 'activation_1' (Activation), "
     )
@@ -206,7 +206,7 @@ def test_all_faults_are_raised_together():
 def test_an_input_without_info_is_a_fault():
     network = Network()
     network.add_output_layer(0, network.add_input_layer(0, None, name="x"))
-    assert faults_of(network) == [
+    assert problems_of(network) == [
         "layer 'x' (Input): its output has no tensor info and none can be inferred; "
         "declare it with outputs=[TensorInfo(...)]"
     ]
@@ -215,7 +215,7 @@ def test_an_input_without_info_is_a_fault():
 def test_an_output_that_nothing_is_connected_to_is_a_fault():
     network = Network()
     network.add_output_layer(0)
-    assert faults_of(network) == ["layer 'output_0' (Output): input is not connected"]
+    assert problems_of(network) == ["layer 'output_0' (Output): input is not connected"]
 
 
 def test_inputs_and_outputs_are_found_by_their_numbers():

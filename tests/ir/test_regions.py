@@ -53,10 +53,10 @@ def inferred(text: str = LOOP) -> Graph:
     return graph
 
 
-def faults_of(graph: Graph) -> list[str]:
+def problems_of(graph: Graph) -> list[str]:
     with pytest.raises(VerificationError) as caught:
         verify(graph)
-    return list(caught.value.faults)
+    return list(caught.value.problems)
 
 
 def test_a_carried_value_has_unknown_extents_where_an_iteration_changes_them():
@@ -92,7 +92,7 @@ def test_a_loop_of_a_known_count_collects_a_known_number():
     assert [str(value.info) for value in inferred(fixed).layer("loop").outputs] == ["float32[2, 3]", "float32[4, 3]"]
 
 
-FAULTS = {
+PROBLEMS = {
     "%step = Input(binding_id=3)": (
         "%step = Input(binding_id=4)",
         "region 'body' has inputs with the binding ids 0, 1, 2, 4; expected 0 to 3",
@@ -125,13 +125,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("line", FAULTS, ids=range(len(FAULTS)))
+@pytest.mark.parametrize("line", PROBLEMS, ids=range(len(PROBLEMS)))
 def test_what_does_not_fit_is_told_with_its_region_and_layer(line):
-    wrong, reported = FAULTS[line]
+    wrong, reported = PROBLEMS[line]
     with pytest.raises(InvalidNetworkError) as caught:
         inferred(LOOP.replace(line, wrong))
-    assert any(error.startswith(f"layer 'loop' (Loop): {reported}") for error in caught.value.faults), (
-        caught.value.faults
+    assert any(error.startswith(f"layer 'loop' (Loop): {reported}") for error in caught.value.problems), (
+        caught.value.problems
     )
 
 
@@ -191,7 +191,7 @@ def test_a_network_can_be_used_as_a_region_more_than_once():
 def test_the_verifier_sees_that_a_region_takes_something_else_than_it_gets():
     graph = inferred()
     graph.layer("loop").regions[0].layer("step").output.info = TensorInfo((2, 3))
-    assert "layer 'loop' (Loop): region 'body' takes float32[2, 3] as 'step', but gets float32[1, 3]" in faults_of(
+    assert "layer 'loop' (Loop): region 'body' takes float32[2, 3] as 'step', but gets float32[1, 3]" in problems_of(
         graph
     )
 
@@ -200,13 +200,13 @@ def test_the_verifier_sees_that_results_are_not_what_regions_give():
     graph = inferred()
     graph.layer("loop").outputs[1].info = TensorInfo((4, 9))
     reported = "layer 'loop' (Loop): output 'loop:1' is float32[4, 9]; its regions give float32[?, 3]"
-    assert reported in faults_of(graph)
+    assert reported in problems_of(graph)
 
 
 def test_the_verifier_sees_a_region_that_belongs_to_another_layer():
     graph = inferred()
     graph.layer("loop").regions[0].owner = graph.layer("x")
-    assert faults_of(graph) == ["region body of layer 'loop' (Loop): it does not know whose region it is"]
+    assert problems_of(graph) == ["region body of layer 'loop' (Loop): it does not know whose region it is"]
 
 
 # --- the way to layers, copies, estimates -----------------------------------------------------------------------------

@@ -26,15 +26,15 @@ def sound():
     return parse_graph(SOUND)
 
 
-def faults_of(graph, **options):
+def problems_of(graph, **options):
     with pytest.raises(VerificationError) as caught:
         verify(graph, **options)
-    return list(caught.value.faults)
+    return list(caught.value.problems)
 
 
 def broken(old, new):
     assert old in SOUND
-    return faults_of(parse_graph(SOUND.replace(old, new)))
+    return problems_of(parse_graph(SOUND.replace(old, new)))
 
 
 def test_a_sound_graph_passes():
@@ -100,7 +100,7 @@ def test_there_may_be_no_more_inputs_than_operands():
     graph = sound()
     relu, twice = graph.layer("relu"), graph.layer("twice")
     graph.set_input(relu, 1, twice.output)
-    assert faults_of(graph)[0] == "layer 'relu' (Activation): Activation takes at most 1 inputs, but 2 were given"
+    assert problems_of(graph)[0] == "layer 'relu' (Activation): Activation takes at most 1 inputs, but 2 were given"
 
 
 def test_an_input_must_be_given_by_a_layer_of_the_graph():
@@ -108,7 +108,7 @@ def test_an_input_must_be_given_by_a_layer_of_the_graph():
     relu = graph.layer("relu")
     graph._layers.pop(relu.guid)
     graph._names.discard("relu")
-    assert faults_of(graph) == [
+    assert problems_of(graph) == [
         "tensor 'parts:1' notes once that layer 'relu' (Activation) takes it as input 0; expected 0 times",
         "tensor 'relu' does not note that layer 'twice' (Addition) takes it as input 0",
         "tensor 'relu' does not note that layer 'twice' (Addition) takes it as input 1",
@@ -124,7 +124,7 @@ def test_an_input_must_still_be_an_output_of_its_layer():
     relu.outputs = (Value(relu, 0),)
     relu.output.info = old.info
     assert "layer 'twice' (Addition): input 0, 'relu', is no longer an output of layer 'relu' (Activation)" in (
-        faults_of(graph)
+        problems_of(graph)
     )
 
 
@@ -132,11 +132,11 @@ def test_uses_and_inputs_must_agree():
     graph = sound()
     relu, twice = graph.layer("relu"), graph.layer("twice")
     relu.output.uses.add(Use(twice, 2))
-    assert faults_of(graph) == [
+    assert problems_of(graph) == [
         "tensor 'relu' notes once that layer 'twice' (Addition) takes it as input 2; expected 0 times"
     ]
     relu.output.uses.clear()
-    assert faults_of(graph) == [
+    assert problems_of(graph) == [
         "tensor 'relu' does not note that layer 'twice' (Addition) takes it as input 0",
         "tensor 'relu' does not note that layer 'twice' (Addition) takes it as input 1",
     ]
@@ -147,7 +147,7 @@ def test_outputs_must_know_their_layer_and_their_number():
     parts, relu = graph.layer("parts"), graph.layer("relu")
     parts.outputs[0].index = 1
     relu.output.producer = parts
-    assert [error for error in faults_of(graph) if "says that" in error] == [
+    assert [error for error in problems_of(graph) if "says that" in error] == [
         "layer 'parts' (Splitter): output 0 says that it is output 1",
         "layer 'relu' (Activation): output 0 says that layer 'parts' (Splitter) gives it",
     ]
@@ -156,14 +156,14 @@ def test_outputs_must_know_their_layer_and_their_number():
 def test_a_layer_must_have_the_outputs_that_its_operator_gives():
     graph = sound()
     graph.layer("parts").outputs += (Value(graph.layer("parts"), 2),)
-    assert faults_of(graph) == ["layer 'parts' (Splitter): it has 3 outputs; Splitter gives 2"]
+    assert problems_of(graph) == ["layer 'parts' (Splitter): it has 3 outputs; Splitter gives 2"]
 
 
 def test_nothing_may_depend_on_itself():
     graph = sound()
     relu, twice = graph.layer("relu"), graph.layer("twice")
     graph.set_input(relu, 0, twice.output)
-    [error] = faults_of(graph)
+    [error] = problems_of(graph)
     assert error == "these layers depend on themselves: 'relu' (Activation), 'twice' (Addition)"
 
 
@@ -173,14 +173,14 @@ def test_nothing_may_depend_on_itself():
 def test_names_must_be_unique_and_known_to_the_graph():
     graph = sound()
     graph.layer("relu").name = "x"
-    assert faults_of(graph) == ["2 layers are called 'x'", "the name 'relu' is taken, but no layer has it"]
+    assert problems_of(graph) == ["2 layers are called 'x'", "the name 'relu' is taken, but no layer has it"]
     graph.layer("twice").name = "new"
-    assert "the name 'new' is not among the graph's names" in faults_of(graph)
+    assert "the name 'new' is not among the graph's names" in problems_of(graph)
 
 
 def test_binding_ids_must_be_unique_among_inputs_and_among_outputs():
     text = SOUND.replace("}", '  Output %x as "again"\n  %z = Input : float32[1]\n}')
-    assert faults_of(parse_graph(text)) == [
+    assert problems_of(parse_graph(text)) == [
         "input binding id 0 is used by layers 'x' and 'z'",
         "output binding id 0 is used by layers 'out' and 'again'",
     ]
@@ -195,7 +195,7 @@ def test_regions_are_verified_too():
     region.add(Activation(), name="a").output.info = TensorInfo((2,))
     layer = graph.add(StandIn(0), name="if")
     layer.regions = (Graph(), region)
-    assert faults_of(graph) == ["region 1 of layer 'if' (StandIn): layer 'a' (Activation): input is not connected"]
+    assert problems_of(graph) == ["region 1 of layer 'if' (StandIn): layer 'a' (Activation): input is not connected"]
 
 
 def placed(**backends):
@@ -210,7 +210,7 @@ def placed(**backends):
 def test_every_executable_layer_must_have_a_backend_where_that_is_asked():
     graph = placed(relu=None)
     verify(graph)
-    assert "layer 'relu' (Activation): it has no backend" in faults_of(graph, placed=True)
+    assert "layer 'relu' (Activation): it has no backend" in problems_of(graph, placed=True)
     verify(placed(), placed=True)
 
 
@@ -218,7 +218,7 @@ def test_memory_must_be_chosen_for_what_is_computed():
     graph = placed()
     graph.layer("relu").output.factory = None
     error = "layer 'twice' (Addition): it runs on CpuRef and takes 'relu', for which no memory was chosen"
-    assert faults_of(graph, placed=True) == [error, error]
+    assert problems_of(graph, placed=True) == [error, error]
 
 
 def test_a_constant_needs_no_memory_of_a_backend():
@@ -236,11 +236,11 @@ def test_an_operator_that_infers_the_wrong_number_of_infos_is_found():
     x = graph.add(StandIn(1), name="x").output
     x.info = TensorInfo((2,))
     graph.add(Odd(), [x, x], name="odd").output.info = TensorInfo((2,))
-    assert faults_of(graph) == ["layer 'odd' (Odd): Odd infers 2 infos for 1 results"]
+    assert problems_of(graph) == ["layer 'odd' (Odd): Odd infers 2 infos for 1 results"]
 
 
 def test_an_absent_value_among_many_is_a_fault():
     graph = sound()
     merged = graph.add(Concat(axis=0), [None, graph.layer("relu").output], name="joined")
     merged.output.info = TensorInfo((2, 3))
-    assert faults_of(graph) == ["layer 'joined' (Concat): inputs[0] is not connected"]
+    assert problems_of(graph) == ["layer 'joined' (Concat): inputs[0] is not connected"]

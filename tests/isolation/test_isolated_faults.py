@@ -13,7 +13,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.errors import BackendCrashedError, BackendUnavailableError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTARTED
+from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED
 from tests.faulty import PLACES
 from tests.isolating import X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
 from tests.sketchy import Corrupting, Falling
@@ -170,9 +170,12 @@ def test_after_its_restarts_it_is_put_aside_and_its_part_is_placed_anew(caplog: 
         with caplog.at_level(logging.WARNING, "interposer"):
             np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]
-        assert kinds == [*[CRASHED, RESTARTED] * 3, CRASHED, PUT_ASIDE, PLACED_ANEW]
+        assert kinds == [*[CRASHED, RESTARTED] * 3, CRASHED, QUARANTINED, PLACED_ANEW]
         assert [event.kind for event in model.events] == [PLACED_ANEW]
-        assert [sum(kind in record.message for record in caplog.records) for kind in (PUT_ASIDE, PLACED_ANEW)] == [1, 1]
+        assert [sum(kind in record.message for record in caplog.records) for kind in (QUARANTINED, PLACED_ANEW)] == [
+            1,
+            1,
+        ]
         reason = "its child process failed 4 times; the last time it was killed by SIGSEGV"
         assert runtime.registry.reason_absent("Faulty") == reason
         assert [(item.id, item.reason) for item in model.optimized.absent] == []
@@ -248,4 +251,4 @@ def test_with_three_restarts_and_leave_to_fall_back_every_answer_is_right(runs: 
     errors = {"where": "execute", "folder": str(tmp_path), "which": range(2, 10**6, 7)}
     with faulty_runtime(errors) as runtime:
         assert every_third(runtime, runs) == 3
-        assert [event.kind for event in runtime.events][-2:] == [PUT_ASIDE, PLACED_ANEW]
+        assert [event.kind for event in runtime.events][-2:] == [QUARANTINED, PLACED_ANEW]

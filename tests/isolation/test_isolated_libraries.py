@@ -12,7 +12,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.errors import BackendCrashedError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTARTED
+from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED
 from tests.isolating import X, needs_linux, no_trace_left
 from tests.native import Natives, mapped_files
 
@@ -80,7 +80,7 @@ def test_wherever_it_fails_the_network_runs_on_the_next_backend(
         model = ip.load(network(), BACKENDS, runtime=runtime, fallback=True)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         kinds = [event.kind for event in runtime.events]
-        assert kinds == [CRASHED, PUT_ASIDE, *([PLACED_ANEW] if where in ("COMPILE", "EXECUTE") else [])]
+        assert kinds == [CRASHED, QUARANTINED, *([PLACED_ANEW] if where in ("COMPILE", "EXECUTE") else [])]
 
 
 def test_the_error_tells_the_signal_and_the_layer(natives: Natives, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class Example:
     module: nn.Module
     inputs: tuple[Tensor, ...]
     names: tuple[str, ...] = ("x",)
-    open_extents: dict[str, dict[int, str]] | None = None
+    open_dimensions: dict[str, dict[int, str]] | None = None
 
 
 def _conv(source: int, target: int, size: int = 3, stride: int = 1, groups: int = 1, act: bool = True) -> nn.Sequential:
@@ -49,7 +49,7 @@ def mobilenet() -> Example:
     blocks = [InvertedResidual(16, 16, 1), InvertedResidual(16, 24, 2), InvertedResidual(24, 24, 1)]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(24, 10)]
     module = nn.Sequential(_conv(3, 16, 3, 2), *blocks, *head)
-    return Example(module, (torch.randn(2, 3, 32, 32),), open_extents={"x": {0: "batch"}})
+    return Example(module, (torch.randn(2, 3, 32, 32),), open_dimensions={"x": {0: "batch"}})
 
 
 class Bottleneck(nn.Module):
@@ -261,7 +261,7 @@ def exported(example: Example, dynamo: bool) -> bytes:
 
 
 def _by_dynamo(example: Example) -> bytes:
-    sizes = example.open_extents or {}
+    sizes = example.open_dimensions or {}
     open_axes = {name: {axis: torch.export.Dim.DYNAMIC for axis in axes} for name, axes in sizes.items()}
     program = torch.onnx.export(
         example.module,
@@ -285,7 +285,7 @@ def _by_script(example: Example) -> bytes:
         dynamo=False,
         opset_version=17,
         input_names=list(example.names),
-        dynamic_axes=example.open_extents,
+        dynamic_axes=example.open_dimensions,
     )
     return file.getvalue()
 

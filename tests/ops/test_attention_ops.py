@@ -10,7 +10,7 @@ def shapes(op, *operands):
     return [tuple(info.shape) for info in op.infer_infos(*infos)]
 
 
-def faults(op, *operands):
+def problems(op, *operands):
     return op.violations(*(None if shape is None else TensorInfo(shape) for shape in operands))
 
 
@@ -94,7 +94,7 @@ def test_attention_counts_both_products():
     ],
 )
 def test_a_fault_says_what_was_expected(op, operands, text):
-    assert faults(op, *operands) == [text]
+    assert problems(op, *operands) == [text]
 
 
 def test_a_padded_cache_has_no_past_beside_it():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interposer.core.types import UNKNOWN, Dim, Quantization, TensorInfo, TensorShape
-from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axes, quantized_axis_faults, transposed
+from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axes, quantized_axis_problems, transposed
 
 
 def test_axes_count_from_the_end_where_they_are_negative():
@@ -20,7 +20,7 @@ def test_axes_count_from_the_end_where_they_are_negative():
     ],
 )
 def test_wrong_axes_are_named(axes, rank, text):
-    assert list(axes_faults(axes, rank)) == [text]
+    assert list(axes_problems(axes, rank)) == [text]
 
 
 @given(st.lists(st.lists(st.sampled_from([1, 2, 3]), max_size=3), min_size=1, max_size=3))
@@ -58,7 +58,7 @@ def test_scales_move_with_their_axis():
 
 def test_only_the_axis_of_the_scales_must_not_change():
     info = TensorInfo((2, 3), "int8", Quantization([1.0, 2.0, 3.0], axis=1))
-    assert list(quantized_axis_faults(info, (0,), "cut")) == []
-    assert list(quantized_axis_faults(info, (1,), "cut")) == [
+    assert list(quantized_axis_problems(info, (0,), "cut")) == []
+    assert list(quantized_axis_problems(info, (1,), "cut")) == [
         "the input is quantized along axis 1, which it would cut; dequantize it first"
     ]

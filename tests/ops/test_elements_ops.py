@@ -76,8 +76,8 @@ def test_picked_elements_have_the_shape_of_their_indices():
         ),
     ],
 )
-def test_a_fault_says_what_was_expected(op, infos, faults):
-    assert op.violations(*infos) == faults
+def test_a_fault_says_what_was_expected(op, infos, problems):
+    assert op.violations(*infos) == problems
 
 
 def test_nothing_is_said_of_extents_that_are_not_known():

@@ -50,7 +50,7 @@ def infos(op, shapes, dtype="float32"):
     ]
 
 
-def faults(op, shapes):
+def problems(op, shapes):
     return op.violations(*infos(op, shapes))
 
 
@@ -142,7 +142,7 @@ def test_an_unknown_batch_stays_unknown_and_is_known_where_a_state_knows_it():
 )  # fmt: skip
 def test_operands_that_do_not_fit_flags_or_each_other_are_named(op, change, fault):
     shapes = cell() | {"input": (B, I)} | change
-    assert faults(op, {name: shape for name, shape in shapes.items() if shape is not None}) == fault
+    assert problems(op, {name: shape for name, shape in shapes.items() if shape is not None}) == fault
 
 
 def test_clipping_bounds_are_not_negative():
@@ -191,7 +191,7 @@ def test_an_auxiliary_input_without_weights_has_the_backward_weights_size():
     shapes = directions(cell(), cell(inputs=A), input=(B, T, I), aux_input=(B, T, A))
     assert inferred(BidirectionalSequenceLstm(), shapes)["backward_output"] == (B, T, U)
     del shapes["aux_input"]
-    result = faults(BidirectionalSequenceLstm(), shapes)
+    result = problems(BidirectionalSequenceLstm(), shapes)
     assert result[0] == (
         "backward: input_to_forget_weights (U, I) has shape [5, 7] and input (B, T, I) [2, 6, 3]; I must be the same"
     )
@@ -222,7 +222,7 @@ def aux_weights(*gates):
 )  # fmt: skip
 def test_directions_whose_operands_do_not_fit_are_named(forward, backward, more, fault):
     shapes = directions(cell() | forward, cell() | backward, input=(B, T, I)) | more
-    assert fault in faults(BidirectionalSequenceLstm(), shapes)
+    assert fault in problems(BidirectionalSequenceLstm(), shapes)
 
 
 # --- without gates ----------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_simple_layers_infer_outputs_and_states():
     ],
 )  # fmt: skip
 def test_simple_directions_whose_operands_do_not_fit_are_named(change, fault):
-    assert fault in faults(BidirectionalSequenceRnn(), directions(simple(), simple(), input=(B, T, I)) | change)
+    assert fault in problems(BidirectionalSequenceRnn(), directions(simple(), simple(), input=(B, T, I)) | change)
 
 
 FILTERS = {"input": (B, I), "weights_feature": (6, I), "weights_time": (6, 4)}
@@ -288,7 +288,7 @@ def test_svdf_infers_its_state_and_its_units():
     ],
 )  # fmt: skip
 def test_filters_that_do_not_fit_are_named(rank, change, fault):
-    assert fault in faults(Svdf(rank=rank), FILTERS | change)
+    assert fault in problems(Svdf(rank=rank), FILTERS | change)
 
 
 def test_the_basic_quantized_layer_infers_cell_state_and_output():
@@ -297,7 +297,7 @@ def test_the_basic_quantized_layer_infers_cell_state_and_output():
         shapes |= {f"input_to_{gate}_weights": (U, I), f"recurrent_to_{gate}_weights": (U, U), bias(gate): (U,)}
     assert inferred(QuantizedLstm(), shapes) == {"cell_state_out": (B, U), "output": (B, U)}
     shapes["recurrent_to_cell_weights"] = (U, V)
-    assert faults(QuantizedLstm(), shapes) == [
+    assert problems(QuantizedLstm(), shapes) == [
         "recurrent_to_cell_weights (U, U) has shape [5, 8] and cell_state_in (B, U) [?, 5]; U must be the same"
     ]
 
@@ -335,7 +335,7 @@ def test_a_whole_layer_infers_outputs_and_states(op, gates):
     ],
 )  # fmt: skip
 def test_whole_layers_whose_operands_do_not_fit_are_named(op, change, fault):
-    assert fault in faults(op, layer(4) | change)
+    assert fault in problems(op, layer(4) | change)
 
 
 def test_lengths_are_integers():

@@ -278,9 +278,9 @@ def test_a_network_with_faults_is_refused_with_all_of_them() -> None:
     network.add_layer(Addition(), x, network.add_constant_layer(np.float32([1, 2])), name="odd")
     with pytest.raises(InvalidNetworkError) as caught:
         optimize(network, ["CpuRef"])
-    assert len(caught.value.faults) == 3
-    assert caught.value.faults[0] == "layer 'half' (Addition): b is not connected"
-    assert caught.value.faults[2] == "it has no output layer"
+    assert len(caught.value.problems) == 3
+    assert caught.value.problems[0] == "layer 'half' (Addition): b is not connected"
+    assert caught.value.problems[2] == "it has no output layer"
 
 
 @pytest.mark.needs_cpuref

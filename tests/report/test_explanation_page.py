@@ -60,7 +60,7 @@ def page(browser, tmp_path):
 
     yield page
     for file, item in opened:
-        assert item.faults == []
+        assert item.problems == []
         assert [url for url in item.requests if url not in {file.as_uri(), "about:blank", "data:,"}] == []
         item.close()
 

@@ -105,7 +105,7 @@ def test_imports_serve_working_memory_of_ones_own_and_runs_with_a_deadline(runti
     np.testing.assert_array_equal(y, 2 * X * X)
 
 
-def split_and_joined() -> Network:
+def split_and_merged() -> Network:
     """The halves of x, doubled, and the other way round."""
     network = Network("halves")
     x = network.add_input_layer(0, TensorInfo((4, 3)))
@@ -117,7 +117,7 @@ def split_and_joined() -> Network:
 
 @pytest.mark.needs_cpuref
 def test_pieces_of_what_is_imported_lie_there_too(runtime: Runtime) -> None:
-    number = load(runtime, split_and_joined(), "Sums", "CpuRef")
+    number = load(runtime, split_and_merged(), "Sums", "CpuRef")
     x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.zeros((4, 3), np.float32)
     inputs, outputs = runtime.import_inputs(number, {0: x}), runtime.import_outputs(number, {0: y})
     for _ in range(2):
@@ -215,7 +215,7 @@ def _frozen() -> Any:
     return frozen
 
 
-INPUT_FAULTS = {
+INPUT_PROBLEMS = {
     "shape": (lambda: np.zeros(3, np.float32), "it has shape [3]; expected [2, 3]"),
     "type": (lambda: X.astype(np.float64), "it is float64; expected float32"),
     "byte order": (_swapped, "it is float32 with its bytes the other way round; expected float32"),
@@ -231,10 +231,10 @@ INPUT_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", INPUT_FAULTS)
+@pytest.mark.parametrize("name", INPUT_PROBLEMS)
 def test_what_cannot_be_used_where_it_lies_is_refused_with_the_reason(runtime: Runtime, name: str) -> None:
     number = load(runtime, calculation())
-    make, reason = INPUT_FAULTS[name]
+    make, reason = INPUT_PROBLEMS[name]
     for kind, take, title in (("input", runtime.import_inputs, "a"), ("output", runtime.import_outputs, "y")):
         with pytest.raises(MemoryImportError) as caught:
             take(number, {0: make()})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo, optimize
-from interposer.backend.planner import faults
+from interposer.backend.planner import problems
 from interposer.ops import Activation, ActivationFunction, Addition, Concat, Multiplication, Splitter, Transpose
 from interposer.runtime.loaded import LoadedNetwork
 from tests.devices import Device
@@ -208,7 +208,7 @@ def test_wherever_tensors_lie_the_answer_is_that_of_one_layer_after_the_other(ne
             np.testing.assert_array_equal(result[layer.op.binding_id], expected[layer.name])
     [memory] = created.idle_memories
     for manager in memory.managers.values():
-        assert list(faults(manager.lifetimes, manager.plan)) == []
+        assert list(problems(manager.lifetimes, manager.plan)) == []
 
 
 def test_a_model_tells_what_memory_it_has() -> None:

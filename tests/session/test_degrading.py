@@ -23,7 +23,7 @@ from interposer import Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.backend import Backend
 from interposer.backends.reference import ReferenceBackend
 from interposer.core.errors import DeadlineExceededError, ExecutionError, UnsupportedLayerError
-from interposer.isolation import CRASHED, PLACED_ANEW, PUT_ASIDE, TAKEN_BACK
+from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED, TAKEN_BACK
 from interposer.ops import Activation, ActivationFunction
 from interposer.session import default_runtime
 from interposer.session.placement import Plan
@@ -151,7 +151,7 @@ def test_one_in_a_process_of_its_own_may_crash_or_hang(at: int | str, how: str, 
             near(model.run([X])[0])
         assert set(placed(model).values()) == {"CpuRef"}
         kinds = [event.kind for event in runtime.events]
-        assert kinds[:2] == [CRASHED, PUT_ASIDE]
+        assert kinds[:2] == [CRASHED, QUARANTINED]
         assert kinds[2:] in ([PLACED_ANEW], [])  # slow to answer, it may not even come to be asked
 
 

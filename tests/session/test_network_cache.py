@@ -44,19 +44,19 @@ def load():
         yield lambda source=DIGITS, **how: ip.load(source, runtime=runtime, **how)
 
 
-def was_kept(model):
+def was_cached(model):
     return isinstance(model._blueprint, KnownBlueprint)
 
 
-def kept_name():
+def cached_name():
     [file] = cached_files("networks")
     return file.name
 
 
 def changed(**facts):
     """Change what the entry says of how it was made."""
-    entry = read_entry(read_cached(kept_name()))
-    write_cached(kept_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).content())
+    entry = read_entry(read_cached(cached_name()))
+    write_cached(cached_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).content())
 
 
 def open_network(weight=0.5):
@@ -98,7 +98,7 @@ def numbers(model, batch=1):
 
 def test_a_network_that_was_divided_before_is_not_divided_again(load, file):
     first, second = load(file), load(file)
-    assert (was_kept(first), was_kept(second)) == (False, True)
+    assert (was_cached(first), was_cached(second)) == (False, True)
     assert (second.inputs, second.outputs, second.name) == (first.inputs, first.outputs, first.name)
     assert repr(second) == repr(first)  # names of dimensions take no part in equality
     np.testing.assert_array_equal(second.run(numbers(first)), first.run(numbers(first)))
@@ -106,7 +106,7 @@ def test_a_network_that_was_divided_before_is_not_divided_again(load, file):
 
 def test_what_was_kept_is_run_as_quickly_as_what_was_not(load, file):
     first, second = load(file), load(file)
-    assert was_kept(second)
+    assert was_cached(second)
     assert type(second._only) is type(first._only) is not type(None)
 
 
@@ -121,14 +121,14 @@ def test_what_was_kept_and_cannot_be_loaded_is_placed_anew(load, file, monkeypat
 
     monkeypatch.setattr(ip.Runtime, "load_network", failing)
     model = load(file)
-    assert was_kept(model)
+    assert was_cached(model)
     assert [event.backend for event in model.events] == ["CpuAcc"]
     np.testing.assert_allclose(model.run(numbers(model))[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
 def test_what_was_kept_explains_itself_as_before(load, file):
     first, second = load(file), load(file)
-    assert was_kept(second)
+    assert was_cached(second)
     assert str(second.explain()) == str(first.explain())
     assert second.explain().to_dict() == first.explain().to_dict()
     assert str(second.network) == str(first.network)
@@ -137,7 +137,7 @@ def test_what_was_kept_explains_itself_as_before(load, file):
 
 def test_a_cached_model_is_made_for_the_shapes_of_each_call(load, open_file):
     first, second = load(open_file), load(open_file)
-    assert was_kept(second)
+    assert was_cached(second)
     for batch in (1, 3, 1, 2, 3):
         value = numbers(second, batch)
         np.testing.assert_array_equal(second.run(value), first.run(value))
@@ -149,7 +149,7 @@ def test_a_cached_model_is_made_for_the_shapes_of_each_call(load, open_file):
 def test_a_cached_model_with_an_open_batch_refuses_what_no_batch_fits(load, open_file):
     load(open_file)
     model = load(open_file)
-    assert was_kept(model)
+    assert was_cached(model)
     with pytest.raises(BindingError) as caught:
         model.run([np.zeros((2, 9), np.float32)])
     assert str(caught.value) == "input 'x' has shape [2, 9]; expected [x_0, 8]"
@@ -174,7 +174,7 @@ def test_another_process_finds_a_network_with_an_open_batch(load, open_file):
 def test_a_copy_of_a_model_with_an_open_batch_is_prepared_as_well(load, open_file, way):
     for cached in (False, True):
         model = load(open_file)
-        assert was_kept(model) == cached
+        assert was_cached(model) == cached
         other = way(model)
         assert str(other.explain()) == str(model.explain())
         model.close()
@@ -214,10 +214,10 @@ NOT_THE_INPUTS = [
 @pytest.mark.parametrize("inputs", NOT_THE_INPUTS)
 def test_a_network_whose_inputs_do_not_fit_is_made_anew(load, open_file, inputs):
     load(open_file)
-    entry = read_entry(read_cached(kept_name()))
-    write_cached(kept_name(), replace(entry, network={**entry.network, "inputs": inputs}).content())
-    assert not was_kept(load(open_file))
-    assert was_kept(load(open_file))
+    entry = read_entry(read_cached(cached_name()))
+    write_cached(cached_name(), replace(entry, network={**entry.network, "inputs": inputs}).content())
+    assert not was_cached(load(open_file))
+    assert was_cached(load(open_file))
 
 
 @pytest.mark.parametrize("how", ["replaced", "written to", "written to, with its old time"])
@@ -272,13 +272,13 @@ def test_a_file_that_is_written_to_before_it_is_kept_is_not_taken_for_what_it_wa
 
 def test_it_is_kept_for_one_file_and_one_setting(load, tmp_path):
     load()
-    assert not was_kept(load(backends=["CpuAcc"]))
-    assert not was_kept(load(options=ip.OptimizerOptions(rewrite=False)))
+    assert not was_cached(load(backends=["CpuAcc"]))
+    assert not was_cached(load(options=ip.OptimizerOptions(rewrite=False)))
     other = tmp_path / "other.onnx"
     shutil.copyfile(DIGITS, other)
-    assert not was_kept(load(other))
-    assert was_kept(load(other))
-    assert not was_kept(load(DIGITS.read_bytes()))
+    assert not was_cached(load(other))
+    assert was_cached(load(other))
+    assert not was_cached(load(DIGITS.read_bytes()))
 
 
 def test_what_others_run_is_not_kept(load):
@@ -300,8 +300,8 @@ def test_what_is_stale_is_made_anew_and_says_why(load, capsys, facts, reason):
     changed(**facts)
     assert main(["cache", "why"]) == 0
     assert reason in capsys.readouterr().out
-    assert not was_kept(load())
-    assert was_kept(load())
+    assert not was_cached(load())
+    assert was_cached(load())
     assert main(["cache", "why"]) == 0
     assert capsys.readouterr().out == "nothing is stale\n"
 
@@ -309,22 +309,22 @@ def test_what_is_stale_is_made_anew_and_says_why(load, capsys, facts, reason):
 @pytest.mark.parametrize("damage", [lambda old: old[:-1], lambda old: b"", lambda old: old[:200] + b"\0" + old[201:]])
 def test_what_is_damaged_is_made_anew(load, file, damage):
     load(file)
-    write_cached(kept_name(), damage(read_cached(kept_name())))
-    assert not was_kept(load(file))
-    assert was_kept(load(file))
+    write_cached(cached_name(), damage(read_cached(cached_name())))
+    assert not was_cached(load(file))
+    assert was_cached(load(file))
 
 
 def test_a_folder_that_cannot_be_written_to_disturbs_nobody(load, folder):
     shutil.rmtree(folder, ignore_errors=True)  # the loader of plug-ins may have kept what it found out
     folder.write_text("a file in the place of the folder")
-    assert not was_kept(load())
+    assert not was_cached(load())
     np.testing.assert_array_equal(load().run([X]), load().run([X]))
 
 
 def test_without_a_cache_folder_nothing_is_kept(load, monkeypatch, capsys):
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
     load()
-    assert not was_kept(load())
+    assert not was_cached(load())
     assert main(["cache", "list"]) == 0
     assert capsys.readouterr().out == "0 files, 0 bytes in no folder: there is to be none\n"
 
@@ -358,7 +358,7 @@ def placed(folder, **runtime):
     """Load in a runtime, or for a network, with a cache directory; whether that found what was kept."""
     options = None if folder is None else ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(folder)}})
     with ip.Runtime(ip.CreationOptions(**runtime)) as created:
-        return was_kept(ip.load(DIGITS, runtime=created, options=options))
+        return was_cached(ip.load(DIGITS, runtime=created, options=options))
 
 
 def folders(where):
@@ -412,9 +412,9 @@ def test_the_command_looks_into_a_cache_directory(tmp_path, capsys):
 
 def test_a_cached_network_is_found_with_limits_and_held_to_them(load):
     load()
-    assert was_kept(load(limits=ip.Limits()))
-    needed = read_entry(read_cached(kept_name())).network["needed"]
-    assert was_kept(load(limits=ip.Limits(needed["peak_bytes"], needed["operations"])))
+    assert was_cached(load(limits=ip.Limits()))
+    needed = read_entry(read_cached(cached_name())).network["needed"]
+    assert was_cached(load(limits=ip.Limits(needed["peak_bytes"], needed["operations"])))
     with pytest.raises(ip.errors.LimitExceededError, match=f"needs {needed['peak_bytes']:,} bytes of memory"):
         load(limits=ip.Limits(max_bytes=needed["peak_bytes"] - 1))
     with pytest.raises(ip.errors.LimitExceededError, match=f"needs {needed['operations']:,} operations"):
@@ -429,11 +429,11 @@ def test_a_network_that_exceeds_the_limits_is_not_cached(load):
 
 def test_the_default_limits_hold_for_what_was_cached_without_limits(load, monkeypatch):
     load(limits=ip.Limits(None, None))
-    name = kept_name()
+    name = cached_name()
     entry = read_entry(read_cached(name))
     absurd = {**entry.network, "needed": {**entry.network["needed"], "peak_bytes": 1 << 60}}
     write_cached(name, Entry(entry.made, absurd, entry.parts).content())
-    assert was_kept(load(limits=ip.Limits(None, None)))
+    assert was_cached(load(limits=ip.Limits(None, None)))
     with pytest.raises(ip.errors.LimitExceededError):
         load()
 
@@ -441,7 +441,7 @@ def test_the_default_limits_hold_for_what_was_cached_without_limits(load, monkey
 def test_the_command_line_uses_what_load_has_cached_and_the_other_way_round(load, capsys, folder):
     image = str(DIGITS.parent / "seven.png")
     assert main(["run", str(DIGITS), "--input", image]) == 0
-    assert was_kept(load())
+    assert was_cached(load())
     times = {file.name: file.time for file in cached_files("networks")}
     assert main(["run", str(DIGITS), "--input", image]) == 0
     assert main(["explain", str(DIGITS)]) == 0

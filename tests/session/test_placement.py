@@ -176,7 +176,7 @@ def sums_and_products() -> Network:
 
 
 BACKENDS = ("Adds", "Multiplies")
-WANTED = np.square(np.square(4 * X))
+REQUESTED = np.square(np.square(4 * X))
 QUICK = Search(budget_seconds=20)
 GENEROUS = Search(budget_seconds=300)
 """For what is done only where time is left, also on a machine that is busy."""
@@ -366,7 +366,7 @@ def test_searches_that_cannot_be_meant_are_refused() -> None:
 def test_a_model_is_placed_by_measuring(runtime: Runtime) -> None:
     options = OptimizerOptions(placement="measured", budget_seconds=20, rewrite=False)
     model = ip.load(sums_and_products(), backends=BACKENDS, options=options, runtime=runtime)
-    np.testing.assert_array_equal(model(X), WANTED)
+    np.testing.assert_array_equal(model(X), REQUESTED)
     assert model.plan is not None
     assert model.explain().counts() == {"Adds": 2, "Multiplies": 2}
 
@@ -374,7 +374,7 @@ def test_a_model_is_placed_by_measuring(runtime: Runtime) -> None:
 def test_auto_takes_all_backends_that_are_there(runtime: Runtime) -> None:
     options = OptimizerOptions(budget_seconds=20)
     model = ip.load(sums_and_products(), backends="auto", options=options, runtime=runtime)
-    np.testing.assert_array_equal(model(X), WANTED)
+    np.testing.assert_array_equal(model(X), REQUESTED)
     assert model.plan is not None
     assert set(BACKENDS) <= set(model.plan.backends)
 

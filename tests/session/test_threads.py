@@ -21,7 +21,7 @@ began, go_on = threading.Event(), threading.Event()
 
 
 @waiting(Addition)
-def add_when_told(op: Addition, a: Array, b: Array) -> Array:
+def add_when_reported(op: Addition, a: Array, b: Array) -> Array:
     """Waits on a tensor of one element."""
     if a.size == 1:
         began.set()

@@ -11,7 +11,7 @@ from interposer.backend import Backend
 from tests.testing import wrong, wrong_device, wrong_numbers
 from tests.testing.planted import Planted
 
-__all__ = ["FAULTS", "PAGE", "page_with_table", "table"]
+__all__ = ["PAGE", "PROBLEMS", "page_with_table", "table"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _BEGIN, _END = "<!-- begin of the table of planted defects -->\n", "<!-- end of the table of planted defects -->\n"
@@ -131,8 +131,8 @@ def _left_behind() -> list[Planted]:
     ]  # fmt: skip
 
 
-FAULTS: tuple[Planted, ...] = (
-    *_numbers(), *wrong_numbers.FAULTS, *_support(), *_substitution(), *_memory(), *_left_behind(),
+PROBLEMS: tuple[Planted, ...] = (
+    *_numbers(), *wrong_numbers.PROBLEMS, *_support(), *_substitution(), *_memory(), *_left_behind(),
     *wrong_device.PLANTED,
 )  # fmt: skip
 """Every planted defect, in the order of the table."""
@@ -140,7 +140,7 @@ FAULTS: tuple[Planted, ...] = (
 
 def table() -> str:
     """The table of planted defects in Markdown."""
-    rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in FAULTS]
+    rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in PROBLEMS]
     return "\n".join(["| group | error | found by | named |", "|---|---|---|---|", *rows, ""])
 
 

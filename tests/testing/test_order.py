@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interposer.testing.order import context_faults, order_faults
+from interposer.testing.order import context_problems, order_problems
 from interposer.testing.recording import Event, Recording
 
 MANAGER, HANDLE, WORKLOAD = 0, 1, 2
@@ -37,7 +37,7 @@ def changed(old: str, *new: str, count: int = 1) -> list[str]:
 
 
 def test_the_right_order_has_no_faults() -> None:
-    assert list(order_faults(recorded(RIGHT))) == []
+    assert list(order_problems(recorded(RIGHT))) == []
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_the_right_order_has_no_faults() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_wrong_order_is_named(lines: list[str], fault: str) -> None:
-    assert any(order_fault.startswith(fault) for order_fault in order_faults(recorded(lines)))
+    assert any(order_problem.startswith(fault) for order_problem in order_problems(recorded(lines)))
 
 
 def test_a_context_is_told_of_everything_in_turn() -> None:
     notices = ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network")
     recording = Recording()
     recording.events += [Event(name, 0, inputs=(7,)) for name in notices]
-    assert list(context_faults(recording)) == []
+    assert list(context_problems(recording)) == []
     del recording.events[1]
-    assert list(context_faults(recording)) == [
+    assert list(context_problems(recording)) == [
         "of network 7 the context was told before_load_network, before_unload_network, after_unload_network; expected "
         "before_load_network, after_load_network, before_unload_network, after_unload_network"
     ]

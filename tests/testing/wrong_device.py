@@ -426,7 +426,7 @@ class ConstantsInTheHeap(Board):
 
 
 @planted("The same heap is registered for every network", "order/Addition-float32",
-         "it gave a memory manager that it had given before; every network needs one of its own")  # fmt: skip
+         "it returned a memory manager a second time; every network needs one of its own")  # fmt: skip
 class OneManagerForAll(Board):
     def __init__(self) -> None:
         self.only = Heap(self)

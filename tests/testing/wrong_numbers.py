@@ -82,31 +82,31 @@ def dequantized(array: Array, info: TensorInfo) -> Array:
     return (array.astype(np.float64) - np.reshape(q.zero_points, shape)) * np.reshape(q.scales, shape)
 
 
-Fault = Callable[[Call], Array]
-FAULTS: list[Planted] = []
+Problem = Callable[[Call], Array]
+PROBLEMS: list[Planted] = []
 
 
 def planted(
     operator: type[Op], samples: str, message: str, *, names_it: bool = True, kind: str = "numbers"
-) -> Callable[[Fault], Fault]:
+) -> Callable[[Problem], Problem]:
     """Plant the decorated function in a backend in place of the kernel of an operator.
 
     The docstring of the function is the description of the error; `samples` is a pattern for the samples that find it.
     """
 
-    def add(fault: Fault) -> Fault:
+    def add(fault: Problem) -> Problem:
         assert fault.__doc__ is not None
         name = "".join(word.capitalize() for word in fault.__name__.split("_"))
         backend = type(name, (Backend,), {"id": name, "kernels": table_of(operator, fault)})
         what = fault.__doc__.strip().rstrip(".")
         case = f"results/{operator.op_name()}-{samples}"
-        FAULTS.append(Planted(what, backend, case, message, kind, (operator,), names_it))
+        PROBLEMS.append(Planted(what, backend, case, message, kind, (operator,), names_it))
         return fault
 
     return add
 
 
-def table_of(operator: type[Op], fault: Fault) -> KernelTable:
+def table_of(operator: type[Op], fault: Problem) -> KernelTable:
     table = KernelTable()
 
     @table(operator, dtypes=ALL)
@@ -520,10 +520,10 @@ def writes_nothing(call: Call) -> Array:
     return call.right
 
 
-FAULTS[-1].backend.kernels = KernelTable()  # type: ignore[attr-defined]
+PROBLEMS[-1].backend.kernels = KernelTable()  # type: ignore[attr-defined]
 
 
-@FAULTS[-1].backend.kernels(ops.Transpose, dtypes=ALL)  # type: ignore[attr-defined]
+@PROBLEMS[-1].backend.kernels(ops.Transpose, dtypes=ALL)  # type: ignore[attr-defined]
 def nothing(op: Op, x: Array, *, out: Array) -> None:
     """A kernel that leaves its output as it is."""
 

@@ -9,7 +9,7 @@ from interposer.backend.base import API_VERSION, Backend
 from interposer.backend.capabilities import Capabilities
 from interposer.core.errors import BackendContractError
 
-__all__ = ["backend_fault", "checked"]
+__all__ = ["backend_problem", "checked"]
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,7 @@ def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) ->
     return cast("_T", answer)
 
 
-def backend_fault(backend_id: str, backend: object) -> str | None:
+def backend_problem(backend_id: str, backend: object) -> str | None:
     """Return why `backend` cannot be used under this id, or None if it can."""
     if not isinstance(backend, Backend):
         return f"its factory gave {type(backend).__name__}, which is no Backend"
@@ -42,10 +42,10 @@ def backend_fault(backend_id: str, backend: object) -> str | None:
         return f"it calls itself {getattr(backend, 'id', None)!r}"
     if not isinstance(backend.capabilities, Capabilities):
         return f"its capabilities are {backend.capabilities!r}, which is no Capabilities"
-    return _version_fault(backend.api_version)
+    return _version_problem(backend.api_version)
 
 
-def _version_fault(version: object) -> str | None:
+def _version_problem(version: object) -> str | None:
     match version:
         case (int(major), int(minor)):
             fits = major == API_VERSION[0] and minor <= API_VERSION[1]

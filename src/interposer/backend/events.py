@@ -6,11 +6,11 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-__all__ = ["CRASHED", "PLACED_ANEW", "PUT_ASIDE", "RESTARTED", "TAKEN_BACK", "BackendEvent"]
+__all__ = ["CRASHED", "PLACED_ANEW", "QUARANTINED", "RESTARTED", "TAKEN_BACK", "BackendEvent"]
 
 CRASHED: Final = "crashed"
 RESTARTED: Final = "restarted"
-PUT_ASIDE: Final = "disabled"
+QUARANTINED: Final = "disabled"
 PLACED_ANEW: Final = "placed again"
 TAKEN_BACK: Final = "taken back"
 
@@ -19,8 +19,8 @@ TAKEN_BACK: Final = "taken back"
 class BackendEvent:
     """Something that happened to a backend.
 
-    `kind` is `CRASHED`, `RESTARTED`, `PUT_ASIDE`, `PLACED_ANEW` or `TAKEN_BACK`. `layer` is the layer that was running,
-    or "" if it is not known. `when` is in seconds since 1970.
+    `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED`, `PLACED_ANEW` or `TAKEN_BACK`. `layer` is the layer that was
+    running, or "" if it is not known. `when` is in seconds since 1970.
     """
 
     backend: str

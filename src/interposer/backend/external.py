@@ -18,7 +18,7 @@ from interposer.backend.memory import MemorySource
 from interposer.core.errors import InvalidArgumentError, expect
 from interposer.core.types import Array, TensorInfo
 
-__all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_fault"]
+__all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_problem"]
 
 _SHRINK: Final = getattr(fcntl, "F_SEAL_SHRINK", 2)
 _GET_SEALS: Final = getattr(fcntl, "F_GET_SEALS", 1034)
@@ -93,7 +93,7 @@ def machine_sources() -> MemorySource:
     return MemorySource.MALLOC | (MemorySource.DMA_BUF if mappable else MemorySource.UNDEFINED)
 
 
-def source_fault(source: MemorySource) -> str | None:
+def source_problem(source: MemorySource) -> str | None:
     """Return why memory of a source cannot be used on this machine, or None if it can."""
     had = machine_sources()
     if source in had:
@@ -115,7 +115,7 @@ class ExternalMemory:
 
     def __init__(self, descriptor: MemoryDescriptor, info: TensorInfo, *, writable: bool) -> None:
         self.descriptor = descriptor
-        error = source_fault(descriptor.source)
+        error = source_problem(descriptor.source)
         if error is not None:
             raise ValueError(error)
         self._needed = _needed_bytes(descriptor, info)
@@ -125,7 +125,7 @@ class ExternalMemory:
         status = os.fstat(descriptor.fd)
         self._file = status.st_dev, status.st_ino
         self.array: Array | None = _mapped(descriptor, info, self._needed, writable)
-        cached = _kept(descriptor, may_shrink)
+        cached = _cached(descriptor, may_shrink)
         self._watched = cached[0] if may_shrink else None
         self._fence = None if descriptor.fence is None else cached[-1]
         self._close = weakref.finalize(self, _close_all, tuple(cached))
@@ -173,7 +173,7 @@ class ExternalMemory:
 _owned: set[int] = set()
 
 
-def _kept(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
+def _cached(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
     """The descriptor's memory, if it is owned or has to be looked at, and its fence, if it has one; to be closed."""
     value = [descriptor.fd] if may_shrink or descriptor.owned else []
     value += [] if descriptor.fence is None else [descriptor.fence]

@@ -14,7 +14,7 @@ from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
 
-__all__ = ["Lifetime", "MemoryPlan", "faults", "plan"]
+__all__ = ["Lifetime", "MemoryPlan", "plan", "problems"]
 
 _TRIED_ALL: Final = 6
 """Of so few tensors all orders are tried."""
@@ -191,7 +191,7 @@ def _varied(
     return best
 
 
-def faults(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:
+def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:
     """What is wrong with a plan, a sentence each: tensors that live at the same time and overlap, or lie outside."""
     ends = [offset + item.size for offset, item in zip(memory_plan.offsets, lifetimes, strict=True)]
     for i, lifetime in enumerate(lifetimes):

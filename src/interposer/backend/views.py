@@ -76,10 +76,10 @@ class OptimizationViews:
             BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
                 border differs from the part's.
         """
-        errors = list(self._kind_faults())
-        errors += () if errors else self._part_faults()
+        errors = list(self._kind_problems())
+        errors += () if errors else self._part_problems()
         errors += (
-            () if errors else [text for substitution in self.substitutions for text in _border_faults(substitution)]
+            () if errors else [text for substitution in self.substitutions for text in _border_problems(substitution)]
         )
         if not errors and not quotient_is_acyclic(
             self.view, [substitution.part.layers for substitution in self.substitutions]
@@ -88,7 +88,7 @@ class OptimizationViews:
         if errors:
             raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(errors)}")
 
-    def _kind_faults(self) -> Iterator[str]:
+    def _kind_problems(self) -> Iterator[str]:
         for substitution in self.substitutions:
             yield from _wrong(substitution, Substitution, "a substitution")
             if isinstance(substitution, Substitution):
@@ -101,7 +101,7 @@ class OptimizationViews:
                 yield from _wrong(failure.part, SubgraphView, "a failed part")
                 yield from _wrong(failure.reason, str, "the reason of a failure")
 
-    def _part_faults(self) -> Iterator[str]:
+    def _part_problems(self) -> Iterator[str]:
         seen: set[int] = set()
         for part in self._parts():
             if not len(part):
@@ -120,20 +120,20 @@ def _wrong(value: object, kind: Any, what: str) -> Iterator[str]:
         yield f"{what} is {value!r}; expected {requested}"
 
 
-def _border_faults(substitution: Substitution) -> Iterator[str]:
+def _border_problems(substitution: Substitution) -> Iterator[str]:
     requested = len(substitution.part.outputs)
     allowed = set(substitution.part.operands)
     for value in dict.fromkeys(substitution.entering):
         if value not in allowed:
             yield f"the value {value.name!r} does not come into the part"
     if isinstance(substitution.replacement, Graph):
-        yield from _count_faults(substitution, substitution.replacement)
+        yield from _count_problems(substitution, substitution.replacement)
     elif substitution.replacement.num_results() != requested:
         arguments = substitution.replacement.num_results()
         yield f"{substitution.replacement.op_name()} gives {arguments} outputs, but the part has {requested}"
 
 
-def _count_faults(substitution: Substitution, graph: Graph) -> Iterable[str]:
+def _count_problems(substitution: Substitution, graph: Graph) -> Iterable[str]:
     inputs, outputs = len(substitution.entering), len(substitution.part.outputs)
     if len(graph.inputs) != inputs:
         yield f"the replacement has {len(graph.inputs)} inputs, but the part has {inputs}"

@@ -36,7 +36,7 @@ _OF_BACKENDS: Final = re.compile(r"[^/]+-[0-9a-f]{8}/.+")
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Cached:
     """One file: what it is about, and why it is of no use, unless `reason` is empty.
 
     `sha256` is of the network's file, or of the part that was compiled; `parts` are those of a network. `setting` says
@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"'cache {args.action}' takes no --stale; only 'cache clear' does")
     if args.dir and not os.path.isdir(os.path.expanduser(args.dir)):
         raise InvalidArgumentError(f"--dir: there is no folder {args.dir!r}")
-    cached = list(_all_kept(args.dir))
+    cached = list(_all_retained(args.dir))
     if args.action == "clear":
         _clear([item for item in cached if item.reason or not args.stale], args.dir)
         return
@@ -85,7 +85,7 @@ def execute(args: argparse.Namespace) -> None:
         _list(cached, args.dir)
 
 
-def _list(cached: list[_Kept], folder: str) -> None:
+def _list(cached: list[_Cached], folder: str) -> None:
     if cached:
         rows = [(item.kind, item.what, f"{item.bytes:,}", item.written, item.reason or "of use") for item in cached]
         show(Table(("kind", "of", "bytes", "written", "state"), rows))
@@ -118,7 +118,7 @@ def _without_cache() -> Iterator[None]:
             os.environ[CACHE_DIR] = before
 
 
-def _explain(model: str | None, cached: list[_Kept], folder: str) -> None:
+def _explain(model: str | None, cached: list[_Cached], folder: str) -> None:
     if model is None and not cached:
         say("nothing is stale")
     elif model is not None and not cached:
@@ -127,12 +127,12 @@ def _explain(model: str | None, cached: list[_Kept], folder: str) -> None:
         say(f"{item.what} ({item.kind}): {item.reason or 'it is of use'}")
 
 
-def _clear(cached: list[_Kept], where: str) -> None:
+def _clear(cached: list[_Cached], where: str) -> None:
     gone = [item for item in cached if forget_cached(item.name, where)]
     say(f"{len(gone)} files with {sum(item.bytes for item in gone):,} bytes are deleted")
 
 
-def _asked(model: str, cached: list[_Kept]) -> list[_Kept]:
+def _asked(model: str, cached: list[_Cached]) -> list[_Cached]:
     try:
         check_regular(model)
         with open(model, "rb") as file:
@@ -144,7 +144,7 @@ def _asked(model: str, cached: list[_Kept]) -> list[_Kept]:
     return networks + [item for item in cached if item.sha256 in parts]
 
 
-def _all_kept(where: str) -> Iterator[_Kept]:
+def _all_retained(where: str) -> Iterator[_Cached]:
     """Yield what was kept by this package; other files in the folder are nobody's business here.
 
     Only the package's own folder has more than networks and parts in it.
@@ -160,48 +160,48 @@ def _all_kept(where: str) -> Iterator[_Kept]:
         elif not own:
             continue
         elif folder == "probed" and _PROBED.fullmatch(rest):
-            yield _Kept("trial of a shared object", _probed(file, where), file.size, written, file.name)
+            yield _Cached("trial of a shared object", _probed(file, where), file.size, written, file.name)
         elif folder == "backends" and _OF_BACKENDS.fullmatch(rest):
-            yield _Kept("file of a backend", rest, file.size, written, file.name)
+            yield _Cached("file of a backend", rest, file.size, written, file.name)
         elif _PLAN.fullmatch(file.name):
             yield _plan(file, written, where)
 
 
-def _network(file: CachedFile, written: str, where: str) -> _Kept:
+def _network(file: CachedFile, written: str, where: str) -> _Cached:
     try:
         entry = read_entry(read_cached(file.name, where) or b"")
         reason = entry.fault(default_runtime().registry) or ""
         what = f"{entry.made['source'] or entry.network['name']} on {', '.join(entry.made['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
-        return _Kept("divided network", what, file.size, written, file.name, reason, entry.made["sha256"], parts)
+        return _Cached("divided network", what, file.size, written, file.name, reason, entry.made["sha256"], parts)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _Kept("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _Cached("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _part(file: CachedFile, written: str, where: str) -> _Kept:
+def _part(file: CachedFile, written: str, where: str) -> _Cached:
     kind, name = "compiled part", file.name.removesuffix(TRIAL)
     if name != file.name:
         mark = read_mark(name, where)
         reason = "" if mark is Mark.NONE else mark.value
-        return _Kept("trial of a compiled part", name, file.size, written, file.name, reason)
+        return _Cached("trial of a compiled part", name, file.size, written, file.name, reason)
     try:
         part = read_part(read_cached(file.name, where) or b"")
         what = f"{part.made['source'] or part.made['part'][:16]} on {part.made['backend']}"
         reason = part.fault(default_runtime().registry) or ""
         created = part.made["part"], (), part.made["fingerprint"]
-        return _Kept(kind, what, file.size, written, file.name, reason, *created)
+        return _Cached(kind, what, file.size, written, file.name, reason, *created)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _Cached(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
 
 
-def _plan(file: CachedFile, written: str, where: str) -> _Kept:
+def _plan(file: CachedFile, written: str, where: str) -> _Cached:
     kind = "measured placement"
     try:
         plan = Plan.from_json((read_cached(file.name, where) or b"").decode())
     except (InvalidArgumentError, UnicodeDecodeError) as error:
-        return _Kept(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _Cached(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
     what = f"{plan.network} on {', '.join(sorted(plan.backends))}"
-    return _Kept(kind, what, file.size, written, file.name, _outdated(plan))
+    return _Cached(kind, what, file.size, written, file.name, _outdated(plan))
 
 
 def _outdated(plan: Plan) -> str:

@@ -55,7 +55,7 @@ _ALIGNMENT: Final = 64
 _LANES: Final = 1024
 
 _log = logging.getLogger("interposer.cache")
-_told: set[tuple[Path, str]] = set()
+_reported: set[tuple[Path, str]] = set()
 
 
 def cache_folder(folder: str = "") -> Path | None:
@@ -117,8 +117,8 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
 def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
     """Warn once for each folder and reason."""
     reason = getattr(error, "reason", "") or reason_of(error)
-    if (where, reason) not in _told:
-        _told.add((where, reason))
+    if (where, reason) not in _reported:
+        _reported.add((where, reason))
         _log.warning(
             "%s cannot be kept in the cache folder %s: %s (an empty %s does without a cache)",
             name, where, reason, CACHE_DIR,

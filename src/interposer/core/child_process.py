@@ -25,7 +25,7 @@ sys.path[:] = told["path"]
 from interposer.core import child
 child.start(told["module"], told["report"], told["parent"], told["arguments"])
 """
-_KEPT: Final = 4096  # bytes of what the process wrote last
+_CACHED: Final = 4096  # bytes of what the process wrote last
 _TICK: Final = 0.05  # seconds between looks at whether the process is still there
 _LONGEST_MESSAGE: Final = 1 << 24
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
@@ -178,7 +178,7 @@ class Child:
             elif descriptor == self._reports:
                 self._waiting += result
             else:
-                self._written = (self._written + result)[-_KEPT:]
+                self._written = (self._written + result)[-_CACHED:]
         return bool(ready)
 
     @property

@@ -49,7 +49,7 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
         _check_range(array, requested)
     created = _rounded(array, requested)
     if requested.is_float and array.dtype.kind not in "b":
-        _check_kept(array, created, requested)
+        _check_retained(array, created, requested)
     return created
 
 
@@ -111,7 +111,7 @@ def _whole(requested: DataType) -> str:
     return f"{requested}, whole numbers from {low} to {high}"
 
 
-def _check_kept(array: Array, created: Array, requested: DataType) -> None:
+def _check_retained(array: Array, created: Array, requested: DataType) -> None:
     """Check that finite numbers are still finite and in range, infinities still infinite, and NaN still NaN."""
     if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(created).all():
         return

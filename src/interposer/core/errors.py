@@ -173,19 +173,21 @@ class InvalidNetworkError(InterposerError):
     """A network with errors, all of which are in `errors` (one sentence each)."""
 
     def __init__(self, errors: Sequence[str], name: str = "") -> None:
-        self.faults = tuple(errors)
+        self.problems = tuple(errors)
         title = f"network {name!r}" if name else "the network"
-        count = "1 error" if len(self.faults) == 1 else f"{len(self.faults)} errors"
-        super().__init__("\n  - ".join([f"{title} has {count}:", *self.faults]))
+        count = "1 error" if len(self.problems) == 1 else f"{len(self.problems)} errors"
+        super().__init__("\n  - ".join([f"{title} has {count}:", *self.problems]))
 
 
 class VerificationError(InterposerError):
     """A graph that breaks an invariant of the IR; `errors` lists every one, `after` says what had run before."""
 
     def __init__(self, errors: Sequence[str], after: str = "") -> None:
-        self.faults = tuple(errors)
+        self.problems = tuple(errors)
         self.after = after
-        super().__init__("\n  - ".join([f"the graph is not valid{f' after {after}' if after else ''}:", *self.faults]))
+        super().__init__(
+            "\n  - ".join([f"the graph is not valid{f' after {after}' if after else ''}:", *self.problems])
+        )
 
 
 class ParseError(InterposerError):

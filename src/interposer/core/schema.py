@@ -61,7 +61,7 @@ class _Slot:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def faults(self, info: TensorInfo, label: str) -> Iterator[str]:
+    def problems(self, info: TensorInfo, label: str) -> Iterator[str]:
         if self.dtypes is None and info.dtype in COLLECTIONS:
             yield f"{label} is {info}; expected a tensor"
             return
@@ -102,15 +102,15 @@ class Attribute:
         """True if there is no default."""
         return self.default is _MISSING
 
-    def faults(self, value: Any) -> Iterator[str]:
+    def problems(self, value: Any) -> Iterator[str]:
         """Yield what is wrong with a value of the right type."""
-        yield from self._bound_faults(value)
+        yield from self._bound_problems(value)
         if self.choices is not None and value not in self.choices:
             yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
 
-    def _bound_faults(self, item: Any) -> Iterator[str]:
+    def _bound_problems(self, item: Any) -> Iterator[str]:
         if isinstance(item, tuple):
-            yield from (error for part in item for error in self._bound_faults(part))
+            yield from (error for part in item for error in self._bound_problems(part))
         for name, bound in self.bounds.items() if isinstance(item, (int, float)) else ():
             if not _COMPARE[name](item, bound):
                 yield f"{self.name} is {item}; expected {_SIGNS[name]} {bound:g}"
@@ -214,7 +214,7 @@ class Op:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         for name, value in self._bound(args, kwargs).items():
             object.__setattr__(self, name, value)
-        for error in self._attribute_faults():
+        for error in self._attribute_problems():
             raise InvalidArgumentError(f"{type(self).__name__}: {error}")
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -242,10 +242,10 @@ class Op:
             shown = reprlib.repr(value)
             raise InvalidArgumentError(f"{type(self).__name__}: {name} must be {codec.title}, not {shown}") from error
 
-    def _attribute_faults(self) -> Iterator[str]:
+    def _attribute_problems(self) -> Iterator[str]:
         for name, declared in self.attributes.items():
             if declared.bounds or declared.choices is not None:
-                yield from declared.faults(getattr(self, name))
+                yield from declared.problems(getattr(self, name))
 
     @classmethod
     def codecs(cls) -> dict[str, Codec]:
@@ -327,7 +327,7 @@ class Op:
         declared = self.operands[min(index, len(self.operands) - 1)]
         return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
 
-    def arity_fault(self, count: int) -> str | None:
+    def arity_problem(self, count: int) -> str | None:
         """Return why `count` operands are too many, or None."""
         variadic = bool(self.operands) and self.operands[-1].variadic
         if variadic or count <= len(self.operands):
@@ -339,17 +339,17 @@ class Op:
 
         Where a rank is not known, the operator is valid if it is so for some rank.
         """
-        error = self.arity_fault(len(infos))
+        error = self.arity_problem(len(infos))
         if error:
             return [error]
         if not all(map(is_ranked, infos)):
             return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
-        texts = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_faults(o, info)]
-        texts += () if texts else self._dtype_faults(arguments)
+        texts = [text for o, info in zip(self.operands, arguments, strict=True) for text in _operand_problems(o, info)]
+        texts += () if texts else self._dtype_problems(arguments)
         return texts or list(self.check(*arguments))
 
-    def _dtype_faults(self, arguments: list[Any]) -> Iterator[str]:
+    def _dtype_problems(self, arguments: list[Any]) -> Iterator[str]:
         by_name = dict(zip((o.name for o in self.operands), arguments, strict=True))
         for declared in self.operands:
             for first in _flat(by_name.get(declared.same_dtype_as or ""))[:1]:
@@ -451,17 +451,17 @@ def _flat(info: Any) -> tuple[TensorInfo, ...]:
     return tuple(item for item in (info if isinstance(info, tuple) else (info,)) if item is not None)
 
 
-def _operand_faults(declared: Operand, info: Any) -> Iterator[str]:
+def _operand_problems(declared: Operand, info: Any) -> Iterator[str]:
     if declared.variadic:
         if not info and not declared.optional:
             yield f"{declared.name} needs at least one value"
         for index, item in enumerate(info):
             if item is not None:
-                yield from declared.faults(item, f"{declared.name}[{index}]")
+                yield from declared.problems(item, f"{declared.name}[{index}]")
             elif not declared.optional:
                 yield f"{declared.name}[{index}] is not connected"
     elif info is not None:
-        yield from declared.faults(info, declared.name)
+        yield from declared.problems(info, declared.name)
     elif not declared.optional:
         yield f"{declared.name} is not connected"
 
@@ -503,7 +503,7 @@ def _declare(cls: Any, executable: bool | None, pure: bool | None, register: boo
     cls.executable = cls.executable if executable is None else executable
     cls.pure = cls.pure if pure is None else pure
     cls.family = cls.__module__.rpartition(".")[2]
-    for error in _declaration_faults(cls):
+    for error in _declaration_problems(cls):
         raise InvalidArgumentError(f"{cls.__name__}: {error}")
     for name in cls.attributes:
         if name in cls.__dict__:
@@ -513,7 +513,7 @@ def _declare(cls: Any, executable: bool | None, pure: bool | None, register: boo
     return cls
 
 
-def _declaration_faults(cls: type[Op]) -> Iterator[str]:
+def _declaration_problems(cls: type[Op]) -> Iterator[str]:
     operands = {declared.name: declared for declared in cls.operands}
     yield from (f"{name!r} is a name that every operator has" for name in _own_names(cls) & _RESERVED)
     for slots in (cls.operands, cls.results):
@@ -527,14 +527,14 @@ def _declaration_faults(cls: type[Op]) -> Iterator[str]:
     for other in (slot.like for slot in cls.results):
         if other is not None and (other not in operands or operands[other].optional):
             yield f"there is no required operand {other!r}, which a result should be like"
-    yield from (error for name in ("check", "infer") for error in _arguments_faults(cls, name))
+    yield from (error for name in ("check", "infer") for error in _arguments_problems(cls, name))
 
 
 def _own_names(cls: type[Op]) -> set[str]:
     return {*cls.attributes, *(slot.name for slot in (*cls.operands, *cls.results))}
 
 
-def _arguments_faults(cls: type[Op], name: str) -> Iterator[str]:
+def _arguments_problems(cls: type[Op], name: str) -> Iterator[str]:
     code = getattr(cls.__dict__.get(name), "__code__", None)
     if code is None or code.co_flags & inspect.CO_VARARGS:
         return

@@ -291,7 +291,7 @@ class Quantization:
         points = _numbers(zero_point, operator.index, "a zero point must be an integer")
         axis = None if axis is None else _number(axis, operator.index, "the quantized axis must be an integer")
         points = points * len(scales) if len(points) == 1 else points
-        for error in _quantization_faults(scales, points, axis):
+        for error in _quantization_problems(scales, points, axis):
             raise InvalidArgumentError(error)
         object.__setattr__(self, "scales", scales)
         object.__setattr__(self, "zero_points", points)
@@ -361,7 +361,7 @@ def _number(value: Any, convert: Callable[[Any], Any], requested: str) -> Any:
     return created
 
 
-def _quantization_faults(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
+def _quantization_problems(scales: tuple[float, ...], points: tuple[int, ...], axis: int | None) -> Iterator[str]:
     if not scales:
         yield "a quantization needs at least one scale"
     if len(scales) > 1 and axis is None:
@@ -412,7 +412,7 @@ class TensorInfo:
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
         object.__setattr__(self, "element", _of_any_value(element))
-        for error in self._faults():
+        for error in self._problems():
             raise InvalidArgumentError(error)
 
     @classmethod
@@ -421,15 +421,15 @@ class TensorInfo:
         array = np.asarray(array)
         return cls(array.shape, array.dtype, quantization, array)
 
-    def _faults(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if self.dtype in COLLECTIONS or self.element is not None:
-            yield from self._element_faults(self.element)
+            yield from self._element_problems(self.element)
         if self.constant is not None:
-            yield from self._constant_faults(self.constant)
+            yield from self._constant_problems(self.constant)
         if self.quantization is not None:
-            yield from self._quantization_faults(self.quantization)
+            yield from self._quantization_problems(self.quantization)
 
-    def _element_faults(self, element: TensorInfo | None) -> Iterator[str]:
+    def _element_problems(self, element: TensorInfo | None) -> Iterator[str]:
         if self.dtype not in COLLECTIONS:
             yield f"a tensor of type {self.dtype} has no element, but {element!r} was given"
             return
@@ -445,7 +445,7 @@ class TensorInfo:
         if self.constant is not None:
             yield f"the value of {_with_article(self.dtype)} cannot be a constant"
 
-    def _constant_faults(self, constant: Array) -> Iterator[str]:
+    def _constant_problems(self, constant: Array) -> Iterator[str]:
         if self.dtype in COLLECTIONS:
             return
         if not isinstance(constant, np.ndarray):
@@ -454,7 +454,7 @@ class TensorInfo:
             text = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
             yield f"the constant is {text}, but the tensor {self.dtype}{self.shape}"
 
-    def _quantization_faults(self, q: Quantization) -> Iterator[str]:
+    def _quantization_problems(self, q: Quantization) -> Iterator[str]:
         if not isinstance(q, Quantization):
             yield f"the quantization must be a Quantization, not {q!r}"
             return
@@ -552,7 +552,7 @@ class TensorInfo:
         if self.dtype is not other.dtype or self.quantization != other.quantization:
             raise InvalidArgumentError(f"nothing is both {self} and {other}")
         mine, its = self.element, other.element
-        element = None if mine is None or its is None else _joined_elements(self, other, mine, its)
+        element = None if mine is None or its is None else _merged_elements(self, other, mine, its)
         return TensorInfo(self.shape.joined(other.shape), self.dtype, self.quantization, element=element)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -594,7 +594,7 @@ def _with_article(dtype: DataType) -> str:
     return f"{'an' if dtype.value[0] in 'aeiou' else 'a'} {dtype}"
 
 
-def _joined_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
+def _merged_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
     """Return what is known of elements of either collection; of one that is empty, they say nothing."""
     if first.dtype is second.dtype and a.shape[0] == 0:
         return second

@@ -9,7 +9,7 @@ from interposer.ir.graph import Graph, Value
 
 __all__ = ["keep_names"]
 
-KEPT_ELEMENTS: Final = 4096
+RETAINED_ELEMENTS: Final = 4096
 """Up to this size, a tensor that was computed during the import stays known by its name when no layer takes it."""
 
 
@@ -23,6 +23,6 @@ def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:
     for name, value in named:
         if value.producer in graph:
             value.aliases = tuple(dict.fromkeys([*value.aliases, name]))
-        elif value.constant is not None and value.constant.size <= KEPT_ELEMENTS:
+        elif value.constant is not None and value.constant.size <= RETAINED_ELEMENTS:
             folded[name] = value.known
     graph.folded = folded

@@ -18,7 +18,7 @@ from interposer.core.types import Array, TensorInfo
 from interposer.ir.merged_names import NO_NAMES, MergedNames
 from interposer.ops.control import Constant, Input, Output
 
-__all__ = ["Graph", "Inference", "Layer", "Use", "Uses", "Value", "binding_id", "cycle_fault"]
+__all__ = ["Graph", "Inference", "Layer", "Use", "Uses", "Value", "binding_id", "cycle_problem"]
 
 SHOWN: Final = 10
 """How many of the layers in a cycle an error names."""
@@ -269,7 +269,7 @@ class Graph:
         """
         for value in inputs:
             self._check_own(value)
-        error = op.arity_fault(len(inputs))
+        error = op.arity_problem(len(inputs))
         if error:
             raise InvalidArgumentError(error)
         count = op.num_results()
@@ -405,7 +405,7 @@ class Graph:
         """
         order, stuck = self.schedule()
         if stuck:
-            raise VerificationError([cycle_fault(stuck)])
+            raise VerificationError([cycle_problem(stuck)])
         return order
 
     def schedule(self) -> tuple[list[Layer], list[Layer]]:
@@ -479,7 +479,7 @@ def binding_id(layer: Layer) -> int:
     return op.binding_id
 
 
-def cycle_fault(stuck: Sequence[Layer]) -> str:
+def cycle_problem(stuck: Sequence[Layer]) -> str:
     """Return what is wrong with layers that can never run, without those of them that are only behind a cycle."""
     among = set(stuck)
     left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}

@@ -7,12 +7,12 @@ from operator import is_
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.core.types import TensorInfo
-from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_fault
-from interposer.ir.regions import border_faults, bound_info, region_title
+from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
+from interposer.ir.regions import border_problems, bound_info, region_title
 from interposer.ops.control import Input
-from interposer.ops.control_flow import ControlFlow, Infos, joined_carried
+from interposer.ops.control_flow import ControlFlow, Infos, merged_carried
 
-__all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_faults", "shaped_by_data"]
+__all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_problems", "shaped_by_data"]
 
 
 def infer_layer(layer: Layer) -> list[str]:
@@ -26,7 +26,7 @@ def infer_layer(layer: Layer) -> list[str]:
         for value, info in zip(layer.outputs, known.outputs, strict=True):
             value.info = info
         return []
-    errors = layer_faults(layer)
+    errors = layer_problems(layer)
     if errors or any(value.info is None for value in layer.values):
         _forget(layer.outputs)
         return errors
@@ -34,7 +34,7 @@ def infer_layer(layer: Layer) -> list[str]:
         inferred = _inferred(layer)
     except InvalidNetworkError as error:
         _forget(layer.outputs)
-        return list(error.faults)
+        return list(error.problems)
     except InvalidArgumentError as error:
         _forget(layer.outputs)
         return [str(error)]
@@ -65,14 +65,14 @@ def known_inference(layer: Layer) -> Inference | None:
     return known if same and all(map(is_, known.declared, declared)) and not layer.regions else None
 
 
-def layer_faults(layer: Layer) -> list[str]:
+def layer_problems(layer: Layer) -> list[str]:
     """Return what is wrong with a layer's inputs; errors that only follow from an unknown input are left out."""
     infos = layer.input_infos
     if any(value.info is None for value in layer.values):
         missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
                    if value is None and not o.optional]  # fmt: skip
         return [f"{name} is not connected" for name in missing]
-    return layer.op.violations(*infos) or list(border_faults(layer))
+    return layer.op.violations(*infos) or list(border_problems(layer))
 
 
 def _inferred(layer: Layer) -> Sequence[TensorInfo | None]:
@@ -92,7 +92,7 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
         bound = op.bound(operands, carried)
         value = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
         after = op.carried_on(value)
-        wider = joined_carried(carried, after)
+        wider = merged_carried(carried, after)
         if wider == carried:
             _check_bound(layer, op.bound(operands, after))
             return op.gives(operands, carried, value)
@@ -103,7 +103,7 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
     """Return the infos of what a region gives where its inputs are bound to such tensors."""
     region = layer.regions[index]
     order, stuck = region.schedule()
-    errors = [cycle_fault(stuck)] if stuck else []
+    errors = [cycle_problem(stuck)] if stuck else []
     for inner, info in zip(region.inputs, bound, strict=True):
         result = bound_info(inner.output, info)
         errors += [f"layer {inner}: {result}"] if isinstance(result, str) else []

@@ -9,7 +9,7 @@ from interposer.core.errors import InvalidArgumentError, InvalidNetworkError, ex
 from interposer.core.schema import Op
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ir.builders import Builders
-from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_fault
+from interposer.ir.graph import Graph, Layer, Value, binding_id, cycle_problem
 from interposer.ir.inference import infer_layer
 from interposer.ir.text import parse_graph, print_graph
 from interposer.ops.control import Constant, Input, Output
@@ -86,7 +86,7 @@ class Network(Builders):
         """Connect a value to an operand of a layer, given by its number or its name; infos are inferred again."""
         expect(layer, Layer, "connect needs the layer that takes the value")
         index = operand if isinstance(operand, int) else _operand_index(layer, operand)
-        error = layer.op.arity_fault(index + 1)
+        error = layer.op.arity_problem(index + 1)
         if error or index < 0:
             raise InvalidArgumentError(error or f"an operand's number must not be negative, but {index} was given")
         self.graph.set_input(layer, index, _as_value(value))
@@ -123,18 +123,18 @@ class Network(Builders):
         Raises:
             InvalidNetworkError: with all errors: what is not connected, does not fit, is bound twice, or missing.
         """
-        errors = list(self.faults())
+        errors = list(self.problems())
         if errors:
             raise InvalidNetworkError(errors, self.name)
 
-    def faults(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Yield everything that is wrong with the network, a sentence each."""
         order, stuck = self.graph.schedule()
         if stuck:
-            yield cycle_fault(stuck)
+            yield cycle_problem(stuck)
         for layer in order:
             yield from (f"layer {layer}: {error}" for error in infer_layer(layer))
-        yield from _border_faults(self.graph)
+        yield from _border_problems(self.graph)
 
     def text(self, *, elide: int | None = None) -> str:
         """The network in the text form, with every constant in full: `parse` gives the same network, bit for bit.
@@ -199,7 +199,7 @@ def _consumers(layer: Layer) -> list[Layer]:
     return [use.layer for value in layer.outputs for use in value.uses]
 
 
-def _border_faults(graph: Graph) -> Iterator[str]:
+def _border_problems(graph: Graph) -> Iterator[str]:
     for kind, layers in (("input", graph.inputs), ("output", graph.outputs)):
         seen: dict[int, Layer] = {}
         for layer in layers:

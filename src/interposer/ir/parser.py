@@ -409,7 +409,7 @@ class _Builder:
             raise self.error(token, f"{key} must be {codec.title}, not {word}") from error
 
     def connect(self, statement: _Statement, layer: Layer) -> None:
-        error = layer.op.arity_fault(len(statement.places))
+        error = layer.op.arity_problem(len(statement.places))
         if error:
             raise self.error(statement.places[0], error)
         for index, token in enumerate(statement.places):

@@ -11,7 +11,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Input, Output
 from interposer.ops.control_flow import ControlFlow
 
-__all__ = ["Place", "border_faults", "bound_info", "find_layer", "named_graphs", "path", "places", "region_title"]
+__all__ = ["Place", "border_problems", "bound_info", "find_layer", "named_graphs", "path", "places", "region_title"]
 
 _KNOWN_ELEMENTS: Final = 1024
 """Of how many elements a constant may be that inference in a region knows of."""
@@ -66,7 +66,7 @@ def find_layer(graph: Graph, name: str) -> Layer:
     return result[name]
 
 
-def border_faults(layer: Layer) -> Iterator[str]:
+def border_problems(layer: Layer) -> Iterator[str]:
     """Yield what is wrong with the number of a layer's regions, and of their inputs and outputs."""
     op = layer.op
     if not isinstance(op, ControlFlow):
@@ -77,15 +77,15 @@ def border_faults(layer: Layer) -> Iterator[str]:
     listed = max(0, len(layer.inputs) - len(op.operands) + 1)
     for index, (inputs, outputs) in enumerate(zip(op.region_inputs(listed), op.region_outputs(), strict=True)):
         region, title = layer.regions[index], f"region {region_title(layer, index)!r}"
-        yield from _id_faults(title, "inputs", region.inputs, inputs)
-        yield from _id_faults(title, "outputs", region.outputs, outputs)
+        yield from _id_problems(title, "inputs", region.inputs, inputs)
+        yield from _id_problems(title, "outputs", region.outputs, outputs)
 
 
 def _listed(op: ControlFlow) -> str:
     return " and ".join(map(repr, op.region_names))
 
 
-def _id_faults(title: str, kind: str, layers: Iterable[Layer], count: int) -> Iterator[str]:
+def _id_problems(title: str, kind: str, layers: Iterable[Layer], count: int) -> Iterator[str]:
     ids = [layer.op.binding_id for layer in layers if isinstance(layer.op, Input | Output)]
     if ids != list(range(count)):
         value = ", ".join(map(str, ids)) or "none"

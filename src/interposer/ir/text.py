@@ -95,7 +95,7 @@ class _Printer:
     def info(self, info: TensorInfo | None, implied: Array | None = None) -> str:
         if info is None:
             return "_"
-        shown = f"{info.dtype}[{_extents(info.shape)}]"
+        shown = f"{info.dtype}[{_dimensions(info.shape)}]"
         if info.quantization:
             shown += f" {_quantization(info.quantization)}"
         if info.element is not None:
@@ -153,7 +153,7 @@ def _word(text: str | None) -> str:
     return text if _WORD.fullmatch(text) else _quoted(text)
 
 
-def _extents(shape: TensorShape) -> str:
+def _dimensions(shape: TensorShape) -> str:
     if not shape.is_ranked:
         return "..."
     return ", ".join(_word(dim.name) if isinstance(dim, Dim) else str(dim) for dim in shape)

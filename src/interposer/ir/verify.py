@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from interposer.core.errors import InvalidArgumentError, VerificationError
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import known_inference, layer_faults
+from interposer.ir.inference import known_inference, layer_problems
 from interposer.ir.regions import region_title
 from interposer.ops.control import Input, MemCopy, MemImport, Output, PreCompiled
 from interposer.ops.control_flow import ControlFlow
@@ -29,41 +29,41 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     Raises:
         VerificationError: with everything that is broken; `after` says in it what had run before.
     """
-    errors = list(_graph_faults(graph, placed))
+    errors = list(_graph_problems(graph, placed))
     if errors:
         raise VerificationError(errors, after)
 
 
-def _graph_faults(graph: Graph, placed: bool) -> Iterator[str]:
-    structure = [*_name_faults(graph), *_use_faults(graph)]
+def _graph_problems(graph: Graph, placed: bool) -> Iterator[str]:
+    structure = [*_name_problems(graph), *_use_problems(graph)]
     for layer in graph:
-        own = [*_connection_faults(graph, layer), *_output_faults(layer)]
+        own = [*_connection_problems(graph, layer), *_output_problems(layer)]
         structure += (f"layer {layer}: {error}" for error in own)
         if not own:
-            yield from (f"layer {layer}: {error}" for error in _info_faults(layer))
+            yield from (f"layer {layer}: {error}" for error in _info_problems(layer))
         if placed:
-            yield from (f"layer {layer}: {error}" for error in _placement_faults(layer))
+            yield from (f"layer {layer}: {error}" for error in _placement_problems(layer))
         for index, region in enumerate(layer.regions):
             title = f"region {region_title(layer, index)} of layer {layer}"
-            yield from (f"{title}: {error}" for error in _region_faults(layer, region, placed))
-    yield from structure or _cycle_faults(graph)
-    yield from _binding_faults(graph)
+            yield from (f"{title}: {error}" for error in _region_problems(layer, region, placed))
+    yield from structure or _cycle_problems(graph)
+    yield from _binding_problems(graph)
 
 
-def _region_faults(layer: Layer, region: Graph, placed: bool) -> Iterator[str]:
+def _region_problems(layer: Layer, region: Graph, placed: bool) -> Iterator[str]:
     if region.owner is not layer:
         yield "it does not know whose region it is"
-    yield from _graph_faults(region, placed)
+    yield from _graph_problems(region, placed)
 
 
-def _name_faults(graph: Graph) -> Iterator[str]:
+def _name_problems(graph: Graph) -> Iterator[str]:
     counts = Counter(layer.name for layer in graph)
     yield from (f"{count} layers are called {name!r}" for name, count in counts.items() if count > 1)
     yield from (f"the name {name!r} is not among the graph's names" for name in sorted(counts.keys() - graph._names))
     yield from (f"the name {name!r} is taken, but no layer has it" for name in sorted(graph._names - counts.keys()))
 
 
-def _use_faults(graph: Graph) -> Iterator[str]:
+def _use_problems(graph: Graph) -> Iterator[str]:
     taken = Counter((id(v), layer.guid, i) for layer in graph for i, v in enumerate(layer.inputs) if v is not None)
     noted = Counter((id(v), use.layer.guid, use.position) for layer in graph for v in layer.outputs for use in v.uses)
     if taken == noted:
@@ -84,8 +84,8 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _connection_faults(graph: Graph, layer: Layer) -> Iterator[str]:
-    error = layer.op.arity_fault(len(layer.inputs))
+def _connection_problems(graph: Graph, layer: Layer) -> Iterator[str]:
+    error = layer.op.arity_problem(len(layer.inputs))
     if error:
         yield error
         return
@@ -94,10 +94,10 @@ def _connection_faults(graph: Graph, layer: Layer) -> Iterator[str]:
             yield f"{declared.name} is not connected"
     for index, value in enumerate(layer.inputs):
         if value is not None:
-            yield from (f"input {index}, {value.name!r}, {problem}" for problem in _producer_faults(graph, value))
+            yield from (f"input {index}, {value.name!r}, {problem}" for problem in _producer_problems(graph, value))
 
 
-def _producer_faults(graph: Graph, value: Value) -> Iterator[str]:
+def _producer_problems(graph: Graph, value: Value) -> Iterator[str]:
     outputs = value.producer.outputs
     if value.producer not in graph:
         yield f"comes from layer {value.producer}, which is not in the graph"
@@ -105,7 +105,7 @@ def _producer_faults(graph: Graph, value: Value) -> Iterator[str]:
         yield f"is no longer an output of layer {value.producer}"
 
 
-def _output_faults(layer: Layer) -> Iterator[str]:
+def _output_problems(layer: Layer) -> Iterator[str]:
     expected = layer.op.num_results()
     if len(layer.outputs) != expected:
         yield f"it has {len(layer.outputs)} outputs; {layer.kind} gives {expected}"
@@ -116,7 +116,7 @@ def _output_faults(layer: Layer) -> Iterator[str]:
             yield f"output {index} says that it is output {value.index}"
 
 
-def _info_faults(layer: Layer) -> Iterator[str]:
+def _info_problems(layer: Layer) -> Iterator[str]:
     """Yield the inputs' infos were found missing where they are given; what only follows from that is left out."""
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
@@ -124,12 +124,12 @@ def _info_faults(layer: Layer) -> Iterator[str]:
     known = known_inference(layer)
     if known is not None and all(value.info is info for value, info in zip(layer.outputs, known.outputs, strict=True)):
         return
-    errors = layer_faults(layer)
-    yield from errors or (_crossing_faults(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
-    yield from () if errors else _inference_faults(layer)
+    errors = layer_problems(layer)
+    yield from errors or (_crossing_problems(layer, layer.op) if isinstance(layer.op, ControlFlow) else ())
+    yield from () if errors else _inference_problems(layer)
 
 
-def _crossing_faults(layer: Layer, op: ControlFlow) -> Iterator[str]:
+def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
     """Yield where what goes into a region or comes out of it is not what the other side knows of it."""
     operands = op.arguments(layer.input_infos)
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
@@ -138,7 +138,7 @@ def _crossing_faults(layer: Layer, op: ControlFlow) -> Iterator[str]:
         return  # what is missing there is told of the region
     try:
         for carried in (op.initial(operands), op.carried_on(arguments)):
-            yield from _entering_faults(layer, op.bound(operands, carried))
+            yield from _entering_problems(layer, op.bound(operands, carried))
         for value, info in zip(layer.outputs, op.gives(operands, op.carried_on(arguments), arguments), strict=True):
             if value.info is not None and not _agree(value.info, info):
                 yield f"output {value.name!r} is {value.info}; its regions give {info}"
@@ -146,7 +146,7 @@ def _crossing_faults(layer: Layer, op: ControlFlow) -> Iterator[str]:
         yield str(error)
 
 
-def _entering_faults(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> Iterator[str]:
+def _entering_problems(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> Iterator[str]:
     for index, infos in enumerate(bound):
         for inner, info in zip(layer.regions[index].inputs, infos, strict=True):
             if inner.output.info is not None and not _agree(inner.output.info, info):
@@ -154,7 +154,7 @@ def _entering_faults(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> Ite
                 yield f"{title} takes {inner.output.info} as {inner.name!r}, but gets {info}"
 
 
-def _inference_faults(layer: Layer) -> Iterator[str]:
+def _inference_problems(layer: Layer) -> Iterator[str]:
     try:
         inferred = layer.op.infer_infos(*layer.input_infos)
     except InvalidArgumentError as error:
@@ -172,7 +172,7 @@ def _agree(info: TensorInfo, inferred: TensorInfo | None) -> bool:
     return inferred is None or (info.dtype is inferred.dtype and info.shape.accepts(inferred.shape))
 
 
-def _placement_faults(layer: Layer) -> Iterator[str]:
+def _placement_problems(layer: Layer) -> Iterator[str]:
     if not layer.backend and (layer.op.executable or isinstance(layer.op, PreCompiled)):
         yield "it has no backend"
     if not layer.backend or isinstance(layer.op, MemCopy | MemImport | ControlFlow):
@@ -182,14 +182,14 @@ def _placement_faults(layer: Layer) -> Iterator[str]:
             yield f"it runs on {layer.backend} and takes {value.name!r}, for which no memory was chosen"
 
 
-def _cycle_faults(graph: Graph) -> Iterator[str]:
+def _cycle_problems(graph: Graph) -> Iterator[str]:
     try:
         graph.topological()
     except VerificationError as error:
-        yield from error.faults
+        yield from error.problems
 
 
-def _binding_faults(graph: Graph) -> Iterator[str]:
+def _binding_problems(graph: Graph) -> Iterator[str]:
     for kind in (Input, Output):
         seen: dict[int, str] = {}
         for layer in graph:

@@ -6,21 +6,21 @@ import sys
 from collections.abc import Callable
 
 from interposer.backend.base import Backend
-from interposer.backend.events import CRASHED, PLACED_ANEW, PUT_ASIDE, RESTARTED, TAKEN_BACK, BackendEvent
+from interposer.backend.events import CRASHED, PLACED_ANEW, QUARANTINED, RESTARTED, TAKEN_BACK, BackendEvent
 from interposer.core.errors import BackendUnavailableError
-from interposer.isolation.settings import Isolation, wanted_isolations
+from interposer.isolation.settings import Isolation, requested_isolations
 
 __all__ = [
     "CRASHED",
     "PLACED_ANEW",
-    "PUT_ASIDE",
+    "QUARANTINED",
     "RESTARTED",
     "TAKEN_BACK",
     "BackendEvent",
     "Isolation",
     "end_process",
     "isolated_backend",
-    "wanted_isolations",
+    "requested_isolations",
 ]
 
 

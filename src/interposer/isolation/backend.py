@@ -21,7 +21,7 @@ from interposer.isolation.network import RemoteFactory
 from interposer.isolation.settings import Isolation
 from interposer.isolation.supervisor import Supervisor
 from interposer.isolation.tensors import SharedMemory
-from interposer.isolation.wire import Replica, crossing_fault, reading
+from interposer.isolation.wire import Replica, crossing_problem, reading
 
 __all__ = ["IsolatedBackend"]
 
@@ -123,7 +123,7 @@ class RemoteSupport(LayerSupport):
 
     def query(self, view: SubgraphView) -> list[Support]:
         """Return the child's verdicts, and a no for layers that cannot be handed to another process."""
-        errors = {layer: error for layer in view if (error := crossing_fault(layer)) is not None}
+        errors = {layer: error for layer in view if (error := crossing_problem(layer)) is not None}
         asked = view.part([layer for layer in view if layer not in errors]) if errors else view
         value = iter(self._asked(asked) if len(asked) else ())
         return [Support.no(errors[layer]) if layer in errors else next(value) for layer in view]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from interposer.core.config import thread_budget
 
-__all__ = ["ANSWER", "ASK", "FAULT", "RUN", "Channel", "GarbageError", "Message"]
+__all__ = ["ANSWER", "ASK", "PROBLEM", "RUN", "Channel", "GarbageError", "Message"]
 
 MARK: Final = b"ipr1"
 HEAD: Final = struct.Struct("<4sIII")
@@ -27,7 +27,7 @@ FOR_EVER: Final = 1e6
 """Seconds after which the kernel's clocks for sockets give out."""
 SPIN: Final = 150e-6
 """Seconds for which one looks again and again before one sleeps: to be woken on an idle processor takes as long."""
-ASK, RUN, ANSWER, FAULT = 1, 2, 3, 4
+ASK, RUN, ANSWER, PROBLEM = 1, 2, 3, 4
 _CHUNK: Final = 1 << 16
 _FDS: Final = socket.CMSG_SPACE(64) if hasattr(socket, "CMSG_SPACE") else 0
 

@@ -59,7 +59,7 @@ class Compilation:
         packer, self._needed = packer_for(supervisor)
         self._replica = Replica(view, packer)
         self._arrays = packer.arrays
-        self._told: Plain = {
+        self._reported: Plain = {
             "do": "optimize",
             "compilation": self.number,
             "graph": self._replica.plain,
@@ -83,7 +83,7 @@ class Compilation:
             item.ensure(life)
         places = self.supervisor.constants.placed(self._arrays, life)
         seconds = self.supervisor.how.deadline_seconds
-        answer = life.ask(self._told | {"arrays": places}, _WHAT, seconds)
+        answer = life.ask(self._reported | {"arrays": places}, _WHAT, seconds)
         if self._answer is None:
             self._found = self._collected(life, answer)
             self._answer = answer

@@ -23,7 +23,7 @@ class RemoteContext(BackendContext):
         self.supervisor = supervisor
         self.number = next(_numbers)
         self.made = False
-        self._told = {"do": "context", "context": self.number, "options": dict(options)}
+        self._reported = {"do": "context", "context": self.number, "options": dict(options)}
         self._loaded: dict[int, None] = {}
         self._life: Life | None = None
         supervisor.call(self.ensure)
@@ -36,7 +36,7 @@ class RemoteContext(BackendContext):
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds
-        self.made = life.ask(self._told, "create_backend_context", seconds).get("made") is True
+        self.made = life.ask(self._reported, "create_backend_context", seconds).get("made") is True
         self._life = life
         for network in self._loaded:
             self._notice("before_load_network", network, life)

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import BackendCrashedError, BackendError, OptionError
-from interposer.isolation.channel import ANSWER, ASK, FAULT, RUN, Channel, GarbageError, Message
+from interposer.isolation.channel import ANSWER, ASK, PROBLEM, RUN, Channel, GarbageError, Message
 from interposer.isolation.regions import Region
 
 __all__ = ["Life", "during"]
@@ -38,7 +38,7 @@ _POLITELY: Final = 2.0
 _LAST_WORDS: Final = 5
 """Lines of what a process wrote last that an error repeats."""
 _FATAL: Final = "Fatal Python error"
-_KEPT_OUTPUT: Final = 1 << 20
+_RETAINED_OUTPUT: Final = 1 << 20
 """Bytes of output after which those that were read are written over."""
 _MOST_OUTPUT: Final = 1 << 24
 """Bytes that a process can write during one call; to write more fails."""
@@ -174,7 +174,7 @@ class Life:
             self._channel.wait_at_most(seconds)
             self._channel.send(kind, self._number, body, fds)
             answer = self._channel.receive()
-            if answer.number != self._number or answer.kind not in (ANSWER, FAULT):
+            if answer.number != self._number or answer.kind not in (ANSWER, PROBLEM):
                 raise GarbageError("an answer to something else")
         except TimeoutError:
             raise self._over(f"did not answer within {seconds:g} s", what, self._running(layer_of)) from None
@@ -193,9 +193,9 @@ class Life:
             result = answer.plain
         except GarbageError as error:
             raise self._over(f"gave {error}", what, layer) from None
-        if answer.kind == FAULT and result.get("is_option"):
+        if answer.kind == PROBLEM and result.get("is_option"):
             raise OptionError(str(result.get("text")))
-        if answer.kind == FAULT:
+        if answer.kind == PROBLEM:
             raise BackendError(str(result.get("text")), backend=self.backend)
         return result
 
@@ -258,7 +258,7 @@ class Life:
             text = line.decode(errors="replace").rstrip()
             self.last_words.append(text)
             _log.info("%s: %s", self.backend, text)
-        if size > _KEPT_OUTPUT:
+        if size > _RETAINED_OUTPUT:
             os.lseek(self._output, 0, os.SEEK_SET)
             self._read = 0
 

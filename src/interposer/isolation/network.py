@@ -37,7 +37,7 @@ class RemoteFactory(WorkloadFactory):
         """True if the backend keeps tensors in memory of its own, so that the child has to copy them."""
         self.steps = Steps(self)
         self.workloads: dict[int, weakref.ref[RemoteWorkload]] = {}
-        self._told = {"do": "factory", "network": self.number, "options": dict(options)}
+        self._reported = {"do": "factory", "network": self.number, "options": dict(options)}
         self._constants: list[ConstantHandle] = []
         self._life: Life | None = None
         self._described = 0
@@ -64,7 +64,7 @@ class RemoteFactory(WorkloadFactory):
     def ensure(self, life: Life) -> None:
         """Make the factory in this process."""
         if self._life is not life:
-            answer = life.ask(self._told, "create_workload_factory", self.supervisor.how.deadline_seconds)
+            answer = life.ask(self._reported, "create_workload_factory", self.supervisor.how.deadline_seconds)
             self.own_memory = answer.get("own_memory") is True
             self._life, self._described = life, 0
 
@@ -109,7 +109,7 @@ class RemoteWorkload(Workload):
         self.number = next(_numbers)
         packer, needed = packer_for(factory.supervisor)
         replica = Replica(SubgraphView(Graph(), [layer], [layer]), packer)
-        self._told: Plain = {
+        self._reported: Plain = {
             "do": "workload",
             "network": factory.number,
             "workload": self.number,
@@ -135,7 +135,7 @@ class RemoteWorkload(Workload):
         for item in self._needed:
             item.ensure(life)
         supervisor = self.factory.supervisor
-        reported = self._told | {"arrays": supervisor.constants.placed(self._arrays, life)}
+        reported = self._reported | {"arrays": supervisor.constants.placed(self._arrays, life)}
         life.ask(reported, f"create_workload for layer {self.title}", supervisor.how.deadline_seconds)
         self._life = life
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import interposer.ops  # noqa: F401 - a graph may name any operator
 from interposer.backend.base import Backend, BackendContext
-from interposer.backend.contracts import backend_fault, checked
+from interposer.backend.contracts import backend_problem, checked
 from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
 from interposer.backend.support import Support
 from interposer.backend.views import OptimizationViews, Substitution
@@ -55,7 +55,7 @@ class Served:
     def make(self, backend_id: str, factory: Callable[[], object]) -> None:
         """Make the backend; the error says what is wrong with it."""
         created = factory()
-        error = backend_fault(backend_id, created)
+        error = backend_problem(backend_id, created)
         if error is not None or not isinstance(created, Backend):
             raise BackendContractError(str(error))
         self.backend = created
@@ -116,7 +116,7 @@ class Served:
         result = self.backend.optimize_subgraph(view, reported["options"])
         answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)
         cached: list[Op] = []
-        packer = Packer(lambda op: _kept(op, cached))
+        packer = Packer(lambda op: _cached(op, cached))
         numbers = {layer: number for number, layer in enumerate(layers)}
         plain = {
             "substitutions": [_substitution(substitution, packer, numbers) for substitution in answer.substitutions],
@@ -216,7 +216,9 @@ class Served:
         self.workloads[reported["workload"]].execute(inputs, outputs)
         network.fetch([slot for slot in reported["outputs"] if isinstance(slot, int)])
         result = [
-            output for output, told_of in zip(outputs, reported["outputs"], strict=True) if not isinstance(told_of, int)
+            output
+            for output, reported_of in zip(outputs, reported["outputs"], strict=True)
+            if not isinstance(reported_of, int)
         ]
         self.results = [np.array(handle.map()) for handle in result]
         return {"shapes": [list(array.shape) for array in self.results]}
@@ -263,7 +265,7 @@ def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
     return tuple(info for info in result if info is not None)
 
 
-def _kept(op: Op, cached: list[Op]) -> Plain | None:
+def _cached(op: Op, cached: list[Op]) -> Plain | None:
     """Return the token for an operator that the host cannot know; it is kept."""
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None

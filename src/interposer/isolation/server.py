@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from interposer.core.config import ISOLATE
 from interposer.core.errors import InterposerError, OptionError
-from interposer.isolation.channel import ANSWER, ASK, FAULT, RUN, Channel, Message
+from interposer.isolation.channel import ANSWER, ASK, PROBLEM, RUN, Channel, Message
 from interposer.isolation.served import Served
 
 __all__ = ["serve"]
@@ -91,7 +91,7 @@ class _Server:
                 traceback.print_exc()
                 sys.stderr.flush()
             reported = {"text": _said(error), "is_option": isinstance(error, OptionError)}
-            return FAULT, json.dumps(reported).encode()
+            return PROBLEM, json.dumps(reported).encode()
 
     def _asked(self, message: Message) -> Mapping[str, Any]:
         assert message.kind == ASK

@@ -11,7 +11,7 @@ from interposer.backend.ids import listed_ids
 from interposer.core.config import settings
 from interposer.core.errors import InvalidArgumentError
 
-__all__ = ["Isolation", "wanted_isolations"]
+__all__ = ["Isolation", "requested_isolations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def wanted_isolations(value: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
+def requested_isolations(value: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
     """For ids of backends how each is isolated; None means what environment or file say.
 
     Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.

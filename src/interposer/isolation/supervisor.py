@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from interposer.backend.events import CRASHED, PUT_ASIDE, RESTARTED, BackendEvent
+from interposer.backend.events import CRASHED, QUARANTINED, RESTARTED, BackendEvent
 from interposer.core.errors import BackendCrashedError, BackendError, BackendUnavailableError
 from interposer.core.types import Array
 from interposer.isolation.life import Life
@@ -163,7 +163,7 @@ class Supervisor:
             count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
             self.aside = f"its child process {count}{error.reason}"
             self.constants.clear()
-            self._note(PUT_ASIDE, self.aside)
+            self._note(QUARANTINED, self.aside)
 
     def _note(self, kind: str, text: str, layer: str = "") -> None:
         event = BackendEvent(self.backend, kind, text, layer)

@@ -21,7 +21,7 @@ from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import Constant, Input, Output, StandIn
 
-__all__ = ["Packer", "Plain", "Reader", "Replica", "WireError", "crossing_fault", "is_described", "reading"]
+__all__ = ["Packer", "Plain", "Reader", "Replica", "WireError", "crossing_problem", "is_described", "reading"]
 
 Plain: TypeAlias = dict[str, Any]
 Tokens = Callable[[Op], "Plain | None"]
@@ -42,7 +42,7 @@ def reading(what: str) -> Iterator[None]:
         raise WireError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def crossing_fault(layer: Layer) -> str | None:
+def crossing_problem(layer: Layer) -> str | None:
     """Return why a layer cannot be handed to another process, or None if it can."""
     if layer.regions:
         return "a layer with regions does not cross into another process"

@@ -24,7 +24,7 @@ def _split(x: Array, heads: int) -> Array:
     return x.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
 
 
-def _joined(x: Array, rank: int) -> Array:
+def _merged(x: Array, rank: int) -> Array:
     """Return the opposite of `_split`, for a tensor that had that rank."""
     if rank == 4:
         return x
@@ -49,7 +49,7 @@ def attention(
     masked = np.where(visible, capped + _added(mask, capped), -np.inf)
     probabilities = _softmax(masked if op.softmax_precision is None else masked.astype(op.softmax_precision.numpy))
     probabilities = probabilities.astype(masked.dtype, copy=False)
-    output = _joined(_weighted(probabilities, v32, visible), query.ndim)
+    output = _merged(_weighted(probabilities, v32, visible), query.ndim)
     scores = {
         AttentionScores.SCALED: scaled,
         AttentionScores.CAPPED: capped,
@@ -148,7 +148,7 @@ def rotary_embedding(
     first, second = (turned[..., place].copy() for place in places)
     turned[..., places[0]] = cos * first - sin * second
     turned[..., places[1]] = sin * first + cos * second
-    return _joined(turned, x.ndim)
+    return _merged(turned, x.ndim)
 
 
 def _halves(count: int) -> tuple[slice, slice]:

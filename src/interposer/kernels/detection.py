@@ -143,7 +143,7 @@ def box_with_nms_limit(
     """Return boxes come out as they went in; scores may have been lowered."""
     real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
-    chosen = [pair for rows in _images(batches) for pair in _kept(op, real_scores, corners, rows)]
+    chosen = [pair for rows in _images(batches) for pair in _cached(op, real_scores, corners, rows)]
     rows, columns = np.array(chosen, np.int64).reshape(-1, 2).T
     cached = boxes.reshape(-1, classes, 4)[rows, columns]
     return stored(real_scores[rows, columns], info.outputs[0]), cached, columns, batches[rows]
@@ -155,7 +155,7 @@ def _images(batches: Array) -> Iterator[Array]:
     yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
 
 
-def _kept(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
+def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
     """Return the pairs (box, class) of one image that stay, by class and then by falling score."""
     result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections

@@ -86,7 +86,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return all operands in their order."""
-    if error := op.arity_fault(len(arrays)):
+    if error := op.arity_problem(len(arrays)):
         raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]
     for name in named:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, Quantization, TensorInfo
-from interposer.ops.axes import axes_faults
+from interposer.ops.axes import axes_problems
 
 __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax"]
 
@@ -152,7 +152,7 @@ class Softmax(Op):
     axis: int = attribute(default=-1, doc="The axis along which the results sum to 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
+        yield from axes_problems([self.axis], input.rank)
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return _prescribed(input, _UNIT)
@@ -182,7 +182,7 @@ class LogSoftmax(Op):
     axis: int = attribute(default=-1, doc="The axis along which the exponentials of the results sum to 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
+        yield from axes_problems([self.axis], input.rank)
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return _prescribed(input, _LOGARITHMS)
@@ -211,4 +211,4 @@ class Hardmax(Op):
     axis: int = attribute(default=-1, doc="The axis along which there is one 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
+        yield from axes_problems([self.axis], input.rank)

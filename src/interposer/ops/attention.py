@@ -10,7 +10,7 @@ from typing import Any, Final
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
-from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
+from interposer.ops.extents import Infos, by_name, dimension_problems, extents, shape_of
 
 __all__ = ["Attention", "AttentionScores", "RotaryEmbedding"]
 
@@ -132,19 +132,19 @@ class Attention(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        errors = [*self._head_faults(*operands[:3]), *_past_faults(infos)]
+        errors = [*self._head_problems(*operands[:3]), *_past_problems(infos)]
         yield from errors
         if errors:
             return
         split = self._by_heads(infos)
-        yield from extent_faults(split, _WORDS)
+        yield from dimension_problems(split, _WORDS)
         match, mask = extents(split, _WORDS), infos["mask"]
         if match["G"] == 0 or match["H"] % match["G"]:
             yield f"{match['H']} heads of the query cannot be shared among {match['G']} heads of key and value"
         if mask is not None:
-            yield from _mask_faults(mask, _score_shape(infos, match))
+            yield from _mask_problems(mask, _score_shape(infos, match))
 
-    def _head_faults(self, query: TensorInfo, key: TensorInfo, value: TensorInfo) -> Iterator[str]:
+    def _head_problems(self, query: TensorInfo, key: TensorInfo, value: TensorInfo) -> Iterator[str]:
         if not query.rank == key.rank == value.rank:
             yield f"query, key and value have ranks {query.rank}, {key.rank} and {value.rank}; expected one rank"
             return
@@ -180,7 +180,7 @@ def _score_shape(infos: Infos, match: Mapping[str, int]) -> TensorShape:
     return TensorShape((match["B"], match["H"], match["Q"], keys))
 
 
-def _past_faults(infos: Infos) -> Iterator[str]:
+def _past_problems(infos: Infos) -> Iterator[str]:
     there = [name for name in ("past_key", "past_value") if infos[name] is not None]
     if len(there) == 1:
         absent = "past_value" if there == ["past_key"] else "past_key"
@@ -189,7 +189,7 @@ def _past_faults(infos: Infos) -> Iterator[str]:
         yield "valid_lengths is for keys and values that hold the past themselves, but past_key is connected"
 
 
-def _mask_faults(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
+def _mask_problems(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
     if mask.shape[-1:] > scores[3:]:
         yield f"mask has shape {mask.shape}, but there are {scores[3]} keys"
         return

@@ -8,11 +8,11 @@ from itertools import zip_longest
 from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape, differ
 
 __all__ = [
-    "axes_faults",
+    "axes_problems",
     "broadcast_shapes",
     "normal_axes",
     "normal_axis",
-    "quantized_axis_faults",
+    "quantized_axis_problems",
     "same_shapes",
     "transposed",
 ]
@@ -28,7 +28,7 @@ def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     return tuple(sorted(normal_axis(axis, rank) for axis in axes))
 
 
-def axes_faults(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
+def axes_problems(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
     """Yield what is wrong with axes of a tensor of this rank: not there, or there twice."""
     for axis in axes:
         if not -rank <= axis < rank:
@@ -60,7 +60,7 @@ def _broadcast_dim(dims: Iterable[int]) -> int | None:
     return wider[0] if len(wider) == 1 else Dim() if wider else 1
 
 
-def quantized_axis_faults(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
+def quantized_axis_problems(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
     """Yield an error if one of the changed axes is the one along which the scales lie."""
     axis = info.quantization.axis if info.quantization else None
     if axis is not None and axis in changed:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, DataLayout, TensorInfo
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
 __all__ = [
     "BatchToSpaceNd",
@@ -31,10 +31,10 @@ class DepthToSpaceMode(Enum):
     """Channel of the result, then block row, block column."""
 
 
-def _image_faults(info: TensorInfo, block: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
+def _image_problems(info: TensorInfo, block: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
     if info.rank < len(block) + 1 + (not layout.channels_last):
         yield f"the input has rank {info.rank}, which has no {len(block)} axes for a block of shape {block}"
-    yield from quantized_axis_faults(info, range(MAX_RANK), "fold")
+    yield from quantized_axis_problems(info, range(MAX_RANK), "fold")
 
 
 def _block_axes(block: tuple[int, ...], layout: DataLayout) -> range:
@@ -74,7 +74,7 @@ class SpaceToBatchNd(Op):
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(_image_faults(input, self.block_shape, self.data_layout))
+        errors = list(_image_problems(input, self.block_shape, self.data_layout))
         if len(self.pad_list) != len(self.block_shape) or min(map(min, self.pad_list), default=0) < 0:
             errors.append(f"pad_list is {self.pad_list}; expected {len(self.block_shape)} pairs of 0 or more")
         yield from errors
@@ -125,7 +125,7 @@ class BatchToSpaceNd(Op):
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(_image_faults(input, self.block_shape, self.data_layout))
+        errors = list(_image_problems(input, self.block_shape, self.data_layout))
         if len(self.crops) != len(self.block_shape) or min(map(min, self.crops), default=0) < 0:
             errors.append(f"crops is {self.crops}; expected {len(self.block_shape)} pairs of 0 or more")
         blocks = math.prod(self.block_shape)
@@ -172,7 +172,7 @@ class SpaceToDepth(Op):
         for title, axis in (("height", h), ("width", w)):
             if input.shape[axis] % self.block_size:
                 yield f"the {title} is {input.shape[axis]}; expected a multiple of block_size = {self.block_size}"
-        yield from quantized_axis_faults(input, range(MAX_RANK), "fold")
+        yield from quantized_axis_problems(input, range(MAX_RANK), "fold")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         h, w, c = self.data_layout.axes()
@@ -214,7 +214,7 @@ class DepthToSpace(Op):
         square = self.block_size**2
         if input.shape[c] % square:
             yield f"input has {input.shape[c]} channels; expected a multiple of block_size**2 = {square}"
-        yield from quantized_axis_faults(input, range(MAX_RANK), "fold")
+        yield from quantized_axis_problems(input, range(MAX_RANK), "fold")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         h, w, c = self.data_layout.axes()
@@ -247,11 +247,11 @@ class ChannelShuffle(Op):
     axis: int = attribute(default=0, doc="The axis that is shuffled; negative ones count from the end.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_problems((self.axis,), input.rank))
         if errors:
             yield from errors
             return
         axis = normal_axis(self.axis, input.rank)
         if input.shape[axis] % self.num_groups:
             yield f"axis {axis} has size {input.shape[axis]}, which num_groups = {self.num_groups} does not divide"
-        yield from quantized_axis_faults(input, (axis,), "shuffle")
+        yield from quantized_axis_problems(input, (axis,), "shuffle")

@@ -7,7 +7,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, differ
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
 __all__ = ["RandomMultinomial", "TopK"]
 
@@ -46,12 +46,12 @@ class TopK(Op):
     index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_problems((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
         yield from errors
         if not errors and self.k > input.shape[axis]:
             yield f"k is {self.k}, but axis {axis} has only {input.shape[axis]} elements"
-        yield from quantized_axis_faults(input, (axis,), "choose from")
+        yield from quantized_axis_problems(input, (axis,), "choose from")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
         shape = list(input.shape)

@@ -14,7 +14,7 @@ import numpy as np
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import ANY_TYPE, MAX_RANK, UNKNOWN, UNRANKED, Array, DataType, Dim, TensorInfo, differ
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
 __all__ = [
     "ConcatFromSequence",
@@ -45,14 +45,14 @@ def _sequence(length: int, element: TensorInfo) -> TensorInfo:
     return TensorInfo((length,), DataType.SEQUENCE, element=element)
 
 
-def _joined(first: TensorInfo, second: TensorInfo) -> TensorInfo | None:
+def _merged(first: TensorInfo, second: TensorInfo) -> TensorInfo | None:
     try:
         return first.joined(second)
     except InvalidArgumentError:
         return None
 
 
-def _position_faults(position: TensorInfo | None) -> Iterator[str]:
+def _position_problems(position: TensorInfo | None) -> Iterator[str]:
     if position is not None and differ(position.num_elements, 1):
         yield f"position has shape {position.shape}; expected one number"
 
@@ -107,9 +107,9 @@ class SequenceConstruct(Op):
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         first = inputs[0].with_shape(...)
         for number, info in enumerate(inputs):
-            if info != inputs[0] and _joined(first, info.with_shape(...)) is None:
+            if info != inputs[0] and _merged(first, info.with_shape(...)) is None:
                 yield f"inputs[{number}] is {info}; expected {first}, as the first one"
-            yield from quantized_axis_faults(info, range(MAX_RANK), "collect")
+            yield from quantized_axis_problems(info, range(MAX_RANK), "collect")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         return _sequence(len(inputs), reduce(TensorInfo.joined, dict.fromkeys(inputs)))
@@ -139,10 +139,10 @@ class SequenceInsert(Op):
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     def check(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
-        if _joined(_element(sequence).with_shape(...), tensor.with_shape(...)) is None:
+        if _merged(_element(sequence).with_shape(...), tensor.with_shape(...)) is None:
             yield f"tensor is {tensor}; expected {_element(sequence).with_shape(...)}, as the elements of the sequence"
-        yield from quantized_axis_faults(tensor, range(MAX_RANK), "collect")
-        yield from _position_faults(position)
+        yield from quantized_axis_problems(tensor, range(MAX_RANK), "collect")
+        yield from _position_problems(position)
 
     def infer(self, sequence: TensorInfo, tensor: TensorInfo, position: TensorInfo | None) -> TensorInfo:
         item = _sequence(1, tensor.with_constant(None))
@@ -171,7 +171,7 @@ class SequenceErase(Op):
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo | None) -> Iterator[str]:
-        yield from _position_faults(position)
+        yield from _position_problems(position)
 
     def infer(self, sequence: TensorInfo, position: TensorInfo | None) -> TensorInfo:
         length = sequence.shape[0]
@@ -200,7 +200,7 @@ class SequenceAt(Op):
     output = result(dynamic=True)
 
     def check(self, sequence: TensorInfo, position: TensorInfo) -> Iterator[str]:
-        yield from _position_faults(position)
+        yield from _position_problems(position)
 
     def infer(self, sequence: TensorInfo, position: TensorInfo) -> TensorInfo:
         return _element(sequence)
@@ -342,10 +342,10 @@ class SplitToSequence(Op):
         return -(-size // sizes[0]), min(sizes[0], size) if size % sizes[0] in (0, size) else UNKNOWN
 
     def check(self, input: TensorInfo, split: TensorInfo | None) -> Iterator[str]:
-        yield from axes_faults((self.axis,), input.rank)
+        yield from axes_problems((self.axis,), input.rank)
         if not -input.rank <= self.axis < input.rank:
             return
-        yield from quantized_axis_faults(input, range(MAX_RANK), "cut")
+        yield from quantized_axis_problems(input, range(MAX_RANK), "cut")
         try:
             self.pieces(input.shape[self.axis], split)
         except InvalidArgumentError as error:

@@ -18,12 +18,12 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import ANYTHING, DataType, Dim, TensorInfo, differ
 
-__all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While", "joined_carried"]
+__all__ = ["ControlFlow", "If", "Infos", "Loop", "Scan", "While", "merged_carried"]
 
 Infos: TypeAlias = tuple[TensorInfo, ...]
 
 
-def joined_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
+def merged_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
     """Return what is known of carried values both before and after an iteration.
 
     Raises:
@@ -300,8 +300,8 @@ class Scan(ControlFlow):
     def num_results(self) -> int:
         return self.num_states + self.num_scan_outputs
 
-    def _attribute_faults(self) -> Iterator[str]:
-        yield from super()._attribute_faults()
+    def _attribute_problems(self) -> Iterator[str]:
+        yield from super()._attribute_problems()
         for name, count in (
             ("input_axes", self.num_scan_inputs), ("reverse_inputs", self.num_scan_inputs),
             ("output_axes", self.num_scan_outputs), ("reverse_outputs", self.num_scan_outputs),

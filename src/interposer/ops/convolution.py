@@ -47,12 +47,12 @@ def _products(inputs: Sequence[TensorInfo | None], sums: int, axis: int) -> int:
     return 2 * sums * (int(weights.num_elements) // max(1, weights.shape[axis]))
 
 
-def _window_faults(windows: tuple[Window, Window], height: int, width: int) -> Iterator[str]:
-    yield from windows[0].faults(height, "height")
-    yield from windows[1].faults(width, "width")
+def _window_problems(windows: tuple[Window, Window], height: int, width: int) -> Iterator[str]:
+    yield from windows[0].problems(height, "height")
+    yield from windows[1].problems(width, "width")
 
 
-def _weight_faults(weights: TensorInfo, bias: TensorInfo | None, axis: int, channels: int) -> Iterator[str]:
+def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, channels: int) -> Iterator[str]:
     """What is wrong with scales and bias for so many output channels, which lie along that axis of the weights."""
     q = weights.quantization
     if q is not None and q.axis not in {None, axis}:
@@ -97,8 +97,8 @@ class Convolution2d(_Windowed):
             yield f"input has {input.shape[c]} channels, but weights have {weights.shape[c]}{groups}"
         if weights.shape[0] % self.groups:
             yield f"weights give {weights.shape[0]} channels; expected a multiple of groups = {self.groups}"
-        yield from _weight_faults(weights, bias, 0, weights.shape[0])
-        yield from _window_faults(self.windows(weights.shape[h], weights.shape[w]), input.shape[h], input.shape[w])
+        yield from _weight_problems(weights, bias, 0, weights.shape[0])
+        yield from _window_problems(self.windows(weights.shape[h], weights.shape[w]), input.shape[h], input.shape[w])
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
         h, w, _ = self.data_layout.axes()
@@ -143,8 +143,8 @@ class DepthwiseConvolution2d(_Windowed):
             yield f"weights have shape {weights.shape}; expected [1, height, width, channels * multiplier]"
         if channels == 0 or weights.shape[3] % channels:
             yield f"weights give {weights.shape[3]} channels; expected a multiple of the input's {channels}"
-        yield from _weight_faults(weights, bias, 3, weights.shape[3])
-        yield from _window_faults(self.windows(*weights.shape[1:3]), input.shape[h], input.shape[w])
+        yield from _weight_problems(weights, bias, 3, weights.shape[3])
+        yield from _window_problems(self.windows(*weights.shape[1:3]), input.shape[h], input.shape[w])
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
         h, w, _ = self.data_layout.axes()
@@ -197,13 +197,13 @@ class TransposeConvolution2d(_Windowed):
             yield f"input has {input.shape[c]} channels, but weights have {weights.shape[c]}"
         if input.shape[c] % self.groups:
             yield f"input has {input.shape[c]} channels; expected a multiple of groups = {self.groups}"
-        yield from _weight_faults(weights, bias, 0, weights.shape[0] * self.groups)
+        yield from _weight_problems(weights, bias, 0, weights.shape[0] * self.groups)
         for axis, name in ((h, "height"), (w, "width")):
             if weights.shape[axis] == 0:
                 yield f"the window has {name} 0"
-        yield from self._output_faults(self._natural_shape(input, weights))
+        yield from self._output_problems(self._natural_shape(input, weights))
 
-    def _output_faults(self, natural: tuple[int, ...]) -> Iterator[str]:
+    def _output_problems(self, natural: tuple[int, ...]) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
         expected = self.output_shape
         if expected is None:

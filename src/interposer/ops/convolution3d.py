@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataLayout, TensorInfo, differ
-from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_faults
+from interposer.ops.volume import VOLUMES, Windows, spatial_axes, volume_shape, window_problems
 from interposer.ops.window import Window
 
 __all__ = ["Convolution3d"]
@@ -75,13 +75,13 @@ class Convolution3d(Op):
             yield f"weights are quantized along axis {weights.quantization.axis}; expected axis 4, the output channels"
         if bias is not None and differ(bias.shape[0], results):
             yield f"bias has {bias.shape[0]} elements; expected {results}, one for each output channel"
-        yield from window_faults(self.windows(*weights.shape[:3]), self._extents(input))
+        yield from window_problems(self.windows(*weights.shape[:3]), self._dimensions(input))
 
-    def _extents(self, input: TensorInfo) -> list[int]:
+    def _dimensions(self, input: TensorInfo) -> list[int]:
         return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        pairs = zip(self.windows(*weights.shape[:3]), self._extents(input), strict=True)
+        pairs = zip(self.windows(*weights.shape[:3]), self._dimensions(input), strict=True)
         sizes = [window.places(size) for window, size in pairs]
         return TensorInfo(volume_shape(self.data_layout, input.shape[0], sizes, weights.shape[4]), input.dtype)
 

@@ -81,8 +81,8 @@ class DeformableConvolution2d(Op):
         if bias is not None and differ(bias.shape[0], outputs):
             yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output channel"
         windows = self.windows(*weights.shape[2:])
-        yield from windows[0].faults(input.shape[2], "height")
-        yield from windows[1].faults(input.shape[3], "width")
+        yield from windows[0].problems(input.shape[2], "height")
+        yield from windows[1].problems(input.shape[3], "width")
         expected = self.infer(input, weights, offset, bias, mask).shape
         taps = self.offset_groups * weights.shape[2] * weights.shape[3]
         for name, info, count in (("offset", offset, 2 * taps), ("mask", mask, taps)):

@@ -13,7 +13,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import UNKNOWN, DataLayout, DataType, TensorInfo, differ
-from interposer.ops.extents import extent_faults
+from interposer.ops.extents import dimension_problems
 
 __all__ = [
     "AxisAlignedBboxTransform",
@@ -51,17 +51,17 @@ class DetectionRules(Enum):
     there are classes, and the rows are counted."""
 
 
-def _box_faults(info: TensorInfo, name: str) -> Iterator[str]:
+def _box_problems(info: TensorInfo, name: str) -> Iterator[str]:
     if differ(info.shape[1], 4):
         yield f"{name} has shape {info.shape}; expected 4 numbers for each"
 
 
-def _classes_of_boxes_faults(info: TensorInfo, name: str) -> Iterator[str]:
+def _classes_of_boxes_problems(info: TensorInfo, name: str) -> Iterator[str]:
     if info.shape[1] % 4 or info.shape[1] == 0:
         yield f"{name} has shape {info.shape}; expected 4 numbers for each class"
 
 
-def _image_faults(image_info: TensorInfo) -> Iterator[str]:
+def _image_problems(image_info: TensorInfo) -> Iterator[str]:
     if differ(image_info.shape[1], 2):
         yield f"image_info has shape {image_info.shape}; expected height and width for each image"
 
@@ -133,10 +133,10 @@ class DetectionPostProcess(Op):
 
     def check(self, box_encodings: TensorInfo, scores: TensorInfo, anchors: TensorInfo) -> Iterator[str]:
         infos = {"box_encodings": box_encodings, "scores": scores, "anchors": anchors}
-        yield from extent_faults(infos, {"box_encodings": "BNE", "scores": "BNC", "anchors": "NA"})
+        yield from dimension_problems(infos, {"box_encodings": "BNE", "scores": "BNC", "anchors": "NA"})
         if box_encodings.shape[2] < 4 and differ(box_encodings.shape[2], 4):
             yield f"box_encodings has shape {box_encodings.shape}; expected at least 4 numbers for each box"
-        yield from _box_faults(anchors, "anchors")
+        yield from _box_problems(anchors, "anchors")
         if differ(scores.shape[2], self.num_classes) and differ(scores.shape[2], self.num_classes + 1):
             allowed = f"num_classes = {self.num_classes}, or one more with the background"
             yield f"scores has {scores.shape[2]} classes; expected {allowed}"
@@ -187,7 +187,7 @@ class NonMaxSuppression(Op):
     center_point_box: bool = attribute(default=False, doc="Boxes are given by center and size.")
 
     def check(self, boxes: TensorInfo, scores: TensorInfo) -> Iterator[str]:
-        yield from extent_faults({"boxes": boxes, "scores": scores}, {"boxes": "BNA", "scores": "BCN"})
+        yield from dimension_problems({"boxes": boxes, "scores": scores}, {"boxes": "BNA", "scores": "BCN"})
         if differ(boxes.shape[2], 4):
             yield f"boxes has shape {boxes.shape}; expected 4 numbers for each"
 
@@ -247,7 +247,7 @@ class BoxWithNmsLimit(Op):
 
     def check(self, scores: TensorInfo, boxes: TensorInfo, batches: TensorInfo) -> Iterator[str]:
         infos = {"scores": scores, "boxes": boxes, "batches": batches}
-        yield from extent_faults(infos, {"scores": "NC", "boxes": "NA", "batches": "N"})
+        yield from dimension_problems(infos, {"scores": "NC", "boxes": "NA", "batches": "N"})
         if scores.shape[1] < 2:
             yield f"scores has {scores.shape[1]} classes; expected the background and at least one more"
         if differ(boxes.shape[1], scores.shape[1] * 4):
@@ -297,10 +297,10 @@ class AxisAlignedBboxTransform(Op):
         self, boxes: TensorInfo, deltas: TensorInfo, batches: TensorInfo, image_info: TensorInfo
     ) -> Iterator[str]:
         infos = {"boxes": boxes, "deltas": deltas, "batches": batches}
-        yield from extent_faults(infos, {"boxes": "NA", "deltas": "ND", "batches": "N"})
-        yield from _box_faults(boxes, "boxes")
-        yield from _classes_of_boxes_faults(deltas, "deltas")
-        yield from _image_faults(image_info)
+        yield from dimension_problems(infos, {"boxes": "NA", "deltas": "ND", "batches": "N"})
+        yield from _box_problems(boxes, "boxes")
+        yield from _classes_of_boxes_problems(deltas, "deltas")
+        yield from _image_problems(image_info)
 
     def infer(self, boxes: TensorInfo, deltas: TensorInfo, batches: TensorInfo, image_info: TensorInfo) -> TensorInfo:
         return boxes.with_shape(deltas.shape)
@@ -362,9 +362,9 @@ class GenerateProposals(Op):
         words = {"scores": "BHWA", "deltas": "BHWD"}
         if self.data_layout is DataLayout.NCHW:
             words = {"scores": "BAHW", "deltas": "BDHW"}
-        yield from extent_faults(infos, words | {"anchors": "AE", "image_info": "BI"})
-        yield from _box_faults(anchors, "anchors")
-        yield from _image_faults(image_info)
+        yield from dimension_problems(infos, words | {"anchors": "AE", "image_info": "BI"})
+        yield from _box_problems(anchors, "anchors")
+        yield from _image_problems(image_info)
         c = self.data_layout.axes().channels
         if differ(deltas.shape[c], scores.shape[c] * 4):
             yield f"deltas has shape {deltas.shape}; expected 4 numbers for each of {scores.shape[c]} anchors"

@@ -13,7 +13,7 @@ import numpy as np
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, Dim, TensorInfo, TensorShape
-from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axis, quantized_axis_problems
 from interposer.ops.choice import TopK
 from interposer.ops.rearrange import Pad, PaddingMode, StridedSlice, Tile
 from interposer.ops.reshape import BroadcastTo, Reshape
@@ -63,7 +63,7 @@ class DynamicOp(Op):
         """Return the infos of the results while a further operand is not known; here of the input's rank."""
         return _moved(input, input.rank)
 
-    def _faults(self, *infos: TensorInfo | None) -> Iterator[str]:
+    def _problems(self, *infos: TensorInfo | None) -> Iterator[str]:
         try:
             static = self.settled(*infos)
         except InvalidArgumentError as error:
@@ -124,7 +124,7 @@ class DynamicReshape(DynamicOp):
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
         yield from _count(shape, "shape")
-        yield from self._faults(input, shape)
+        yield from self._problems(input, shape)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         [shape] = others
@@ -172,7 +172,7 @@ class DynamicBroadcastTo(DynamicOp):
 
     def check(self, input: TensorInfo, shape: TensorInfo) -> Iterator[str]:
         yield from _count(shape, "shape")
-        yield from self._faults(input, shape)
+        yield from self._problems(input, shape)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         [shape] = others
@@ -233,14 +233,14 @@ class DynamicSlice(DynamicOp):
         return tuple(normal_axis(axis, rank) for axis in self.axes)
 
     def check(self, input: TensorInfo, starts: TensorInfo, ends: TensorInfo, steps: TensorInfo | None) -> Iterator[str]:
-        errors = list(axes_faults(self.axes, input.rank))
+        errors = list(axes_problems(self.axes, input.rank))
         for title, info in (("starts", starts), ("ends", ends), ("steps", steps)):
             if info is not None and info.shape[0] != len(self.axes):
                 errors.append(f"{title} holds {info.shape[0]} numbers for {len(self.axes)} axes")
         yield from errors
         if not errors:
-            yield from quantized_axis_faults(input, self._normal(input.rank), "cut")
-            yield from self._faults(input, starts, ends, steps)
+            yield from quantized_axis_problems(input, self._normal(input.rank), "cut")
+            yield from self._problems(input, starts, ends, steps)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo:
         cut = self._normal(input.rank)
@@ -283,7 +283,7 @@ class DynamicTile(DynamicOp):
     def check(self, input: TensorInfo, multiples: TensorInfo) -> Iterator[str]:
         errors = list(_count(multiples, "multiples", input.rank))
         yield from errors or Tile((1,) * input.rank).violations(input)
-        yield from () if errors else self._faults(input, multiples)
+        yield from () if errors else self._problems(input, multiples)
 
 
 @op
@@ -320,7 +320,7 @@ class DynamicPad(DynamicOp):
             yield f"pads has shape {pads.shape}; expected [{input.rank}, 2]"
             return
         yield from Pad(((0, 0),) * input.rank, self.pad_value, self.padding_mode).violations(input)
-        yield from self._faults(input, pads)
+        yield from self._problems(input, pads)
 
 
 @op
@@ -361,11 +361,11 @@ class DynamicTopK(DynamicOp):
         return TopK(count, self.axis, self.largest, self.index_dtype)
 
     def check(self, input: TensorInfo, k: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_problems((self.axis,), input.rank))
         if k.rank and k.shape[0] != 1:
             errors.append(f"k has shape {k.shape}; expected one number")
         yield from errors or TopK(0, self.axis).violations(input)
-        yield from () if errors else self._faults(input, k)
+        yield from () if errors else self._problems(input, k)
 
     def unsettled(self, input: TensorInfo, *others: Any) -> tuple[TensorInfo | None, ...]:
         shape = list(input.shape)

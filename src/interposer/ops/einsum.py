@@ -53,12 +53,12 @@ class Einsum(Op):
         return tuple(left.split(",")), right if arrow else _implied(left)
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
-        errors = list(self._word_faults(len(inputs)))
-        errors += () if errors else self._rank_faults(inputs)
-        errors += () if errors else self._extent_faults(inputs)
+        errors = list(self._word_problems(len(inputs)))
+        errors += () if errors else self._rank_problems(inputs)
+        errors += () if errors else self._dimension_problems(inputs)
         yield from errors
 
-    def _word_faults(self, count: int) -> Iterator[str]:
+    def _word_problems(self, count: int) -> Iterator[str]:
         words, output = self.words()
         if len(words) != count:
             yield f"equation {self.equation!r} is for {len(words)} inputs, but there are {count}"
@@ -75,7 +75,7 @@ class Einsum(Op):
         if (_ELLIPSIS in output) != any(_ELLIPSIS in word for word in words):
             yield f"equation {self.equation!r}: inputs and result have an ellipsis, or none of them"
 
-    def _rank_faults(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+    def _rank_problems(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         words, _ = self.words()
         for number, (word, info) in enumerate(zip(words, inputs, strict=True)):
             rank = len(word.replace(_ELLIPSIS, ""))
@@ -83,7 +83,7 @@ class Einsum(Op):
                 more = " or more" if _ELLIPSIS in word else ""
                 yield f"inputs[{number}] has shape {info.shape}; expected rank {rank}{more} for {word!r}"
 
-    def _extent_faults(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
+    def _dimension_problems(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         for letter, shapes in self._by_letter(inputs).items():
             if broadcast_shapes(*shapes) is None:
                 name = "the ellipsis" if letter == _ELLIPSIS else repr(letter)

@@ -124,13 +124,13 @@ def _broadcast(*shapes: TensorShape) -> TensorShape:
     return common
 
 
-def _broadcast_faults(**infos: TensorInfo) -> Iterator[str]:
+def _broadcast_problems(**infos: TensorInfo) -> Iterator[str]:
     if broadcast_shapes(*(info.shape for info in infos.values())) is None:
         shapes = " and ".join(f"{name} {info.shape}" for name, info in infos.items())
         yield f"the shapes do not broadcast: {shapes}; from the last axis on, dimensions must agree or be 1"
 
 
-def _type_faults(a: TensorInfo, b: TensorInfo) -> Iterator[str]:
+def _type_problems(a: TensorInfo, b: TensorInfo) -> Iterator[str]:
     if a.dtype is not b.dtype:
         yield f"b is {b.dtype}; expected {a.dtype}, the type of a"
 
@@ -189,8 +189,8 @@ class ElementwiseBinary(Op):
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         if self.operation is not BinaryOperation.POWER:
-            yield from _type_faults(a, b)
-        yield from _broadcast_faults(a=a, b=b)
+            yield from _type_problems(a, b)
+        yield from _broadcast_problems(a=a, b=b)
 
     def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
         return a.with_shape(_broadcast(a.shape, b.shape))
@@ -430,7 +430,7 @@ class Comparison(Op):
     operation: ComparisonOperation = attribute(default=ComparisonOperation.EQUAL, doc="How they are compared.")
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
-        yield from _broadcast_faults(a=a, b=b)
+        yield from _broadcast_problems(a=a, b=b)
 
     def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
         return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
@@ -463,7 +463,7 @@ class LogicalBinary(Op):
     )
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
-        yield from _broadcast_faults(a=a, b=b)
+        yield from _broadcast_problems(a=a, b=b)
 
     def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
         return TensorInfo(_broadcast(a.shape, b.shape), DataType.BOOL)
@@ -493,7 +493,7 @@ class Where(Op):
     output = result(dtype_of="a")
 
     def check(self, condition: TensorInfo, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
-        yield from _broadcast_faults(condition=condition, a=a, b=b)
+        yield from _broadcast_problems(condition=condition, a=a, b=b)
 
     def infer(self, condition: TensorInfo, a: TensorInfo, b: TensorInfo) -> TensorInfo:
         return a.with_shape(_broadcast(condition.shape, a.shape, b.shape))
@@ -521,7 +521,7 @@ class Prelu(Op):
     output = result(dtype_of="input")
 
     def check(self, input: TensorInfo, alpha: TensorInfo) -> Iterator[str]:
-        yield from _broadcast_faults(input=input, alpha=alpha)
+        yield from _broadcast_problems(input=input, alpha=alpha)
 
     def infer(self, input: TensorInfo, alpha: TensorInfo) -> TensorInfo:
         return input.with_shape(_broadcast(input.shape, alpha.shape))

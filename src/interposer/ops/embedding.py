@@ -8,7 +8,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import ANY_TYPE, INTEGERS, MAX_RANK, DataType, TensorInfo, differ
-from interposer.ops.axes import quantized_axis_faults
+from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["EmbeddingLookup", "HashtableLookup", "LshProjection", "LshProjectionType", "OneHot"]
 
@@ -39,7 +39,7 @@ class EmbeddingLookup(Op):
     output = result(dtype_of="values")
 
     def check(self, lookups: TensorInfo, values: TensorInfo) -> Iterator[str]:
-        yield from quantized_axis_faults(values, (0,), "pick from")
+        yield from quantized_axis_problems(values, (0,), "pick from")
         if lookups.constant is not None:
             wrong = [number for number in lookups.constant.tolist() if number < 0 or number >= values.shape[0]]
             yield from (f"there is no row {number} among {values.shape[0]}" for number in wrong[:1])
@@ -75,7 +75,7 @@ class HashtableLookup(Op):
     hits = result(rank=1, dtypes=[DataType.UINT8])
 
     def check(self, lookups: TensorInfo, keys: TensorInfo, values: TensorInfo) -> Iterator[str]:
-        yield from quantized_axis_faults(values, (0,), "pick from")
+        yield from quantized_axis_problems(values, (0,), "pick from")
         if differ(keys.shape[0], values.shape[0]):
             yield f"keys has {keys.shape[0]} elements, but values {values.shape[0]} rows"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from interposer.core.schema import Op
 from interposer.core.types import UNKNOWN, Dim, TensorInfo, TensorShape, differ
 
-__all__ = ["Infos", "by_name", "extent_faults", "extents", "matrix_operations", "shape_of"]
+__all__ = ["Infos", "by_name", "dimension_problems", "extents", "matrix_operations", "shape_of"]
 
 Infos = Mapping[str, TensorInfo | None]
 
@@ -32,7 +32,7 @@ def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
     return result
 
 
-def extent_faults(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
+def dimension_problems(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
     """Yield where the dimensions of a letter differ, each compared with the first tensor that knows it."""
     first: dict[str, tuple[int, str]] = {}
     for letter, size, name in _lettered(infos, words):

@@ -41,8 +41,8 @@ class LabelEncoder(Op):
     values: Array = attribute(doc="What the keys are replaced by: as many.")
     default: Array = attribute(doc="What everything else is replaced by: one element of the values' type.")
 
-    def _attribute_faults(self) -> Iterator[str]:
-        yield from super()._attribute_faults()
+    def _attribute_problems(self) -> Iterator[str]:
+        yield from super()._attribute_problems()
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
             yield f"there are keys of shape {list(self.keys.shape)} and values of shape {list(self.values.shape)}"
         if self.default.size != 1 or self.default.dtype != self.values.dtype:
@@ -104,19 +104,19 @@ class TfIdfVectorizer(Op):
         for length, (start, stop) in enumerate(pairwise(bounds), 1):
             yield from ((at, length) for at in range(start, stop, length))
 
-    def _attribute_faults(self) -> Iterator[str]:
-        yield from super()._attribute_faults()
+    def _attribute_problems(self) -> Iterator[str]:
+        yield from super()._attribute_problems()
         if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
             text = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
             yield f"the pool is {text}; expected a list of int64 or of texts"
             return
-        yield from self._term_faults()
+        yield from self._term_problems()
         if self.min_gram_length > self.max_gram_length:
             yield f"min_gram_length is {self.min_gram_length}, and max_gram_length {self.max_gram_length}"
         if not all(map(math.isfinite, self.weights)):
             yield "a weight is not finite"
 
-    def _term_faults(self) -> Iterator[str]:
+    def _term_problems(self) -> Iterator[str]:
         bounds = [*self.ngram_counts, self.pool.size]
         if not self.ngram_counts or any(start > stop for start, stop in pairwise(bounds)):
             yield f"ngram_counts is {self.ngram_counts}; expected rising places in a pool of {self.pool.size} words"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, DataType, Dim, TensorInfo, TensorShape
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes
 
 __all__ = ["Gather", "GatherElements", "GatherNd"]
 
@@ -43,14 +43,14 @@ class Gather(Op):
     batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), params.rank))
+        errors = list(axes_problems((self.axis,), params.rank))
         axis = normal_axis(self.axis, params.rank)
-        errors += () if errors else _batch_faults(self.batch_dims, params, indices, min(axis, indices.rank))
+        errors += () if errors else _batch_problems(self.batch_dims, params, indices, min(axis, indices.rank))
         yield from errors
         if not errors:
-            yield from _rank_faults(params.rank - 1 + indices.rank - self.batch_dims)
-            yield from _range_faults(indices, params.shape[axis : axis + 1])
-            yield from quantized_axis_faults(params, (axis,), "pick from")
+            yield from _rank_problems(params.rank - 1 + indices.rank - self.batch_dims)
+            yield from _range_problems(indices, params.shape[axis : axis + 1])
+            yield from quantized_axis_problems(params, (axis,), "pick from")
 
     def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
         axis = normal_axis(self.axis, params.rank)
@@ -87,7 +87,7 @@ class GatherNd(Op):
     batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        errors = list(_batch_faults(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
+        errors = list(_batch_problems(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
             errors.append("the last dimension of indices is not known")
@@ -97,9 +97,9 @@ class GatherNd(Op):
             )
         yield from errors
         if not errors:
-            yield from _rank_faults(indices.rank - 1 + params.rank - self.batch_dims - depth)
-            yield from _range_faults(indices, params.shape[self.batch_dims : self.batch_dims + depth])
-            yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
+            yield from _rank_problems(indices.rank - 1 + params.rank - self.batch_dims - depth)
+            yield from _range_problems(indices, params.shape[self.batch_dims : self.batch_dims + depth])
+            yield from quantized_axis_problems(params, range(MAX_RANK), "pick from")
 
     def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
         shape = (*indices.shape[:-1], *params.shape[self.batch_dims + indices.shape[-1] :])
@@ -133,19 +133,19 @@ class GatherElements(Op):
     axis: int = attribute(default=0, doc="The axis along which elements are picked; negative ones count from the end.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), params.rank))
+        errors = list(axes_problems((self.axis,), params.rank))
         axis = normal_axis(self.axis, params.rank)
-        errors += () if errors else elements_faults(params, indices, "params", axis)
+        errors += () if errors else elements_problems(params, indices, "params", axis)
         yield from errors
         if not errors:
-            yield from _range_faults(indices, params.shape[axis : axis + 1])
-            yield from quantized_axis_faults(params, range(MAX_RANK), "pick from")
+            yield from _range_problems(indices, params.shape[axis : axis + 1])
+            yield from quantized_axis_problems(params, range(MAX_RANK), "pick from")
 
     def infer(self, params: TensorInfo, indices: TensorInfo) -> TensorInfo:
         return _gathered(params, indices.shape)
 
 
-def elements_faults(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
+def elements_problems(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
     """Yield where indices of single elements do not fit into the tensor they point to along an axis."""
     if indices.rank != tensor.rank:
         yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
@@ -153,19 +153,19 @@ def elements_faults(tensor: TensorInfo, indices: TensorInfo, name: str, axis: in
         yield f"indices has shape {indices.shape}, which but for axis {axis} goes beyond {name}, {tensor.shape}"
 
 
-def _batch_faults(batch_dims: int, params: TensorInfo, indices: TensorInfo, limit: int) -> Iterator[str]:
+def _batch_problems(batch_dims: int, params: TensorInfo, indices: TensorInfo, limit: int) -> Iterator[str]:
     if batch_dims > limit:
         yield f"batch_dims is {batch_dims}; these axis and ranks allow at most {limit}"
     elif batch_dims and not same_shapes([TensorShape(info.shape[:batch_dims]) for info in (params, indices)]):
         yield f"params has shape {params.shape} and indices {indices.shape}; their first {batch_dims} dimensions differ"
 
 
-def _rank_faults(rank: int) -> Iterator[str]:
+def _rank_problems(rank: int) -> Iterator[str]:
     if rank > MAX_RANK:
         yield f"the result has rank {rank}; ranks 0 to {MAX_RANK} are supported"
 
 
-def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
+def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     """Constant indices that point outside of the tensor; the last axis of `indices` belongs to several dimensions."""
     if indices.constant is None or indices.constant.size == 0:
         return

@@ -9,7 +9,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, Dim, TensorInfo, differ
-from interposer.ops.axes import quantized_axis_faults
+from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["AffineGrid", "GridPadding", "GridSample", "GridSampleMode"]
 
@@ -79,7 +79,7 @@ class GridSample(Op):
             yield f"input has shape {input.shape} and grid {grid.shape}; expected as many samples"
         if 0 in input.shape[2:] and self.padding_mode is not GridPadding.ZEROS:
             yield f"the images of shape {input.shape} have no pixels"
-        yield from quantized_axis_faults(input, range(2, input.rank), "sample")
+        yield from quantized_axis_problems(input, range(2, input.rank), "sample")
 
     def infer(self, input: TensorInfo, grid: TensorInfo) -> TensorInfo:
         batch = grid.shape[0] if isinstance(input.shape[0], Dim) else input.shape[0]

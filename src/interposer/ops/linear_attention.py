@@ -8,7 +8,7 @@ from typing import Any, Final
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.attention import by_heads
-from interposer.ops.extents import Infos, by_name, extent_faults, extents, shape_of
+from interposer.ops.extents import Infos, by_name, dimension_problems, extents, shape_of
 
 __all__ = ["LinearAttention"]
 
@@ -73,14 +73,14 @@ class LinearAttention(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        errors = list(self._head_faults(infos))
+        errors = list(self._head_problems(infos))
         yield from errors
         if not errors:
             split = self._by_heads(infos)
-            yield from extent_faults(split, _WORDS)
-            yield from self._gate_faults(infos, extents(split, _WORDS))
+            yield from dimension_problems(split, _WORDS)
+            yield from self._gate_problems(infos, extents(split, _WORDS))
 
-    def _head_faults(self, infos: Infos) -> Iterator[str]:
+    def _head_problems(self, infos: Infos) -> Iterator[str]:
         if self.q_num_heads % self.kv_num_heads:
             yield f"q_num_heads is {self.q_num_heads}; expected a multiple of kv_num_heads, {self.kv_num_heads}"
         for name, heads in (("query", self.q_num_heads), ("key", self.kv_num_heads), ("value", self.kv_num_heads)):
@@ -88,7 +88,7 @@ class LinearAttention(Op):
             if info is not None and info.shape[2] % heads:
                 yield f"{name} has shape {info.shape}, whose last dimension cannot be divided among {heads} heads"
 
-    def _gate_faults(self, infos: Infos, match: dict[str, int]) -> Iterator[str]:
+    def _gate_problems(self, infos: Infos, match: dict[str, int]) -> Iterator[str]:
         heads, steps = self.kv_num_heads, TensorShape((match["B"], match["T"]))
         for name, widths in (("decay", (heads, heads * match["D"])), ("beta", (heads, 1))):
             info = infos[name]

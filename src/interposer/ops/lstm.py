@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo, TensorShape
-from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.extents import Infos, by_name, dimension_problems, extents, matrix_operations, shape_of
 from interposer.ops.recurrent import (
     DIRECTIONS,
     FusedActivation,
-    aux_faults,
-    frame_faults,
+    aux_problems,
+    frame_problems,
     of_direction,
     sequence_word,
 )
@@ -71,7 +71,7 @@ class Features(NamedTuple):
         words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
         return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
 
-    def faults(self, infos: Infos, prefix: str = "") -> Iterator[str]:
+    def problems(self, infos: Infos, prefix: str = "") -> Iterator[str]:
         """Operands that are there, or are not, against what these features ask for."""
         if self.cifg.on and infos.get("aux_input_to_input_weights") is not None:
             yield f"{prefix}aux_input_to_input_weights is connected, but {self.cifg.reason}"
@@ -140,8 +140,8 @@ class LstmOperands(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        yield from self._features().faults(infos)
-        yield from extent_faults(infos, self._words())
+        yield from self._features().problems(infos)
+        yield from dimension_problems(infos, self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
         """Return those of output state, cell state and output, which has the input's word but for the last letter."""
@@ -392,11 +392,11 @@ class BidirectionalSequenceLstm(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos, sequence = by_name(self, operands), sequence_word(self.time_major, "I")
-        yield from frame_faults(infos, self.time_major)
-        yield from aux_faults(infos, self._aux_weights(infos))
+        yield from frame_problems(infos, self.time_major)
+        yield from aux_problems(infos, self._aux_weights(infos))
         for prefix, side, features in self._sides(infos):
-            yield from features.faults(side, prefix)
-            yield from (f"{prefix[:-1]}: {error}" for error in extent_faults(side, features.words(sequence)))
+            yield from features.problems(side, prefix)
+            yield from (f"{prefix[:-1]}: {error}" for error in dimension_problems(side, features.words(sequence)))
 
     def _aux_weights(self, infos: Infos) -> list[str]:
         """Return the auxiliary input's weights that are there together or not at all."""

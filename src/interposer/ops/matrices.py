@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import FLOATS, MAX_RANK, DataType, TensorInfo, TensorShape, differ
-from interposer.ops.axes import quantized_axis_faults
+from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
 
@@ -95,7 +95,7 @@ class MatrixDiag(Op):
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is DataType.STRING:
             yield "there is no zero among strings"
-        yield from quantized_axis_faults(input, [input.rank - 1], "spread")
+        yield from quantized_axis_problems(input, [input.rank - 1], "spread")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return input.with_shape((*input.shape, input.shape[-1]))

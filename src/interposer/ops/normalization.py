@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, DataLayout, TensorInfo, differ
-from interposer.ops.axes import axes_faults, broadcast_shapes, normal_axis
+from interposer.ops.axes import axes_problems, broadcast_shapes, normal_axis
 
 __all__ = [
     "BatchNormalization",
@@ -43,7 +43,7 @@ def channel_axis(layout: DataLayout, rank: int) -> int:
     return rank - 1 if layout.channels_last else min(1, rank - 1)
 
 
-def _per_channel_faults(name: str, info: TensorInfo | None, channels: int, or_one: bool) -> Iterator[str]:
+def _per_channel_problems(name: str, info: TensorInfo | None, channels: int, or_one: bool) -> Iterator[str]:
     if info is None or not differ(info.num_elements, channels) or (or_one and info.num_elements == 1):
         return
     expected = f"{channels} elements, one per channel" + (", or a single one" if or_one else "")
@@ -84,7 +84,7 @@ class BatchNormalization(Op):
     ) -> Iterator[str]:
         channels = input.shape[channel_axis(self.data_layout, input.rank)]
         for name, info in (("mean", mean), ("variance", variance), ("beta", beta), ("gamma", gamma)):
-            yield from _per_channel_faults(name, info, channels, or_one=False)
+            yield from _per_channel_problems(name, info, channels, or_one=False)
 
 
 @op
@@ -117,8 +117,8 @@ class InstanceNormalization(Op):
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
         channels = input.shape[channel_axis(self.data_layout, input.rank)]
-        yield from _per_channel_faults("gamma", gamma, channels, or_one=True)
-        yield from _per_channel_faults("beta", beta, channels, or_one=True)
+        yield from _per_channel_problems("gamma", gamma, channels, or_one=True)
+        yield from _per_channel_problems("beta", beta, channels, or_one=True)
 
 
 @op
@@ -149,7 +149,7 @@ class L2Normalization(Op):
         return channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
+        yield from axes_problems([] if self.axis is None else [self.axis], input.rank)
 
 
 @op
@@ -196,7 +196,7 @@ class Normalization(Op):
         return (channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank),)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
+        yield from axes_problems([] if self.axis is None else [self.axis], input.rank)
         if self.channel_type is NormalizationAlgorithmChannel.WITHIN and input.rank != 4:
             yield f"input has rank {input.rank}, shape {input.shape}; expected rank 4 for WITHIN"
 
@@ -228,12 +228,12 @@ class LayerNormalization(Op):
     eps: float = attribute(default=1e-5, ge=0, doc="Added to the variance.")
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
-        yield from _broadcast_faults("gamma", gamma, input)
-        yield from _broadcast_faults("beta", beta, input)
+        yield from axes_problems([self.axis], input.rank)
+        yield from _broadcast_problems("gamma", gamma, input)
+        yield from _broadcast_problems("beta", beta, input)
 
 
-def _broadcast_faults(name: str, info: TensorInfo | None, input: TensorInfo) -> Iterator[str]:
+def _broadcast_problems(name: str, info: TensorInfo | None, input: TensorInfo) -> Iterator[str]:
     common = broadcast_shapes(input.shape, info.shape) if info else input.shape
     if common is None or not input.shape.accepts(common):
         yield f"{name} has shape {info and info.shape}, which does not broadcast to the input's, {input.shape}"
@@ -265,8 +265,8 @@ class RmsNormalization(Op):
     eps: float = attribute(default=1e-5, ge=0, doc="Added to the mean square.")
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
-        yield from _broadcast_faults("gamma", gamma, input)
+        yield from axes_problems([self.axis], input.rank)
+        yield from _broadcast_problems("gamma", gamma, input)
 
 
 @op
@@ -300,8 +300,8 @@ class GroupNormalization(Op):
         channels = input.shape[channel_axis(self.data_layout, input.rank)]
         if channels % self.num_groups:
             yield f"{channels} channels cannot be divided into {self.num_groups} groups"
-        yield from _per_channel_faults("gamma", gamma, channels, or_one=True)
-        yield from _per_channel_faults("beta", beta, channels, or_one=True)
+        yield from _per_channel_problems("gamma", gamma, channels, or_one=True)
+        yield from _per_channel_problems("beta", beta, channels, or_one=True)
 
 
 @op
@@ -326,4 +326,4 @@ class MeanVarianceNormalization(Op):
     eps: float = attribute(default=1e-9, ge=0, doc="Added to the deviation.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults(self.axis, input.rank)
+        yield from axes_problems(self.axis, input.rank)

@@ -95,8 +95,8 @@ class Pooling2d(Op):
         else:
             h, w, _ = self.data_layout.axes()
             rows, columns = self.windows(input.shape[h], input.shape[w])
-            yield from rows.faults(input.shape[h], "height")
-            yield from columns.faults(input.shape[w], "width")
+            yield from rows.problems(input.shape[h], "height")
+            yield from columns.problems(input.shape[w], "width")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
         """Return how the window moves over an image of this size."""

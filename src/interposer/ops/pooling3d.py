@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, PoolingAlgorithm, places_of_pool, pool_window
-from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_faults
+from interposer.ops.volume import VOLUMES, Windows, spatial_axes, window_problems
 
 __all__ = ["Pooling3d"]
 
@@ -81,14 +81,14 @@ class Pooling3d(Op):
         elif any(strides) and not all(sizes):
             yield f"the window has the dimensions (depth, height, width) {sizes}; expected at least 1"
         else:
-            dimensions = self._extents(input)
-            yield from window_faults(self.windows(*dimensions), dimensions)
+            dimensions = self._dimensions(input)
+            yield from window_problems(self.windows(*dimensions), dimensions)
 
-    def _extents(self, input: TensorInfo) -> list[int]:
+    def _dimensions(self, input: TensorInfo) -> list[int]:
         return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        shape, sizes = list(input.shape), self._extents(input)
+        shape, sizes = list(input.shape), self._dimensions(input)
         for axis, window in zip(spatial_axes(self.data_layout), self.windows(*sizes), strict=True):
             shape[axis] = places_of_pool(window, shape[axis], self.output_shape_rounding, self.stride_x > 0)
         return input.with_shape(shape)
@@ -96,5 +96,5 @@ class Pooling3d(Op):
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         first = inputs[0]
         assert first is not None
-        depth, height, width = self.windows(*self._extents(first))
+        depth, height, width = self.windows(*self._dimensions(first))
         return int(outputs[0].num_elements) * depth.size * height.size * width.size

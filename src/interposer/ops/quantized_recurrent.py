@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo
-from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.extents import by_name, dimension_problems, extents, matrix_operations, shape_of
 from interposer.ops.lstm import LstmOperands
 
 __all__ = ["QLstm", "QuantizedLstm"]
@@ -122,7 +122,7 @@ class QuantizedLstm(Op):
     output = result(rank=2)
 
     def check(self, *operands: Any) -> Iterator[str]:
-        yield from extent_faults(by_name(self, operands), _WORDS)
+        yield from dimension_problems(by_name(self, operands), _WORDS)
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)

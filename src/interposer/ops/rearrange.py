@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes, transposed
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes, transposed
 
 __all__ = [
     "Concat",
@@ -40,7 +40,7 @@ class PaddingMode(Enum):
     """The tensor again."""
 
 
-def _permutation_faults(axes: tuple[int, ...], rank: int, name: str) -> Iterator[str]:
+def _permutation_problems(axes: tuple[int, ...], rank: int, name: str) -> Iterator[str]:
     if sorted(axes) != list(range(rank)):
         yield f"{name} is {axes}; expected every axis of the input, 0 to {rank - 1}, once"
 
@@ -69,7 +69,7 @@ class Transpose(Op):
     permutation: tuple[int, ...] = attribute(ge=0, doc="The input's axis for each axis of the result.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from _permutation_faults(self.permutation, input.rank, "permutation")
+        yield from _permutation_problems(self.permutation, input.rank, "permutation")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return transposed(input, self.permutation)
@@ -104,7 +104,7 @@ class Permute(Op):
         return tuple(map(self.dim_mappings.index, range(len(self.dim_mappings))))
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from _permutation_faults(self.dim_mappings, input.rank, "dim_mappings")
+        yield from _permutation_problems(self.dim_mappings, input.rank, "dim_mappings")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return transposed(input, self.permutation)
@@ -135,12 +135,12 @@ class Concat(Op):
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         first = inputs[0]
-        yield from axes_faults((self.axis,), first.rank)
+        yield from axes_problems((self.axis,), first.rank)
         axis = normal_axis(self.axis, first.rank)
         for number, info in enumerate(inputs):
             if not same_shapes((first.shape, info.shape), axis):
                 yield f"inputs[{number}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
-            yield from quantized_axis_faults(info, (axis,), "join")
+            yield from quantized_axis_problems(info, (axis,), "join")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         first = inputs[0]
@@ -180,13 +180,13 @@ class Splitter(Op):
         return len(self.sizes)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults((self.axis,), input.rank)
+        yield from axes_problems((self.axis,), input.rank)
         axis = normal_axis(self.axis, input.rank)
         if not 0 <= axis < input.rank:
             return
         if differ(sum(self.sizes), input.shape[axis]):
             yield f"sizes is {self.sizes}, {sum(self.sizes)} in all, but axis {axis} has size {input.shape[axis]}"
-        yield from quantized_axis_faults(input, (axis,), "cut")
+        yield from quantized_axis_problems(input, (axis,), "cut")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         axis = normal_axis(self.axis, input.rank)
@@ -224,7 +224,7 @@ class Stack(Op):
         for number, info in enumerate(inputs):
             if not same_shapes((first.shape, info.shape)):
                 yield f"inputs[{number}] has shape {info.shape}; expected {first.shape}"
-            yield from quantized_axis_faults(info, range(MAX_RANK), "stack")
+            yield from quantized_axis_problems(info, range(MAX_RANK), "stack")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         shape = [_known(column) for column in zip(*(info.shape for info in inputs), strict=True)]
@@ -262,7 +262,7 @@ class Slice(Op):
             if begin + max(size, 0) > dim:
                 yield f"elements {begin} to {begin + max(size, 0) - 1} of axis {axis} are asked for; it has {dim}"
         cut = (axis for axis, size in enumerate(self.sizes(input.shape)) if differ(size, input.shape[axis]))
-        yield from quantized_axis_faults(input, cut, "cut")
+        yield from quantized_axis_problems(input, cut, "cut")
 
     def sizes(self, shape: TensorShape) -> tuple[int, ...]:
         """Return the sizes with -1 worked out for an input of this shape."""
@@ -321,9 +321,9 @@ class StridedSlice(Op):
         if 0 in self.stride:
             yield f"stride is {self.stride}; a step of 0 leads nowhere"
             return
-        yield from self._item_faults(input)
+        yield from self._item_problems(input)
 
-    def _item_faults(self, input: TensorInfo) -> Iterator[str]:
+    def _item_problems(self, input: TensorInfo) -> Iterator[str]:
         ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
         taken = sum(1 for i in range(len(self.begin)) if i not in ellipses and not self.new_axis_mask >> i & 1)
         if len(ellipses) > 1:
@@ -331,15 +331,15 @@ class StridedSlice(Op):
         elif taken > input.rank:
             yield f"{taken} axes are sliced, but the input has rank {input.rank}"
         else:
-            yield from self._axis_faults(input)
+            yield from self._axis_problems(input)
 
-    def _axis_faults(self, input: TensorInfo) -> Iterator[str]:
+    def _axis_problems(self, input: TensorInfo) -> Iterator[str]:
         axes = (index for index in self.index(input.rank) if index is not None)
         for axis, (index, dim) in enumerate(zip(axes, input.shape, strict=True)):
             if isinstance(index, int) and (index >= dim or index < -dim):
                 yield f"element {index} of axis {axis} is asked for, which has {dim}"
             if index != slice(None, None, 1):
-                yield from quantized_axis_faults(input, (axis,), "cut")
+                yield from quantized_axis_problems(input, (axis,), "cut")
         if self._result_rank(input.rank) > MAX_RANK:
             yield f"the result has rank {self._result_rank(input.rank)}; ranks 0 to {MAX_RANK} are supported"
 
@@ -418,12 +418,12 @@ class Pad(Op):
             yield f"pad_list has {len(self.pad_list)} pairs, but the input has rank {input.rank}"
             return
         for axis, (pair, dim) in enumerate(zip(self.pad_list, input.shape, strict=True)):
-            yield from self._pair_faults(axis, pair, dim)
+            yield from self._pair_problems(axis, pair, dim)
         if input.dtype is DataType.STRING:
             yield "a tensor of strings cannot be padded"
-        yield from quantized_axis_faults(input, (i for i, pair in enumerate(self.pad_list) if any(pair)), "pad")
+        yield from quantized_axis_problems(input, (i for i, pair in enumerate(self.pad_list) if any(pair)), "pad")
 
-    def _pair_faults(self, axis: int, pair: tuple[int, int], dim: int) -> Iterator[str]:
+    def _pair_problems(self, axis: int, pair: tuple[int, int], dim: int) -> Iterator[str]:
         if min(pair) < 0:
             yield f"the pads of axis {axis} are {pair}; expected 0 or more"
         limits = {PaddingMode.REFLECT: dim - 1, PaddingMode.SYMMETRIC: dim, PaddingMode.WRAP: dim}
@@ -462,7 +462,7 @@ class Tile(Op):
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.multiples) != input.rank:
             yield f"multiples is {self.multiples}; expected {input.rank} numbers, the input's rank"
-        yield from quantized_axis_faults(input, (i for i, many in enumerate(self.multiples) if many != 1), "repeat")
+        yield from quantized_axis_problems(input, (i for i, many in enumerate(self.multiples) if many != 1), "repeat")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         pairs = zip(input.shape, self.multiples, strict=True)
@@ -492,5 +492,5 @@ class ReverseV2(Op):
     axis: tuple[int, ...] = attribute(doc="The axes that are turned; negative ones count from the end.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults(self.axis, input.rank)
-        yield from quantized_axis_faults(input, (normal_axis(axis, input.rank) for axis in self.axis), "turn")
+        yield from axes_problems(self.axis, input.rank)
+        yield from quantized_axis_problems(input, (normal_axis(axis, input.rank) for axis in self.axis), "turn")

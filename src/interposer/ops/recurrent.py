@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo, TensorShape
-from interposer.ops.extents import Infos, by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.extents import Infos, by_name, dimension_problems, extents, matrix_operations, shape_of
 
 __all__ = [
     "BidirectionalSequenceRnn",
@@ -43,13 +43,13 @@ def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
     return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
 
 
-def frame_faults(infos: Infos, time_major: bool) -> Iterator[str]:
+def frame_problems(infos: Infos, time_major: bool) -> Iterator[str]:
     """Yield where input and auxiliary input differ in batches or steps."""
     words = {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
-    yield from extent_faults({name: infos[name] for name in words}, words)
+    yield from dimension_problems({name: infos[name] for name in words}, words)
 
 
-def aux_faults(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
+def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
     """What is wrong with an auxiliary input: its weights are there for both directions or for none, and not alone."""
     there = [name for name in weights if infos[name] is not None]
     absent = [name for name in weights if infos[name] is None]
@@ -92,7 +92,7 @@ class _OneDirection(Op):
         return _STEP
 
     def check(self, *operands: Any) -> Iterator[str]:
-        yield from extent_faults(by_name(self, operands), self._words())
+        yield from dimension_problems(by_name(self, operands), self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
         """Return those of the output, which has the input's word but for the last letter, and of the hidden state."""
@@ -246,10 +246,10 @@ class BidirectionalSequenceRnn(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        yield from frame_faults(infos, self.time_major)
-        yield from aux_faults(infos, ["forward_aux_weights", "backward_aux_weights"])
+        yield from frame_problems(infos, self.time_major)
+        yield from aux_problems(infos, ["forward_aux_weights", "backward_aux_weights"])
         for direction, side in zip(DIRECTIONS, self._sides(operands), strict=True):
-            for error in extent_faults(side, _sequence(self.time_major)):
+            for error in dimension_problems(side, _sequence(self.time_major)):
                 yield f"{direction}: {error}"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
@@ -315,7 +315,7 @@ class Svdf(Op):
     ) -> Iterator[str]:
         infos = {"input": input, "weights_feature": weights_feature, "weights_time": weights_time}
         words = {"input": "BI", "weights_feature": "FI", "weights_time": "FM"}
-        yield from extent_faults(infos, words)
+        yield from dimension_problems(infos, words)
         match = extents(infos, words)
         if match["F"] % self.rank:
             yield f"weights_feature has {match['F']} filters; expected a multiple of the rank, {self.rank}"

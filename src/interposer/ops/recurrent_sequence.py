@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.activation import ActivationFunction
-from interposer.ops.extents import by_name, extent_faults, extents, matrix_operations, shape_of
+from interposer.ops.extents import by_name, dimension_problems, extents, matrix_operations, shape_of
 from interposer.ops.recurrent import sequence_word
 
 __all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
@@ -80,8 +80,8 @@ class _Sequence(Op):
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
-        yield from self._function_faults()
-        yield from extent_faults(infos, self._words())
+        yield from self._function_problems()
+        yield from dimension_problems(infos, self._words())
         match = extents(infos, self._words())
         directions, rows, hidden = match["D"], match["K"], match["H"]
         if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
@@ -92,7 +92,7 @@ class _Sequence(Op):
             if info is not None and not shape.accepts(info.shape):
                 yield f"{name} has shape {info.shape}; expected {shape}"
 
-    def _function_faults(self) -> Iterator[str]:
+    def _function_problems(self) -> Iterator[str]:
         expected = len(self.defaults) * self.directions
         if len(self.activations) not in {0, expected}:
             yield f"activations has {len(self.activations)} functions; expected {expected}, or none"

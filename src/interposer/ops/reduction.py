@@ -7,7 +7,7 @@ from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape
-from interposer.ops.axes import axes_faults, normal_axes, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axes, quantized_axis_problems
 
 __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"]
 
@@ -57,10 +57,10 @@ class _Reduction(Op):
     keep_dims: bool
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = [error for axis in self.axis for error in axes_faults([axis], input.rank)]
+        errors = [error for axis in self.axis for error in axes_problems([axis], input.rank)]
         yield from errors
         if not errors:
-            yield from quantized_axis_faults(input, reduced_axes(self.axis, input.rank), "reduce")
+            yield from quantized_axis_problems(input, reduced_axes(self.axis, input.rank), "reduce")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         axes = reduced_axes(self.axis, input.rank)
@@ -165,7 +165,7 @@ class ArgMinMax(Op):
     select_last_index: bool = attribute(default=False, doc="Of equal elements take the last one.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults([self.axis], input.rank))
+        errors = list(axes_problems([self.axis], input.rank))
         yield from errors
         if not errors and input.shape[self.axis] == 0:
             yield f"axis {self.axis} of shape {input.shape} has no elements to choose from"

@@ -8,7 +8,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataLayout, DataType, TensorInfo, differ
-from interposer.ops.extents import extent_faults
+from interposer.ops.extents import dimension_problems
 
 __all__ = ["HeatmapMaxKeypoint", "RoiAlign", "RoiAlignMode", "RoiPooling"]
 
@@ -41,7 +41,7 @@ class _OfRegions(Op):
     data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the images' axes.")
 
     def check(self, input: TensorInfo, regions: TensorInfo, batches: TensorInfo) -> Iterator[str]:
-        yield from extent_faults({"regions": regions, "batches": batches}, {"regions": "RA", "batches": "R"})
+        yield from dimension_problems({"regions": regions, "batches": batches}, {"regions": "RA", "batches": "R"})
         if differ(regions.shape[1], 4):
             yield f"regions has shape {regions.shape}; expected (x1, y1, x2, y2) for each"
         h, w, _ = self.data_layout.axes()

@@ -57,7 +57,7 @@ class Reshape(Op):
             yield f"an input of shape {input.shape} cannot be given the shape {target}"
 
     def _fits(self, shape: TensorShape) -> bool:
-        expected = self._wanted(shape)
+        expected = self._requested(shape)
         rest = math.prod(dim for dim in expected if dim != -1)
         if -1 not in expected:
             return not differ(shape.num_elements, rest)
@@ -65,13 +65,13 @@ class Reshape(Op):
             return False
         return bool(shape.num_elements % rest == 0)
 
-    def _wanted(self, shape: TensorShape) -> tuple[int, ...]:
+    def _requested(self, shape: TensorShape) -> tuple[int, ...]:
         if not self.copy_zeros:
             return self.target_shape
         return tuple(shape[i] if dim == 0 else dim for i, dim in enumerate(self.target_shape))
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        expected = self._wanted(input.shape)
+        expected = self._requested(input.shape)
         filled = [_left_over(input.shape, expected) if _is_rest(dim) else dim for dim in expected]
         shape = TensorShape(filled)
         q = input.quantization

@@ -7,7 +7,7 @@ from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataLayout, TensorInfo
-from interposer.ops.axes import quantized_axis_faults
+from interposer.ops.axes import quantized_axis_problems
 
 __all__ = ["Resize", "ResizeMethod"]
 
@@ -66,7 +66,7 @@ class Resize(Op):
         for axis in self.data_layout.axes()[:2]:
             if input.shape[axis] == 0:
                 yield f"the input of shape {input.shape} has no pixels"
-        yield from quantized_axis_faults(input, self.data_layout.axes()[:2], "resize")
+        yield from quantized_axis_problems(input, self.data_layout.axes()[:2], "resize")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         h, w, _ = self.data_layout.axes()

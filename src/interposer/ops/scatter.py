@@ -8,8 +8,8 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, TensorShape, differ
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults, same_shapes
-from interposer.ops.gather import elements_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems, same_shapes
+from interposer.ops.gather import elements_problems
 
 __all__ = ["DynamicUpdateSlice", "ScatterElements", "ScatterFunction", "ScatterNd", "TensorScatter"]
 
@@ -68,7 +68,7 @@ class ScatterNd(Op):
     input_enabled: bool = attribute(default=True, doc="The first operand is a tensor, not a shape.")
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
-        errors = list(self._base_faults(input, updates))
+        errors = list(self._base_problems(input, updates))
         depth = indices.shape[-1]
         if isinstance(depth, Dim):
             errors.append("the last dimension of indices is not known")
@@ -82,13 +82,13 @@ class ScatterNd(Op):
         expected = TensorShape((*indices.shape[:-1], *base[depth:]))
         if not expected.accepts(updates.shape):
             yield f"updates has shape {updates.shape}; expected {expected}"
-        yield from _range_faults(indices, base[:depth])
+        yield from _range_problems(indices, base[:depth])
 
-    def _base_faults(self, input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
+    def _base_problems(self, input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
         if self.input_enabled:
             if input.dtype is not updates.dtype:
                 yield f"updates is {updates.dtype}; expected {input.dtype}, the type of input"
-            yield from quantized_axis_faults(input, range(MAX_RANK), "write to")
+            yield from quantized_axis_problems(input, range(MAX_RANK), "write to")
         elif input.dtype not in _INDEX_TYPES or input.rank != 1:
             yield f"input is {input.dtype}{input.shape}; expected a shape, int32[R] or int64[R]"
         elif isinstance(input.shape[0], Dim):
@@ -108,7 +108,7 @@ class ScatterNd(Op):
         return (input if self.input_enabled else updates).with_shape(self._shape(input))
 
 
-def _range_faults(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
+def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     """Constant indices that point outside of the tensor."""
     if indices.constant is None or indices.constant.size == 0:
         return
@@ -149,15 +149,15 @@ class ScatterElements(Op):
     function: ScatterFunction = attribute(default=ScatterFunction.UPDATE, doc="How updates and elements are combined.")
 
     def check(self, input: TensorInfo, indices: TensorInfo, updates: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_problems((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
-        errors += () if errors else elements_faults(input, indices, "input", axis)
+        errors += () if errors else elements_problems(input, indices, "input", axis)
         yield from errors
         if not indices.shape.accepts(updates.shape):
             yield f"updates has shape {updates.shape}; expected {indices.shape}, that of indices"
-        yield from quantized_axis_faults(input, range(MAX_RANK), "write to")
+        yield from quantized_axis_problems(input, range(MAX_RANK), "write to")
         if not errors:
-            yield from _range_faults(indices, input.shape[axis : axis + 1])
+            yield from _range_problems(indices, input.shape[axis : axis + 1])
 
 
 @op
@@ -186,7 +186,7 @@ class TensorScatter(Op):
     circular: bool = attribute(default=False, doc="What does not fit at the end goes on at the beginning.")
 
     def check(self, input: TensorInfo, updates: TensorInfo, start: TensorInfo | None) -> Iterator[str]:
-        errors = list(axes_faults((self.axis,), input.rank))
+        errors = list(axes_problems((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
         if axis == 0:
             errors.append("axis is 0, which is that of the samples")

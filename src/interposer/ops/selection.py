@@ -7,7 +7,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, UNKNOWN, DataType, TensorInfo, TensorShape
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
 __all__ = ["Compress", "NonZero", "Unique"]
 
@@ -69,7 +69,7 @@ class Compress(Op):
     axis: int | None = attribute(default=None, doc="The axis along which is chosen; None takes all elements in a row.")
 
     def check(self, input: TensorInfo, condition: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults([] if self.axis is None else [self.axis], input.rank))
+        errors = list(axes_problems([] if self.axis is None else [self.axis], input.rank))
         yield from errors
         if errors:
             return
@@ -77,7 +77,7 @@ class Compress(Op):
         if condition.shape[0] > size:
             yield f"condition has {condition.shape[0]} elements, but there are {size} to choose from"
         axes = range(MAX_RANK) if self.axis is None else [normal_axis(self.axis, input.rank)]
-        yield from quantized_axis_faults(input, axes, "choose from")
+        yield from quantized_axis_problems(input, axes, "choose from")
 
     def infer(self, input: TensorInfo, condition: TensorInfo) -> TensorInfo:
         count = UNKNOWN if condition.constant is None else int(condition.constant.sum())
@@ -119,8 +119,8 @@ class Unique(Op):
     index_dtype: DataType = attribute(default=DataType.INT64, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([] if self.axis is None else [self.axis], input.rank)
-        yield from quantized_axis_faults(input, range(MAX_RANK), "compare")
+        yield from axes_problems([] if self.axis is None else [self.axis], input.rank)
+        yield from quantized_axis_problems(input, range(MAX_RANK), "compare")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         size = input.num_elements if self.axis is None else input.shape[self.axis]

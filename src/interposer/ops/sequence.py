@@ -10,7 +10,7 @@ import numpy as np
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import MAX_RANK, UNKNOWN, Array, DataType, TensorInfo, differ
-from interposer.ops.axes import axes_faults, normal_axis, quantized_axis_faults
+from interposer.ops.axes import axes_problems, normal_axis, quantized_axis_problems
 
 __all__ = ["CumProd", "CumSum", "Range", "ReverseSequence"]
 
@@ -26,7 +26,7 @@ class _Accumulation(Op):
     axis: int
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        yield from axes_faults([self.axis], input.rank)
+        yield from axes_problems([self.axis], input.rank)
 
 
 @op
@@ -100,14 +100,14 @@ class ReverseSequence(Op):
     batch_axis: int = attribute(default=1, doc="The axis along which samples lie.")
 
     def check(self, input: TensorInfo, lengths: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
+        errors = list(axes_problems([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
         yield from errors
         if errors:
             return
         samples = input.shape[self.batch_axis]
         if differ(lengths.shape[0], samples):
             yield f"lengths has {lengths.shape[0]} elements; expected {samples}, one for each sample"
-        yield from quantized_axis_faults(input, [normal_axis(self.time_axis, input.rank)], "turn")
+        yield from quantized_axis_problems(input, [normal_axis(self.time_axis, input.rank)], "turn")
 
 
 @op

@@ -9,7 +9,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import INTEGERS, MAX_RANK, UNKNOWN, DataType, Dim, TensorInfo, differ
-from interposer.ops.axes import axes_faults, normal_axis
+from interposer.ops.axes import axes_problems, normal_axis
 
 __all__ = ["Dft", "MelWeightMatrix", "SignalWindow", "Stft", "WindowFunction"]
 
@@ -27,7 +27,7 @@ class WindowFunction(Enum):
     """0.42 - 0.5 * cos(2 * pi * n / M) + 0.08 * cos(4 * pi * n / M)"""
 
 
-def _complex_faults(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
+def _complex_problems(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
     """Yield what is wrong with the last axis: one element for a float value, two for a complex one."""
     parts = info.shape[-1]
     if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
@@ -71,12 +71,12 @@ class Dft(Op):
         return 2 * (size - 1) if self.onesided and self.inverse else size
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(axes_faults([self.axis], input.rank))
+        errors = list(axes_problems([self.axis], input.rank))
         if not errors and normal_axis(self.axis, input.rank) == input.rank - 1:
             errors.append(f"axis is {self.axis}, which is that of the parts of complex numbers")
         yield from errors
         if not errors:
-            yield from _complex_faults("input", input, real=self.onesided and not self.inverse)
+            yield from _complex_problems("input", input, real=self.onesided and not self.inverse)
             if self.signal_length(input.shape[self.axis]) < 1:
                 yield f"input has shape {input.shape}, whose axis {self.axis} is too short for a signal"
 
@@ -118,7 +118,7 @@ class Stft(Op):
     onesided: bool = attribute(default=True, doc="Leave out the frequencies that follow from the others.")
 
     def check(self, signal: TensorInfo, window: TensorInfo | None) -> Iterator[str]:
-        yield from _complex_faults("signal", signal, real=self.onesided)
+        yield from _complex_problems("signal", signal, real=self.onesided)
         if signal.shape[1] < self.frame_length:
             yield f"signal has {signal.shape[1]} elements, but a frame has {self.frame_length}"
         if window is not None and differ(window.shape[0], self.frame_length):

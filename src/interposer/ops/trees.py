@@ -81,15 +81,15 @@ class TreeEnsemble(Op):
     aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="What is made of the weights.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(self._length_faults())
-        errors = errors or list(self._number_faults())
+        errors = list(self._length_problems())
+        errors = errors or list(self._number_problems())
         yield from errors
         if not errors and self._is_too_deep():
             yield f"a tree has a branch that leads back to where it came from, or more than {_DEEPEST} levels"
         if not errors and self.features.size and self.features.max() >= input.shape[1]:
             yield f"a node looks at column {self.features.max()}, but the input has {input.shape[1]}"
 
-    def _length_faults(self) -> Iterator[str]:
+    def _length_problems(self) -> Iterator[str]:
         nodes, leaves = self.features.size, self.leaf_starts.size - 1
         for name in ("comparisons", "thresholds", "true_branches", "false_branches"):
             if getattr(self, name).shape != (nodes,):
@@ -102,7 +102,7 @@ class TreeEnsemble(Op):
         if any(array.dtype.kind not in "iu" and array.size for array in (*integers, self.false_branches)):
             yield "branches, features, comparisons, starts and targets must be integers"
 
-    def _number_faults(self) -> Iterator[str]:
+    def _number_problems(self) -> Iterator[str]:
         nodes, leaves = self.features.size, self.leaf_starts.size - 1
         for name in ("roots", "true_branches", "false_branches"):
             branches = getattr(self, name)

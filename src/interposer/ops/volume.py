@@ -8,7 +8,7 @@ from typing import Final
 from interposer.core.types import DataLayout, TensorShape
 from interposer.ops.window import Window
 
-__all__ = ["VOLUMES", "Windows", "spatial_axes", "volume_shape", "window_faults"]
+__all__ = ["VOLUMES", "Windows", "spatial_axes", "volume_shape", "window_problems"]
 
 VOLUMES: Final = (DataLayout.NDHWC, DataLayout.NCDHW)
 Windows = tuple[Window, Window, Window]
@@ -25,7 +25,7 @@ def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels:
     return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
-def window_faults(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
+def window_problems(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
     """Yield why a window has no place in a volume of these dimensions."""
     for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
-        yield from window.faults(size, name)
+        yield from window.problems(size, name)

@@ -26,7 +26,7 @@ class Window(NamedTuple):
         """Return how many places it has on a padded axis of this dimension."""
         return (size + self.pad_before + self.pad_after - self.reach) // self.stride + 1
 
-    def faults(self, size: int, axis: str) -> Iterator[str]:
+    def problems(self, size: int, axis: str) -> Iterator[str]:
         """Yield why it has no place on an axis of this dimension."""
         padded = size + self.pad_before + self.pad_after
         if self.size == 0:

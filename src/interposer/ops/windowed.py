@@ -34,7 +34,7 @@ class _Windowed(Op):
         columns = zip(self.window_shape, self.strides or ones, self.dilations or ones, pads, strict=True)
         return [Window(size, stride, dilation, before, after) for size, stride, dilation, (before, after) in columns]
 
-    def _axes_faults(self, axes: int) -> Iterator[str]:
+    def _axes_problems(self, axes: int) -> Iterator[str]:
         for name in ("window_shape", "strides", "dilations", "pad_list"):
             value = getattr(self, name)
             if len(value) != axes and (value or name == "window_shape"):
@@ -52,11 +52,11 @@ class _Pooling(_Windowed):
     )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
-        errors = list(self._axes_faults(input.rank - 2))
+        errors = list(self._axes_problems(input.rank - 2))
         yield from errors
         if not errors:
             for number, (window, size) in enumerate(zip(self.windows(), input.shape[2:], strict=True)):
-                yield from window.faults(size, f"axis {number + 2}")
+                yield from window.problems(size, f"axis {number + 2}")
 
     def _shape(self, input: TensorInfo) -> tuple[int, ...]:
         places = (self._places(*pair) for pair in zip(self.windows(), input.shape[2:], strict=True))
@@ -187,7 +187,7 @@ class Col2Im(_Windowed):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         axes = len(self.image_shape)
-        errors = list(self._axes_faults(axes))
+        errors = list(self._axes_problems(axes))
         if not 1 <= axes <= MAX_RANK - 2:
             errors.append(f"image_shape is {self.image_shape}; expected 1 to {MAX_RANK - 2} dimensions")
         yield from errors

@@ -76,7 +76,7 @@ def optimize(
     assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
     _assign(assigner.with_regions())
     verify(graph, after="assignment")
-    records.messages += map(_told, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
+    records.messages += map(_reported, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
     snapshot = graph.clone()
     for each in assigner.with_regions():
         let_backends_optimize(each)
@@ -144,7 +144,7 @@ def _assign(assigners: Sequence[Assigner]) -> None:
     run_passes(assigners[0].graph, INVERSE_CONVERSIONS)
 
 
-def _told(place: Place) -> Message:
+def _reported(place: Place) -> Message:
     text = f"layer {place.name!r} ({place.layer.kind}) is run by the runtime, and its regions' layers by their backends"
     return Message("info", text)
 

@@ -56,7 +56,9 @@ def _ask(assigner: Assigner, backend: Backend, view: SubgraphView) -> Optimizati
     try:
         answer = backend.optimize_subgraph(view, assigner.options(backend))
     except Exception as error:
-        known = any(refusal.is_fault for refusal in assigner.records.refusals.values() if refusal.backend == backend.id)
+        known = any(
+            refusal.is_problem for refusal in assigner.records.refusals.values() if refusal.backend == backend.id
+        )
         level = logging.DEBUG if known else logging.WARNING  # once for each network
         _log.log(level, "backend %s could not optimize a part", backend.id, exc_info=True)
         return OptimizationViews.all_failed(view, f"{COMPILING_RAISED} {type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ import os
 from functools import cache
 
 from interposer.core.config import BACKEND_PATH, disabled_backends
-from interposer.isolation import Isolation, wanted_isolations
+from interposer.isolation import Isolation, requested_isolations
 from interposer.plugins.discovery import load_dynamic_backends
 from interposer.plugins.registry import BackendRegistry, making, process_registry
 
@@ -40,7 +40,7 @@ class DeviceSpec:
 
 def _default_registry(disabled: frozenset[str]) -> BackendRegistry:
     with making:
-        isolate = tuple(wanted_isolations().items())
+        isolate = tuple(requested_isolations().items())
         return _scope(disabled, isolate, os.environ.get(BACKEND_PATH, ""))
 
 

@@ -12,8 +12,8 @@ from importlib import metadata
 from typing import Any, Final
 
 from interposer.backend.base import Backend, BackendId
-from interposer.backend.contracts import backend_fault
-from interposer.backend.events import PUT_ASIDE, BackendEvent
+from interposer.backend.contracts import backend_problem
+from interposer.backend.events import QUARANTINED, BackendEvent
 from interposer.core.errors import (
     BackendUnavailableError,
     DuplicateBackendError,
@@ -248,7 +248,7 @@ class BackendRegistry:
 
     def _note(self, entry: _Entry, event: BackendEvent) -> None:
         self.record(event)
-        if event.kind == PUT_ASIDE:
+        if event.kind == QUARANTINED:
             self._known[entry] = event.text
 
     def close(self) -> None:
@@ -320,7 +320,7 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
     level = logging.WARNING
     try:
         backend = entry.load()()
-        reason = backend_fault(backend_id, backend)
+        reason = backend_problem(backend_id, backend)
         if reason is None:
             reason, level = backend.unavailable(), logging.INFO
     except BackendUnavailableError as error:

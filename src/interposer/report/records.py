@@ -30,7 +30,7 @@ class Refusal:
     stage: str = "support"
 
     @property
-    def is_fault(self) -> bool:
+    def is_problem(self) -> bool:
         """True if the backend did not refuse, but failed."""
         return any(reason.startswith((ASKING_RAISED, COMPILING_RAISED)) for reason in self.reasons)
 

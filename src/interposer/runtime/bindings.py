@@ -17,7 +17,7 @@ from interposer.ops.control import Input
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.overlaps import Constants, refuse_overlaps
 
-__all__ = ["Binding", "Bindings", "array_faults"]
+__all__ = ["Binding", "Bindings", "array_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Bindings:
             return value
         if type(value) is dict and _fits(self.inputs, value):
             return dict(value)
-        errors = _id_faults("input", self.inputs, value)
+        errors = _id_problems("input", self.inputs, value)
         arrays = {key: _stored(item, value[key], errors) for key, item in self.inputs.items() if key in value}
         _raise(errors)
         return arrays
@@ -82,7 +82,7 @@ class Bindings:
         ):
             arrays = dict(value)
         else:
-            errors = _id_faults("output", self.outputs, value)
+            errors = _id_problems("output", self.outputs, value)
             arrays = {key: _target(item, value[key], errors) for key, item in self.outputs.items() if key in value}
             _raise(errors)
         named = [(title, arrays[key]) for key, title in self._titles.items() if key in arrays]
@@ -151,7 +151,7 @@ def _listed(known: Mapping[int, Binding]) -> str:
     return ", ".join(f"{item.id} ({item.name})" for item in known.values()) or "none"
 
 
-def _id_faults(kind: str, known: Mapping[int, Binding], value: object) -> list[str]:
+def _id_problems(kind: str, known: Mapping[int, Binding], value: object) -> list[str]:
     if not isinstance(value, Mapping):
         raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(value).__name__}")
     absent = [item for item in known.values() if item.id not in value and (kind == "input" or _is_fixed(item.info))]
@@ -170,14 +170,14 @@ def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
 
     def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
         array = as_array(arguments, title)
-        result = list(array_faults(title, info, array))
-        errors.extend(result or _text_faults(title, info, array))
+        result = list(array_problems(title, info, array))
+        errors.extend(result or _text_problems(title, info, array))
         return array
 
     return as_stored(f"input {binding.id} ({binding.name})", binding.info, value, to_tensor)
 
 
-def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
     """Yield what is wrong with the shape and the type of an array for a tensor."""
     if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
@@ -185,7 +185,7 @@ def array_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
         yield f"{title} is {_type_name(array.dtype)}; expected {info.dtype}"
 
 
-def _text_faults(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
+def _text_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
     """Yield elements of a tensor of texts that are no texts."""
     if info.dtype is not DataType.STRING:
         return
@@ -210,7 +210,7 @@ def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
     except BindingError as error:
         errors.append(str(error))
         return np.empty(0)
-    errors += array_faults(title, binding.info, array)
+    errors += array_problems(title, binding.info, array)
     if not array.flags.writeable:
         errors.append(f"{title} is read-only; give an array that can be written to")
     return array

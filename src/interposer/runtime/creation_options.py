@@ -11,7 +11,7 @@ from typing import Any
 from interposer.backend import CustomAllocator, Options
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import InvalidArgumentError, expect
-from interposer.isolation import Isolation, wanted_isolations
+from interposer.isolation import Isolation, requested_isolations
 
 __all__ = ["CreationOptions"]
 
@@ -62,7 +62,7 @@ class CreationOptions:
         for backend, value in self.backend_options.items():
             expect(value, Mapping, f"the options of backend {backend!r} must be a mapping")
         if self.isolate is not None:
-            wanted_isolations(self.isolate)
+            requested_isolations(self.isolate)
         expect(self.num_threads, int | None, "num_threads must be a whole number")
         if self.num_threads is not None and self.num_threads < 1:
             raise InvalidArgumentError(f"num_threads must be 1 or more, not {self.num_threads}")

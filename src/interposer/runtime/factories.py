@@ -289,7 +289,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
-        error = _memory_fault(memory, size)
+        error = _memory_problem(memory, size)
         if error is None:
             return memory  # type: ignore[return-value] # an array, as was looked at
         if isinstance(memory, np.ndarray):
@@ -299,7 +299,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
     return ArenaMemoryManager(allocate, allocator.free)
 
 
-def _memory_fault(memory: object, size: int) -> str | None:
+def _memory_problem(memory: object, size: int) -> str | None:
     """Return what is wrong with memory that an allocator gave, or None."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
         reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__

@@ -14,7 +14,7 @@ from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import BindingError, MemoryImportError, expect
 from interposer.core.types import Array
-from interposer.runtime.bindings import Binding, Bindings, array_faults
+from interposer.runtime.bindings import Binding, Bindings, array_problems
 from interposer.runtime.overlaps import share_memory
 
 __all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Imports"]
@@ -123,7 +123,7 @@ class Imports:
             array = memory.array
         else:
             array = np.asarray(shared_array(value))
-        error = _source_fault(value, source) or _fault(binding, array, writable)
+        error = _source_problem(value, source) or _problem(binding, array, writable)
         error = error or self._accepts(kind, binding.id, array)
         if error:
             if memory is not None:
@@ -234,16 +234,16 @@ def _said(kind: str, refusals: Mapping[tuple[str, int], str], known: Mapping[int
     return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} errors:", *lines])
 
 
-def _source_fault(value: Any, requested: MemorySource) -> str | None:
+def _source_problem(value: Any, requested: MemorySource) -> str | None:
     has = value.source if isinstance(value, MemoryDescriptor) else MemorySource.MALLOC
     if requested in (MemorySource.UNDEFINED, has):
         return None
     return f"it is memory of the source {has.name}; {requested.name} was asked for"
 
 
-def _fault(binding: Binding, array: Array, writable: bool) -> str | None:
+def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
     """Return why an array could not lie where the tensor is wanted, whatever the backend."""
-    result = next(array_faults("it", binding.info, array), None)
+    result = next(array_problems("it", binding.info, array), None)
     if result is not None:
         return result
     if not array.flags.c_contiguous:

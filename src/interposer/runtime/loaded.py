@@ -62,7 +62,7 @@ class LoadedNetwork:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._released = False
-        self.imports = Imports(self.bindings, optimized.name, self._import_fault)
+        self.imports = Imports(self.bindings, optimized.name, self._import_problem)
         try:
             self._program = Program(optimized.graph, self._factories, self._counts)
             self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
@@ -157,7 +157,7 @@ class LoadedNetwork:
             self._memories.add(working_mem_handle)
         return working_mem_handle
 
-    def _import_fault(self, kind: str, binding: int, array: Array) -> str | None:
+    def _import_problem(self, kind: str, binding: int, array: Array) -> str | None:
         """Return why the network's backends cannot use an array of the caller where it lies."""
         if kind == "output":
             try:
@@ -166,7 +166,7 @@ class LoadedNetwork:
                 return str(error)
         with self._lock:
             some = next(iter(self._memories), None)
-        return (some or self.new_working_memory()).import_fault(kind, binding, array)
+        return (some or self.new_working_memory()).import_problem(kind, binding, array)
 
     def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
         """Let go of what was imported; runs that use it go on to their end.

@@ -26,7 +26,7 @@ from interposer.core.errors import (
     memory_to,
 )
 from interposer.core.types import Array, TensorInfo
-from interposer.isolation import BackendEvent, wanted_isolations
+from interposer.isolation import BackendEvent, requested_isolations
 from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.discovery import load_dynamic_backends
@@ -60,7 +60,7 @@ class Runtime:
         self.options = CreationOptions() if options is None else options
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
-        isolated = wanted_isolations(self.options.isolate)
+        isolated = requested_isolations(self.options.isolate)
         self.registry = BackendRegistry(process_registry(), disabled, isolated)
         self._dynamic = load_dynamic_backends(
             self.registry,
@@ -80,7 +80,7 @@ class Runtime:
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         self._contexts: dict[str, BackendContext | None] = {}
         self._networks: dict[NetworkId, LoadedNetwork] = {}
-        self._told: dict[NetworkId, dict[str, BackendContext]] = {}
+        self._reported: dict[NetworkId, dict[str, BackendContext]] = {}
         self._forgotten: deque[NetworkId] = deque()
         self._ids = itertools.count()
         self._lock = threading.RLock()
@@ -136,7 +136,7 @@ class Runtime:
             except BaseException:
                 self._tell("after_unload_network", network_id, agreed)
                 raise
-            self._networks[network_id], self._told[network_id] = loaded, agreed
+            self._networks[network_id], self._reported[network_id] = loaded, agreed
             self._tell("after_load_network", network_id, agreed)
             return network_id
 
@@ -190,7 +190,7 @@ class Runtime:
         with self._lock:
             loaded = self._loaded(network_id)
             loaded.refuse_in_own_run("unloaded")
-            for backend, context in self._told[network_id].items():
+            for backend, context in self._reported[network_id].items():
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
@@ -215,7 +215,7 @@ class Runtime:
 
     def _taken_out(self, network_id: NetworkId) -> dict[str, BackendContext]:
         del self._networks[network_id]
-        return self._told.pop(network_id)
+        return self._reported.pop(network_id)
 
     def _drop(self, network_id: NetworkId, loaded: LoadedNetwork, contexts: Mapping[str, BackendContext]) -> None:
         loaded.release()

@@ -153,7 +153,7 @@ class WorkingMemHandle:
             finally:
                 self._busy.release()
 
-    def import_fault(self, kind: str, binding: int, array: Array) -> str | None:
+    def import_problem(self, kind: str, binding: int, array: Array) -> str | None:
         """Return the reason why an input or output cannot lie in an array, or None if it can."""
         owned = OwnedHandles()
         try:
@@ -166,7 +166,7 @@ class WorkingMemHandle:
         """Return an input or output with a handle that lies in an array, or the reason why there is none."""
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
-        error = self._output_fault(binding, value) if kind == "output" else None
+        error = self._output_problem(binding, value) if kind == "output" else None
         if error is None and value not in self._steps.imported:
             error = f"backend {value.producer.backend} keeps it in memory of its own"
         if error is not None:
@@ -178,7 +178,7 @@ class WorkingMemHandle:
             return f"backend {value.producer.backend} cannot use it where it lies{need}"
         return value, handle
 
-    def _output_fault(self, binding: int, value: Value) -> str | None:
+    def _output_problem(self, binding: int, value: Value) -> str | None:
         if value.is_constant:
             return "it is a constant, which is copied to wherever it is wanted"
         if isinstance(value.producer.op, Input):

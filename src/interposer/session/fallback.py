@@ -91,7 +91,7 @@ class Choice:
         self._backends = ids
         self._options = options
         self.aside: frozenset[str] = frozenset()
-        self._aside: dict[str, str] = {}
+        self._quarantined: dict[str, str] = {}
         self._faulty: set[str] = set()
         self._is_fork = False
 
@@ -112,7 +112,7 @@ class Choice:
         """
         created = copy(self)
         created.plan = self.used_plan
-        created.events, created._aside, created._faulty = [], dict(self._aside), set(self._faulty)
+        created.events, created._quarantined, created._faulty = [], dict(self._quarantined), set(self._faulty)
         created._is_fork = True
         return created
 
@@ -126,16 +126,16 @@ class Choice:
             result = self._divided(network)
         except (BackendUnavailableError, UnsupportedLayerError) as error:
             raise self.told(error) from error.__cause__
-        self._note_faults(result)
+        self._note_problems(result)
         return result
 
     def _divided(self, network: Network) -> OptimizedNetwork:
         options = OptimizerOptions() if self._options is None else self._options
         if self.plan is not None or options.placement == "measured":
             return self._measured(network, options)
-        if not self._aside:
+        if not self._quarantined:
             return optimize(network, self._backends, self.runtime.device_spec, self._options)
-        hints = {layer: backend for layer, backend in options.hints.items() if backend not in self._aside}
+        hints = {layer: backend for layer, backend in options.hints.items() if backend not in self._quarantined}
         return optimize(network, self._left(), self.runtime.device_spec, replace(options, hints=hints))
 
     def _measured(self, network: Network, options: OptimizerOptions) -> OptimizedNetwork:
@@ -143,8 +143,8 @@ class Choice:
         from interposer.session.placement.measured import place, planned  # noqa: PLC0415 - seldom needed
 
         plan = self.plan
-        if self._aside and self.used_plan is not None:
-            return planned(network, self.used_plan, self.runtime, options, without=self._aside)
+        if self._quarantined and self.used_plan is not None:
+            return planned(network, self.used_plan, self.runtime, options, without=self._quarantined)
         if plan is None:
             plan = place(network, self.runtime, self._backends, options, Search(options.budget_seconds))
         self.used_plan = plan
@@ -166,9 +166,9 @@ class Choice:
         ids = list(default if self._backends is None else self._backends)
         if self._backends is None and self.used_plan is not None:
             ids = list(dict.fromkeys([*self.used_plan.backends, *default]))
-        return [backend for backend in ids if backend not in self._aside]
+        return [backend for backend in ids if backend not in self._quarantined]
 
-    def put_aside(self, error: InterposerError) -> str:
+    def quarantine(self, error: InterposerError) -> str:
         """Do without the backend whose error an error is; gives its id, or nothing where that cannot be done."""
         failed = culprit(error)
         late = isinstance(error, DeadlineExceededError)
@@ -176,21 +176,21 @@ class Choice:
             return ""
         if failed not in self._left():
             return ""
-        self._aside[failed] = _first_line(error)
-        self.aside = frozenset(self._aside)
+        self._quarantined[failed] = _first_line(error)
+        self.aside = frozenset(self._quarantined)
         return failed
 
     def take_back(self, ids: Collection[str]) -> None:
         """Use backends again: the others failed as well, so that it was not their error."""
         for item in ids:
-            del self._aside[item]
-            self.aside = frozenset(self._aside)
+            del self._quarantined[item]
+            self.aside = frozenset(self._quarantined)
             self._record(BackendEvent(item, TAKEN_BACK, "it is used again, as the other backends failed as well"))
 
     def told(self, error: InterposerError) -> InterposerError:
         """Return an error after which no backend is left, with what those said that were disabled before."""
-        if self._aside:
-            said = [f"{backend} was disabled before: {reason}" for backend, reason in self._aside.items()]
+        if self._quarantined:
+            said = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
             error.args = ("\n  ".join([str(error), *said]),)
         return error
 
@@ -201,9 +201,9 @@ class Choice:
         self._record(event)
         _log.warning("%s", event)
 
-    def _note_faults(self, optimized: OptimizedNetwork) -> None:
+    def _note_problems(self, optimized: OptimizedNetwork) -> None:
         """Write down which backends raised instead of compiling parts; the optimizer has logged it."""
-        errors = [refusal for refusal in optimized.refusals if refusal.is_fault and refusal.stage == "optimize"]
+        errors = [refusal for refusal in optimized.refusals if refusal.is_problem and refusal.stage == "optimize"]
         for item in errors:
             if item.backend not in self._faulty:
                 self._faulty.add(item.backend)

@@ -50,7 +50,7 @@ from interposer.session.variants import Blueprint, Key, KnownBlueprint
 
 __all__ = ["Model"]
 
-KEPT: Final = 8
+CACHED: Final = 8
 """How many variants for different input shapes a model keeps; the one that was not used for longest goes first."""
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
@@ -190,7 +190,7 @@ class Model:
     def _do_without(self, error: InterposerError) -> bool:
         """Drop what runs on the backend that failed, so that it is placed again; False if that is not to be."""
         with self._lock:
-            failed = self._choice.put_aside(error)
+            failed = self._choice.quarantine(error)
             if not failed:
                 return False
             self._drop(key for key, (_, optimized) in self._variants.items() if failed in optimized.backends)
@@ -215,7 +215,7 @@ class Model:
 
     def _make_room(self, created: Key) -> None:
         idle = [key for key in self._variants if key not in self._calls and key != created]
-        for key in idle[: max(0, len(self._variants) - KEPT)]:
+        for key in idle[: max(0, len(self._variants) - CACHED)]:
             self._unload(key)
 
     def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
@@ -531,7 +531,7 @@ class Model:
                 other = Model.__new__(Model)
                 other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits)
                 self._others[names] = other
-                while len(self._others) > KEPT:  # a call that still runs keeps its own alive
+                while len(self._others) > CACHED:  # a call that still runs keeps its own alive
                     self._others.popitem(last=False)
             self._others.move_to_end(names)
             return self._others[names]

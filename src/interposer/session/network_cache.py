@@ -64,7 +64,7 @@ MOST_BYTES: Final = 1 << 26
 """Larger files are not kept: dividing them takes no time compared with reading them."""
 UNCERTAIN: Final = 2.0
 """Seconds since a file was written in which its time may be the same after it was written to again."""
-MOST_KEPT: Final = 1 << 29
+MOST_CACHED: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 
 
@@ -105,7 +105,7 @@ def read_entry(content: bytes | memoryview) -> Entry:
     return Entry(facts["made"], facts["network"], tuple(Image(*part) for part in parts))
 
 
-class _NotKeptError(Exception):
+class _NotCachedError(Exception):
     """A network that is not kept; its text is the reason."""
 
 
@@ -124,7 +124,7 @@ class Keeper:
         """Return the keeper of a file, or None if nothing is kept of such."""
         try:
             return cls._of(source, format, backends, options, registry)
-        except _NotKeptError as reason:
+        except _NotCachedError as reason:
             if isinstance(source, str | os.PathLike):
                 _log.debug("%s is not kept in the cache of networks: %s", source, reason)
             return None
@@ -140,19 +140,19 @@ class Keeper:
     ) -> Keeper:
         file = _File.read(source)
         if file is None:
-            raise _NotKeptError(f"it cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
+            raise _NotCachedError(f"it cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
         if registry.isolates_any:
-            raise _NotKeptError("backends run in processes of their own")
+            raise _NotCachedError("backends run in processes of their own")
         if options is not None and options.debug:
-            raise _NotKeptError("the optimizer is asked for debugging")
+            raise _NotCachedError("the optimizer is asked for debugging")
         ids = registry.by_default() if backends is None else tuple(backends)
         absent = [name for name in ids if registry.reason_absent(name) is not None]
         if not ids or absent:
-            raise _NotKeptError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
+            raise _NotCachedError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
         backend: Any = registry.get(ids[0])
         identity = getattr(backend, "identity", None)
         if identity is None:
-            raise _NotKeptError(
+            raise _NotCachedError(
                 f"backend {ids[0]!r}, which is asked first, is no shared object, and only those compile networks"
             )
         options = options or OptimizerOptions()
@@ -260,7 +260,7 @@ class Keeper:
             model = make()
         try:
             entry = self._entry(model, recorded, file)
-        except _NotKeptError as reason:
+        except _NotCachedError as reason:
             _log.debug("%s is not kept in the cache of networks: %s", self.name_of_source or "a network", reason)
             return model
         if file.is_still(source):
@@ -281,7 +281,7 @@ class Keeper:
             assert keeper._file is not None
             with recording(keeper.name_of_source, whole=True) as recorded, make() as model:
                 keeper._entry(model, recorded, keeper._file)
-        except _NotKeptError as reason:
+        except _NotCachedError as reason:
             return str(reason)
         except InterposerError as error:
             return f"it cannot be loaded: {error}"
@@ -289,19 +289,19 @@ class Keeper:
 
     def _write(self, entry: Entry) -> None:
         content = entry.content()
-        make_room(FOLDER, NAMES, MOST_KEPT, sum(map(len, content)), self._folder)
+        make_room(FOLDER, NAMES, MOST_CACHED, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
     def _entry(self, model: Model, recorded: Recording, file: _File) -> Entry:
         if not file.is_by_itself():
-            raise _NotKeptError("its weights are in files of their own")
+            raise _NotCachedError("its weights are in files of their own")
         if not model.is_prepared or model._estimate is None:
-            raise _NotKeptError("shapes or values of its inputs are open, and are known only when it is called")
+            raise _NotCachedError("shapes or values of its inputs are open, and are known only when it is called")
         optimized = model.optimized
         if optimized.refusals or optimized.messages or optimized.crossings:
-            raise _NotKeptError(f"backend {optimized.preferences[0]!r} does not take all of its layers")
+            raise _NotCachedError(f"backend {optimized.preferences[0]!r} does not take all of its layers")
         if not all(info is None or info.is_tensor for info in (*model.inputs.values(), *model.outputs.values())):
-            raise _NotKeptError("it has inputs or outputs that are no tensors")
+            raise _NotCachedError("it has inputs or outputs that are no tensors")
         parts: list[Image] = []
         layers = []
         index: dict[Any, int] = {}
@@ -310,7 +310,7 @@ class Keeper:
                 continue
             fact = self._layer(layer, index, recorded, parts)
             if fact is None:
-                raise _NotKeptError(f"layer {layer.name!r} is not part of what a shared object has compiled")
+                raise _NotCachedError(f"layer {layer.name!r} is not part of what a shared object has compiled")
             layers.append(fact)
             for value in layer.outputs:
                 index[value] = len(index)

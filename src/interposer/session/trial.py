@@ -45,7 +45,7 @@ def main(
     except StepError as error:
         report.send(failed=error.step.value, reason=error.reason, state=error.state.value)
     except OptionError as error:
-        report.send(option_fault=str(error))
+        report.send(option_problem=str(error))
     report.send(doing="while its process ends")
 
 

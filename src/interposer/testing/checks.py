@@ -9,7 +9,7 @@ from typing import Any, Final
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.testing.bench import Bench
 from interposer.testing.exact import suited
-from interposer.testing.order import order_faults
+from interposer.testing.order import order_problems
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances, bias, same
@@ -53,8 +53,8 @@ def support(trial: Trial) -> Iterator[str]:
 
     It gives reasons for a no, says the same when it is asked again, and answers for every layer of a larger view.
     """
-    yield from trial.support_faults
-    if trial.reasons and not trial.support_faults:
+    yield from trial.support_problems
+    if trial.reasons and not trial.support_problems:
         raise Refused("; ".join(trial.reasons))
 
 
@@ -91,7 +91,7 @@ def _differences(
         result, requested = results[key], expected[key]
         info = value.known.with_shape(result.shape)
         if trial.sample.statistical:
-            yield from _kind_faults(key, result, value.known)
+            yield from _kind_problems(key, result, value.known)
             continue
         before = None if earlier is None or same(requested, earlier[key]) else earlier[key]
         error = tolerances.difference(result, requested, info, trial.evidence(feeds), before) or bias(
@@ -113,7 +113,7 @@ def repetition(trial: Trial) -> Iterator[str]:
     for key, value in enumerate(trial.layer.outputs):
         first, again = trial.first[key], trial.again[key]
         if trial.sample.statistical:
-            yield from _kind_faults(key, again, value.known)
+            yield from _kind_problems(key, again, value.known)
         elif strict and not same(again, first):
             yield f"output {key} is not the same when the network runs again on the same inputs"
         elif not strict:
@@ -130,7 +130,7 @@ def inputs(trial: Trial) -> Iterator[str]:
     _require_run(trial)
     if not trial.untouched:
         yield "an array of the caller, or a constant, was written to"
-    yield from dict.fromkeys(error for error in trial.recording.faults if " wrote to " in error)
+    yield from dict.fromkeys(error for error in trial.recording.problems if " wrote to " in error)
 
 
 @_on_samples
@@ -141,8 +141,8 @@ def order(trial: Trial) -> Iterator[str]:
     in between, and unmapped afterwards; every network has a manager and handles of its own.
     """
     _require_run(trial)
-    yield from dict.fromkeys(error for error in trial.recording.faults if " wrote to " not in error)
-    yield from order_faults(trial.recording)
+    yield from dict.fromkeys(error for error in trial.recording.problems if " wrote to " not in error)
+    yield from order_problems(trial.recording)
 
 
 def _require_taken(trial: Trial) -> None:
@@ -156,6 +156,6 @@ def _require_run(trial: Trial) -> None:
         raise Skipped("it did not run; the check 'results' says why")
 
 
-def _kind_faults(key: int, array: Array, info: TensorInfo) -> Iterator[str]:
+def _kind_problems(key: int, array: Array, info: TensorInfo) -> Iterator[str]:
     if array.dtype != info.dtype.numpy or not info.shape.accepts(info.with_shape(array.shape).shape):
         yield f"output {key} is {DataType.of(array.dtype)}{list(array.shape)}; expected {info}"

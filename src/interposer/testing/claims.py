@@ -222,7 +222,7 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
     except Exception as error:
         yield f"{says} it raised {type(error).__name__}: {error}"
         return
-    expected = _wanted(sample, direct)
+    expected = _requested(sample, direct)
     for key, ((piece, whole), old) in enumerate(zip(targets, before, strict=True)):
         problem = bench.tolerances.difference(direct.contents.read(piece), expected[key], piece.info)
         if problem and not sample.statistical:
@@ -259,7 +259,7 @@ def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
     return (inputs, result) if len(result) == len(outputs) else None
 
 
-def _wanted(sample: Sample, direct: _Direct) -> Mapping[int, Array]:
+def _requested(sample: Sample, direct: _Direct) -> Mapping[int, Array]:
     if sample.expected is not None:
         return dict(enumerate(sample.expected))
     return reference_outputs(direct.network.graph, direct.feeds)
@@ -289,7 +289,7 @@ def _over_inputs(bench: Bench, sample: Sample, direct: _Direct, workload: Worklo
         handles = [None if value is None else ArrayHandle(value.known, arrays[value]) for value in layer.inputs]
         workload.post_allocation_configure()
         workload.execute(handles, [ArrayHandle(out, target)])
-        error = bench.tolerances.difference(target, _wanted(sample, direct)[0], out)
+        error = bench.tolerances.difference(target, _requested(sample, direct)[0], out)
         if error and not sample.statistical:
             yield f"{sample.id}: its workload says `in_place`, but where output 0 lies in {name!r} it is wrong: {error}"
         return

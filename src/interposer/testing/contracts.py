@@ -12,7 +12,7 @@ from interposer.ir.subgraph import SubgraphView
 from interposer.runtime import Runtime
 from interposer.testing.bench import Bench, Loaded, view_of
 from interposer.testing.checks import Check
-from interposer.testing.order import context_faults, order_faults
+from interposer.testing.order import context_problems, order_problems
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
 from interposer.testing.recording import Recording
@@ -160,8 +160,8 @@ def composition(bench: Bench, variant: str) -> Iterator[str]:
         result = run_recorded(created, recording, growth.feeds)
         recording.mark("unload")
     recording.mark("unloaded")
-    yield from dict.fromkeys(recording.faults)
-    yield from order_faults(recording)
+    yield from dict.fromkeys(recording.problems)
+    yield from order_problems(recording)
     yield from _differences(bench, growth, result, one_by_one(bench, growth.network, growth.feeds))
 
 
@@ -177,8 +177,8 @@ def division(bench: Bench, variant: str) -> Iterator[str]:
             result = run_recorded(created, recording, growth.feeds)
             recording.mark("unload")
         recording.mark("unloaded")
-        yield from dict.fromkeys(recording.faults)
-        yield from order_faults(recording)
+        yield from dict.fromkeys(recording.problems)
+        yield from order_problems(recording)
         expected = one_by_one(bench, growth.network, growth.feeds, held_back)
         yield from _differences(bench, growth, result, expected)
 
@@ -231,5 +231,5 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
             item.unload()
     if not recording.things("before_load_network"):
         raise Refused("the backend has no context")
-    yield from recording.faults
-    yield from context_faults(recording)
+    yield from recording.problems
+    yield from context_problems(recording)

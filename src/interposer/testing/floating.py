@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import numpy as np
 
-__all__ = ["mode_faults", "reset_mode"]
+__all__ = ["mode_problems", "reset_mode"]
 
 
-def mode_faults() -> list[str]:
+def mode_problems() -> list[str]:
     """What is not as a thread begins with, found by arithmetic on values that show it; empty where all is well."""
     tiny, item = np.array([1e-39, 2e-39], np.float32), np.array([1.0, -1.0])
     small, third = np.array([2.0**-54, -(2.0**-54)]), np.array([1.0, 3.0], np.float32)

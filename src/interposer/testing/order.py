@@ -8,12 +8,12 @@ from typing import Final
 from interposer.backend import ArrayHandle
 from interposer.testing.recording import Event, Recording
 
-__all__ = ["context_faults", "order_faults"]
+__all__ = ["context_problems", "order_problems"]
 
 Rule = Callable[[Recording], Iterator[str]]
 
 
-def order_faults(recording: Recording) -> Iterator[str]:
+def order_problems(recording: Recording) -> Iterator[str]:
     """Yield what was wrong while one network was loaded, run and unloaded."""
     for rule in _RULES:
         yield from rule(recording)
@@ -158,7 +158,7 @@ _RULES: Final[tuple[Rule, ...]] = (
 _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network")
 
 
-def context_faults(recording: Recording) -> Iterator[str]:
+def context_problems(recording: Recording) -> Iterator[str]:
     """Yield every network's context is told of loading and unloading, before and after, once each and in this order."""
     reported: dict[int, list[str]] = {}
     for event in recording.events:

@@ -32,7 +32,7 @@ from interposer.core.config import BACKEND_PATH, CHECK_BACKENDS
 from interposer.core.errors import InterposerError, PluginError
 from interposer.isolation.backend import IsolatedBackend
 from interposer.plugins.capi.abi.structs import Cap
-from interposer.plugins.capi.loading.file_names import name_fault
+from interposer.plugins.capi.loading.file_names import name_problem
 from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.outcome import Status
@@ -340,6 +340,6 @@ def _send(report: Channel, endings: list[Ending]) -> None:
 
 def check_name(path: Path) -> None:
     """Raise `PluginError` if a shared object has no name by which backends are found."""
-    error = name_fault(path.name)
+    error = name_problem(path.name)
     if error is not None:
         raise PluginError(str(path), "name", error)

@@ -51,13 +51,13 @@ class Recording:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.titles: list[str] = []
-        self.faults: list[str] = []
+        self.problems: list[str] = []
         self.manager_of: dict[int, int] = {}
         self.handles: dict[int, TensorHandle] = {}
         self.constants: set[int] = set()
         self.overwrites: set[tuple[int, int]] = set()
         self._numbers: dict[int, int] = {}
-        self._kept: list[object] = []
+        self._cached: list[object] = []
         self._owned: dict[int, list[TensorHandle]] = {}
         self._contents = Contents()
         self._inside_factory: dict[int, int] = {}
@@ -90,7 +90,7 @@ class Recording:
         """Watch a memory manager."""
         number = self._number(memory_manager, "the memory manager")
         if number is None:
-            self.faults.append("it gave a memory manager that it had given before; every network needs one of its own")
+            self.problems.append("it returned a memory manager a second time; every network needs one of its own")
             return
         self._watch(memory_manager, number, "acquire", after=lambda: self._spoil(number))
         self._watch(memory_manager, number, "release")
@@ -170,7 +170,7 @@ class Recording:
         """Note a factory that two threads are in at the same time: it was registered for several working memories."""
         me, inside = threading.get_ident(), self._inside_factory.get(factory)
         if inside not in (None, me):
-            self.faults.append(
+            self.problems.append(
                 f"{self.titles[factory]} was asked by two threads at the same time, as it was registered for several "
                 "working memories; register a new factory for each"
             )
@@ -194,7 +194,7 @@ class Recording:
             return None
         self._numbers[id(thing)] = number = len(self.titles)
         self.titles.append(title)
-        self._kept.append(thing)
+        self._cached.append(thing)
         return number
 
     def _watch_handle(
@@ -207,7 +207,7 @@ class Recording:
     ) -> None:
         number = self._number(handle, f"the handle of {info}")
         if number is None:
-            self.faults.append(f"{giver} gave a handle that it had given before, for {info}")
+            self.problems.append(f"{giver} gave a handle that it had given before, for {info}")
             return
         self.manager_of[number], self.handles[number] = owner, handle
         self._owned.setdefault(owner, []).append(handle)
@@ -233,14 +233,14 @@ class Recording:
         if id(handle) not in self._numbers:
             self._watch_handle(handle, plain, -1, giver, origin)
         elif self._numbers[id(handle)] in self.constants:
-            self.faults.append(f"{giver} gave a handle that it had given before, for {plain}")
+            self.problems.append(f"{giver} gave a handle that it had given before, for {plain}")
         number = self._numbers[id(handle)]
         self.titles[number] = f"the handle of a constant, {plain}"
         self.manager_of[number] = -1
         self.constants.add(number)
         held = self._content(handle)
         if held is not None and not same(held, array):
-            self.faults.append(f"{self.titles[number]}, holds something else than the constant: {unlike(held, array)}")
+            self.problems.append(f"{self.titles[number]}, does not hold the constant: {unlike(held, array)}")
 
     def _watch_copies(self, handle: TensorHandle, number: int) -> None:
         fill, fetch = handle.copy_in, handle.copy_out
@@ -253,7 +253,7 @@ class Recording:
             held = self._content(handle)
             if held is not None and not same(held, array):
                 said = f"holds something else after copy_in than it was given: {unlike(held, array)}"
-                self.faults.append(f"{self.titles[number]} {said}")
+                self.problems.append(f"{self.titles[number]} {said}")
             self._note_written(number, held, "copy_in")
 
         def copy_out(array: Array) -> None:
@@ -263,7 +263,7 @@ class Recording:
                 fetch(array)
             if held is not None and not same(array, held):
                 text = f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, held)}"
-                self.faults.append(text)
+                self.problems.append(text)
 
         replace_method(handle, "copy_in", copy_in)
         replace_method(handle, "copy_out", copy_out)
@@ -285,7 +285,7 @@ class Recording:
             if array is not None and self._where() != "kit":
                 held = self._content(handle)
                 if held is not None and not same(held, array):
-                    self.faults.append(
+                    self.problems.append(
                         f"{self.titles[number]} agreed to lie in memory that it was given, but holds something else "
                         f"than that memory; is it a copy? {unlike(held, array)}"
                     )
@@ -296,7 +296,7 @@ class Recording:
             with self._inside("export_memory", number), self._noting_errors(number, "export_memory"):
                 array = give(source)
             if self._where() != "kit" and self._is_copy(handle, array):
-                self.faults.append(f"{self.titles[number]} exported a copy, not its own memory")
+                self.problems.append(f"{self.titles[number]} exported a copy, not its own memory")
             return array
 
         replace_method(handle, "import_memory", import_memory)
@@ -348,7 +348,7 @@ class Recording:
                 target = self._content(outputs[0])
                 if source is not None and target is not None and not same(target, source):
                     said = f"brought something else to {outputs[0].info} than it was given: {unlike(target, source)}"
-                    self.faults.append(f"{title} {said}")
+                    self.problems.append(f"{title} {said}")
                 self._note_written(ids[1][0], target, title)
 
         replace_method(workload, "execute", watched)
@@ -366,7 +366,7 @@ class Recording:
         if known is None or held is None or same(held, known[0]):
             return
         by = self._disturbed.get(number, "something else")
-        self.faults.append(
+        self.problems.append(
             f"{self.titles[number]} was changed by {by} after {known[1]} had written it and before {reader} read it; "
             "tensors that live at the same time must not overlap"
         )
@@ -395,7 +395,7 @@ class Recording:
     def _watch_workload(self, workload: Workload, layer: Layer) -> None:
         number = self._number(workload, f"the workload of layer {layer}")
         if number is None:
-            self.faults.append(f"create_workload gave a workload that it had given before, for layer {layer}")
+            self.problems.append(f"create_workload gave a workload that it had given before, for layer {layer}")
             return
         self._watch(workload, number, "post_allocation_configure")
         title = self.titles[number]
@@ -423,7 +423,7 @@ class Recording:
                 if handle is not None and old is not None and new is not None and not same(new, old):
                     shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
                     constant = ", a constant" if ids[0][index] in self.constants else ""
-                    self.faults.append(f"{title} wrote to its input {index}{constant}{shared}")
+                    self.problems.append(f"{title} wrote to its input {index}{constant}{shared}")
 
         replace_method(workload, "execute", watched)
 
@@ -456,7 +456,7 @@ class Recording:
             with self._noting_errors(number, name):
                 agreed = original(network_id)
             if agreed not in (True, None):
-                self.faults.append(f"{self.titles[number]} said no in {name}")
+                self.problems.append(f"{self.titles[number]} said no in {name}")
             return agreed
 
         replace_method(thing, name, watched)
@@ -468,7 +468,7 @@ class Recording:
             yield
         except Exception as error:
             if self._where() != "kit":
-                self.faults.append(f"{self.titles[number]} raised {type(error).__name__} in {name}: {error}")
+                self.problems.append(f"{self.titles[number]} raised {type(error).__name__} in {name}: {error}")
             raise
 
     @contextmanager

@@ -16,7 +16,7 @@ from interposer.ir.graph import Layer, binding_id
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.testing.bench import Bench, Loaded, can_be_shaped, view_of
-from interposer.testing.floating import mode_faults, reset_mode
+from interposer.testing.floating import mode_problems, reset_mode
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.recording import Recording
 from interposer.testing.sample import Sample
@@ -40,7 +40,7 @@ class Trial:
     def __init__(self, bench: Bench, sample: Sample) -> None:
         self.bench, self.sample = bench, sample
         self.recording = Recording()
-        self.support_faults: list[str] = []
+        self.support_problems: list[str] = []
         self.reasons: tuple[str, ...] = ()
         self.fault = ""
         self.first: Outputs = {}
@@ -117,7 +117,7 @@ class Trial:
                 self._ask_again(first)
         except Exception as error:
             self.fault = f"asking raised {type(error).__name__}: {error}"
-            self.support_faults.append(self.fault)
+            self.support_problems.append(self.fault)
             return
         self.bench.verdicts[self.sample] = bool(first) and all(first)
         if first and not first[0]:
@@ -136,9 +136,9 @@ class Trial:
     def _ask_again(self, first: list[Support]) -> None:
         second, twice = self._verdicts(view_of(self.network.graph)), self._verdicts(_doubled(self.sample))
         if first != second:
-            self.support_faults.append(f"asked twice it answered {_said(first)}, then {_said(second)}")
+            self.support_problems.append(f"asked twice it answered {_said(first)}, then {_said(second)}")
         if len(twice) != 2:
-            self.support_faults.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
+            self.support_problems.append(f"asked for a view of 2 layers it gave {len(twice)} verdicts")
 
     def _verdicts(self, view: SubgraphView) -> list[Support]:
         value: Any = self.bench.query(view)
@@ -149,7 +149,7 @@ class Trial:
     def _refused(self, reasons: Iterable[str]) -> None:
         self.reasons = tuple(reasons)
         if not any(text.strip() and text not in Support.no().reasons for text in self.reasons):
-            self.support_faults.append("it refuses without saying why")
+            self.support_problems.append("it refuses without saying why")
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -209,11 +209,11 @@ def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: 
         return loaded.run(feeds, outputs)
     finally:
         recording.mark("ran")
-        errors = mode_faults()
+        errors = mode_problems()
         if errors:
             reset_mode()
             said = " and ".join(errors)
-            recording.faults.append(f"the run left the floating-point mode of the calling thread changed: {said}")
+            recording.problems.append(f"the run left the floating-point mode of the calling thread changed: {said}")
 
 
 def _said(verdicts: list[Support]) -> str:

@@ -91,7 +91,7 @@ def test_the_options_are_listed_with_a_line_about_each(capsys):
     assert all(option["doc"] and option["for"] == ["runtime", "network"] for option in options.values())
 
 
-def kept_in(folder):
+def cached_in(folder):
     return [file.name.partition("/")[0] for file in cached_files(folder=str(folder))]
 
 
@@ -101,7 +101,7 @@ def test_networks_name_the_folder_in_which_they_are_kept(tmp_path, monkeypatch):
     for name in ("one", "two"):
         options = ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(tmp_path / name)}})
         np.testing.assert_array_equal(ip.load(block(), ["CpuAcc"], options=options).run([X])[0], plain)
-    assert [kept_in(tmp_path / name) for name in ("package", "one", "two")] == [["compiled"]] * 3
+    assert [cached_in(tmp_path / name) for name in ("package", "one", "two")] == [["compiled"]] * 3
     names = {file.name for folder in ("package", "one", "two") for file in cached_files(folder=str(tmp_path / folder))}
     assert len(names) == 1  # where a part lies says nothing of what it is
 

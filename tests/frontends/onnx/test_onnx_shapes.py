@@ -35,7 +35,7 @@ def with_all_results(model):
     return wide
 
 
-def with_named_extents(model):
+def with_named_dimensions(model):
     """The model with a name for every dimension of its inputs, one name for dimensions that are the same and not 1."""
     named = onnx.ModelProto()
     named.CopyFrom(model)
@@ -108,11 +108,11 @@ def test_types_and_shapes_are_those_that_onnx_infers():
 
 @pytest.mark.filterwarnings("ignore")
 def test_so_they_are_where_extents_are_known_by_name_only():
-    check([(name, with_named_extents(model)) for name, model in cases()[::EVERY]], 0.55)
+    check([(name, with_named_dimensions(model)) for name, model in cases()[::EVERY]], 0.55)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_so_they_are_in_all_cases():
     check(cases(), 0.75)
-    check([(name, with_named_extents(model)) for name, model in cases()], 0.55)
+    check([(name, with_named_dimensions(model)) for name, model in cases()], 0.55)

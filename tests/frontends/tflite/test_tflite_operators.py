@@ -380,7 +380,7 @@ def test_every_operator_that_is_known_has_an_example():
     assert {parameters.values[0] for parameters in EXAMPLES} == set(tflite.operators()) - elsewhere
 
 
-FAULTS: list[Any] = [
+PROBLEMS: list[Any] = [
     ("CONV_2D", [T((3, 3)), floats(7, 3, 3, 5)], ("Conv2DOptions", SAME), "input 0 has shape [3, 3]; expected rank 4"),
     ("CONV_2D", [X, floats(7, 3)], ("Conv2DOptions", SAME), "input 1 has shape [7, 3]; expected rank 4"),
     ("CONV_2D", [X], ("Conv2DOptions", SAME), "input 1 is missing"),
@@ -435,7 +435,7 @@ FAULTS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "inputs", "options", "fault"), FAULTS)
+@pytest.mark.parametrize(("name", "inputs", "options", "fault"), PROBLEMS)
 def test_an_operator_that_cannot_be_meant_is_refused_with_its_place(name, inputs, options, fault):
     with pytest.raises(ParseError) as caught:
         tflite.load(one_operator(name, inputs, [T((2, 3))], options))

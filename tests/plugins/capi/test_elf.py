@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer.plugins.capi.loading.elf import Elf, elf_fault
+from interposer.plugins.capi.loading.elf import Elf, elf_problem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has ELF files to load")
 
@@ -32,7 +32,7 @@ def fault(tmp_path):
         path.write_bytes(content)
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            return elf_fault(descriptor, FUNCTIONS)
+            return elf_problem(descriptor, FUNCTIONS)
         finally:
             os.close(descriptor)
 
@@ -173,6 +173,6 @@ def test_a_damaged_file_never_raises(seed, natives, tmp_path_factory):
     path.write_bytes(content)
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        assert isinstance(elf_fault(descriptor, FUNCTIONS), str | None)
+        assert isinstance(elf_problem(descriptor, FUNCTIONS), str | None)
     finally:
         os.close(descriptor)

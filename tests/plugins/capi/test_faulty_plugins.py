@@ -17,7 +17,7 @@ import pytest
 import interposer as ip
 from interposer import Network, OptimizerOptions, TensorInfo
 from interposer.core.errors import BackendUnavailableError, ExecutionError
-from interposer.isolation import CRASHED, PLACED_ANEW, PUT_ASIDE
+from interposer.isolation import CRASHED, PLACED_ANEW, QUARANTINED
 from interposer.ops import ActivationFunction
 from interposer.plugins.capi.abi import attributes
 from interposer.plugins.capi.abi import structs as abi
@@ -210,7 +210,7 @@ def test_a_larger_struct_size_is_loaded(install, runtime_of):
 def test_an_older_minor_is_loaded_and_never_shown_what_is_newer(install, runtime_of, monkeypatch):
     """The host as it will be: at version 1.1, with a larger table and a layer that is newer."""
     monkeypatch.setitem(abi.TABLE_SIZES, 1, abi.TABLE_SIZES[0] + 8)
-    monkeypatch.setattr(library, "version_fault", partial(library.version_fault, here=(1, 1)))
+    monkeypatch.setattr(library, "version_problem", partial(library.version_problem, here=(1, 1)))
     monkeypatch.setattr(attributes, "_shown", {})
     monkeypatch.setitem(attributes.LAYERS, "Activation", (1, {"input": 1}, {}))
     look = 'for (n = 0; n < graph->layer_count; ++n) if (ipr_equal(ipr_layer_at(graph, n)->type, "Activation")) CRASH'
@@ -304,7 +304,7 @@ def test_one_that_passes_the_probe_and_fails_later_is_survived_where_it_is_isola
     model = ip.load(sums_and_relu(), ["Adder", "CpuRef"], runtime=runtime, fallback=True)
     assert model.run([[1, -2, 3]])[0].tolist() == [3, -2, 9]
     kinds = [event.kind for event in runtime.events]
-    assert kinds[:2] == [CRASHED, PUT_ASIDE]
+    assert kinds[:2] == [CRASHED, QUARANTINED]
     with pytest.raises(BackendUnavailableError) as caught:
         runtime.registry.get("Adder")
     assert caught.value.reason == f"its child process {ending}"

@@ -334,9 +334,9 @@ def test_a_library_that_lacks_another_is_refused_by_the_linker(install, runtime_
     ((2, 0), (3, 0), False), ((1, 0), (1, 0), True),
 ])  # fmt: skip
 def test_a_version_fits_where_majors_are_equal_and_the_minor_is_not_greater(backend, here, fits):
-    from interposer.plugins.capi.library.library import version_fault
+    from interposer.plugins.capi.library.library import version_problem
 
-    assert (version_fault(backend, here) is None) is fits
+    assert (version_problem(backend, here) is None) is fits
 
 
 @pytest.mark.parametrize("version", [(0, 0), (1, 1), (2, 0), (4294967295, 0)])

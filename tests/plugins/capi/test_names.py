@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from interposer.plugins.capi.loading.file_names import name_fault
+from interposer.plugins.capi.loading.file_names import name_problem
 from interposer.plugins.capi.loading.paths import Folder, folders_to_search, reason_not_built
 
 # --- file names -------------------------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ from interposer.plugins.capi.loading.paths import Folder, folders_to_search, rea
     ],
 )
 def test_a_name_of_the_scheme_is_one(name):
-    assert name_fault(name) is None
+    assert name_problem(name) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_name_of_the_scheme_is_one(name):
     ],
 )
 def test_any_other_name_is_refused_with_what_is_wrong(name, fault):
-    result = name_fault(name)
+    result = name_problem(name)
     assert result.startswith(f"the file name {fault}")
     assert result.endswith("; expected <vendor>_<name>_backend.so[.<number>...]")
 

@@ -272,14 +272,14 @@ def test_sanitizers_find_nothing(sanitized, cases):
     assert report["counts"]["pass"] > 10
 
 
-FAULTS = {
+PROBLEMS = {
     "a write behind its memory": "volatile int at = 8; ((volatile char*)malloc(8))[at] = 1;",
     "an overflow": "volatile int most = 2147483647; most = most + 1;",
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("fault", PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_sanitizers_would_find(sanitized, fault):
     status, report = sanitized(Path("adder.c"), "--only=results/Addition-float32", statements=[f"-DAT_EXECUTE={fault}"])
     assert status == 1

@@ -31,7 +31,7 @@ from interposer.ops import (
 )
 from interposer.testing.judge.spread import Stream
 from interposer.testing.tolerances import Tolerances
-from tests.testing.judge.graphs import Built, built, comparison, faults
+from tests.testing.judge.graphs import Built, built, comparison, problems
 
 F32, F16 = np.float32, np.float16
 
@@ -46,8 +46,8 @@ def product(made: Built, *numbers: float) -> object:
 
 def test_what_is_only_moved_must_be_the_same_to_the_last_bit():
     created = built(lambda it: it.add(Transpose((1, 0)), it.input(np.array([[1.0, 2.0]], F32))))
-    assert faults(created, np.array([[1.0], [2.0]], F32)) == ""
-    assert faults(created, np.array([[1.0], [np.nextafter(F32(2), F32(3))]], F32)).startswith(
+    assert problems(created, np.array([[1.0], [2.0]], F32)) == ""
+    assert problems(created, np.array([[1.0], [np.nextafter(F32(2), F32(3))]], F32)).startswith(
         "output 0: 1 of 2 elements"
     )
 
@@ -59,24 +59,26 @@ def test_quantized_results_of_quantized_inputs_are_compared_bit_for_bit():
             Addition(), it.input(np.int8([4, 6]), q), it.input(np.int8([7, 1]), q), outputs=TensorInfo((2,), "int8", q)
         )
     )
-    assert faults(created, np.int8([8, 4])) == ""
-    assert faults(created, np.int8([8, 5])).startswith("output 0: 1 of 2 elements differ, the first at [1]: 5 instead")
-    assert faults(created, np.int8([8, 5]), Tolerances(steps=1)) == ""
-    assert faults(created, np.int8([8, 6]), Tolerances(steps=1)) != ""
+    assert problems(created, np.int8([8, 4])) == ""
+    assert problems(created, np.int8([8, 5])).startswith(
+        "output 0: 1 of 2 elements differ, the first at [1]: 5 instead"
+    )
+    assert problems(created, np.int8([8, 5]), Tolerances(steps=1)) == ""
+    assert problems(created, np.int8([8, 6]), Tolerances(steps=1)) != ""
 
 
 def test_floats_that_come_in_are_quantized_bit_for_bit():
     """1.25 is half-way between two steps, and no arithmetic came before."""
     info = TensorInfo((2,), "int8", Quantization(0.5, 0))
     created = built(lambda it: it.add(Quantize(DataType.INT8), it.input(np.array([1.25, 2.0], F32)), outputs=info))
-    assert faults(created, np.int8([3, 4])) == ""
-    assert faults(created, np.int8([2, 4])) != ""
+    assert problems(created, np.int8([3, 4])) == ""
+    assert problems(created, np.int8([2, 4])) != ""
 
 
 def test_a_wrong_type_or_shape_is_named():
     created = built(lambda it: it.add(Floor(), it.input(np.ones((2, 2), F32))))
-    assert faults(created, np.ones((2, 2))) == "output 0: its type is float64 instead of float32"
-    assert faults(created, np.ones(4, F32)) == "output 0: its shape is [4] instead of [2, 2]"
+    assert problems(created, np.ones((2, 2))) == "output 0: its type is float64 instead of float32"
+    assert problems(created, np.ones(4, F32)) == "output 0: its shape is [4] instead of [2, 2]"
 
 
 # --- conditioning -----------------------------------------------------------------------------------------------------
@@ -91,12 +93,12 @@ def cancelling(it: Built) -> object:
 def test_what_is_left_when_numbers_cancel_out_may_differ_by_the_error_of_these():
     created = built(cancelling)
     [expected] = comparison(created).known[created.network.graph.outputs[0].values[0]][:1]
-    assert faults(created, np.array([expected + 0.05, 2000.0], F32)) == ""
+    assert problems(created, np.array([expected + 0.05, 2000.0], F32)) == ""
     assert not comparison(created).is_near({0: np.array([expected + 0.05, 2000.0], F32)})
 
 
 def test_a_difference_that_no_rounding_explains_is_found_beside_one_that_does():
-    assert "the first at [1]" in faults(built(cancelling), np.array([0.1, 2100.0], F32))
+    assert "the first at [1]" in problems(built(cancelling), np.array([0.1, 2100.0], F32))
 
 
 def test_a_bias_that_is_left_out_is_found_before_a_normal_end():
@@ -107,8 +109,8 @@ def test_a_bias_that_is_left_out_is_found_before_a_normal_end():
         return it.add(Activation(ActivationFunction.TANH, 1.0, 1.0), sums)
 
     tanh = np.tanh([[1.5, 1.0, 1.0]]).astype(F32)
-    assert faults(built(make), tanh) == ""
-    assert faults(built(make), np.tanh([[1.0, 1.0, 1.0]]).astype(F32)) != ""
+    assert problems(built(make), tanh) == ""
+    assert problems(built(make), np.tanh([[1.0, 1.0, 1.0]]).astype(F32)) != ""
 
 
 # --- jumps ------------------------------------------------------------------------------------------------------------
@@ -117,12 +119,12 @@ def test_a_bias_that_is_left_out_is_found_before_a_normal_end():
 @pytest.mark.parametrize(("found", "is_right"), [(2.0, True), (1.0, True), (3.0, False), (0.0, False)])
 def test_an_element_near_a_jump_may_go_either_way(found, is_right):
     created = built(lambda it: it.add(Floor(), product(it, 2.00001)))
-    assert (faults(created, np.array([found], F32)) == "") is is_right
+    assert (problems(created, np.array([found], F32)) == "") is is_right
 
 
 def test_an_element_far_from_a_jump_may_not():
     created = built(lambda it: it.add(Floor(), product(it, 2.5)))
-    assert faults(created, np.array([1.0], F32)) != ""
+    assert problems(created, np.array([1.0], F32)) != ""
 
 
 def test_what_follows_from_a_jump_may_go_either_way_too():
@@ -130,36 +132,36 @@ def test_what_follows_from_a_jump_may_go_either_way_too():
         steps = it.add(Floor(), product(it, 2.00001, 5.5))
         return it.add(Multiplication(), steps, it.constant(np.full(1, 100, F32)))
 
-    assert faults(built(make), np.array([100.0, 500.0], F32)) == ""
-    assert faults(built(make), np.array([100.0, 400.0], F32)) != ""
+    assert problems(built(make), np.array([100.0, 500.0], F32)) == ""
+    assert problems(built(make), np.array([100.0, 400.0], F32)) != ""
 
 
 def test_numbers_that_were_computed_and_may_be_equal_compare_either_way():
     def make(it: Built) -> object:
         return it.add(Comparison(ComparisonOperation.EQUAL), product(it, 1.00001, 2.0), product(it, 1.0, 3.0))
 
-    assert faults(built(make), np.array([True, False])) == ""
-    assert faults(built(make), np.array([False, False])) == ""
-    assert faults(built(make), np.array([False, True])) != ""
+    assert problems(built(make), np.array([True, False])) == ""
+    assert problems(built(make), np.array([False, False])) == ""
+    assert problems(built(make), np.array([False, True])) != ""
 
 
 def test_the_place_of_the_largest_may_be_any_of_those_that_are_nearly_equal():
     created = built(lambda it: it.add(ArgMinMax(ArgMinMaxFunction.MAX, axis=0), product(it, 1.0, 2.99999, 3.0)))
-    assert faults(created, np.array(1, np.int32)) == faults(created, np.array(2, np.int32)) == ""
-    assert faults(created, np.array(0, np.int32)) != ""
+    assert problems(created, np.array(1, np.int32)) == problems(created, np.array(2, np.int32)) == ""
+    assert problems(created, np.array(0, np.int32)) != ""
 
 
 def test_a_cast_of_what_was_computed_may_be_the_integer_on_either_side():
     created = built(lambda it: it.add(Cast(DataType.INT32), product(it, 6.99999)))
-    assert faults(created, np.int32([6])) == faults(created, np.int32([7])) == ""
-    assert faults(created, np.int32([5])) != ""
+    assert problems(created, np.int32([6])) == problems(created, np.int32([7])) == ""
+    assert problems(created, np.int32([5])) != ""
 
 
 def test_quantized_values_of_what_was_computed_may_be_a_step_off_where_it_is_half_way():
     info = TensorInfo((2,), "int8", Quantization(1.0, 0))
     created = built(lambda it: it.add(Quantize(DataType.INT8), product(it, 2.50001, 4.0), outputs=info))
-    assert faults(created, np.int8([2, 4])) == faults(created, np.int8([3, 4])) == ""
-    assert faults(created, np.int8([3, 5])) != ""
+    assert problems(created, np.int8([2, 4])) == problems(created, np.int8([3, 4])) == ""
+    assert problems(created, np.int8([3, 5])) != ""
 
 
 # --- infinities and NaN -----------------------------------------------------------------------------------------------
@@ -169,8 +171,8 @@ def test_a_number_at_the_end_of_its_range_may_overflow():
     created = built(
         lambda it: it.add(Addition(), it.input(np.array([65000, 1], F16)), it.input(np.array([500, 1], F16)))
     )
-    assert faults(created, np.array([np.inf, 2], F16)) == ""
-    assert faults(created, np.array([65472, np.inf], F16)) != ""
+    assert problems(created, np.array([np.inf, 2], F16)) == ""
+    assert problems(created, np.array([65472, np.inf], F16)) != ""
 
 
 def test_what_does_not_overflow_in_a_wider_type_may_stay_finite():
@@ -180,14 +182,14 @@ def test_what_does_not_overflow_in_a_wider_type_may_stay_finite():
         total = it.add(Addition(), it.input(np.array([60000], F16)), it.input(np.array([60000], F16)))
         return it.add(Multiplication(), total, it.constant(np.array([0.25], F16)))
 
-    assert faults(built(make), np.array([30000], F16)) == ""
-    assert faults(built(make), np.array([np.inf], F16)) == ""
-    assert faults(built(make), np.array([-np.inf], F16)) != ""
+    assert problems(built(make), np.array([30000], F16)) == ""
+    assert problems(built(make), np.array([np.inf], F16)) == ""
+    assert problems(built(make), np.array([-np.inf], F16)) != ""
 
 
 def test_nan_is_allowed_only_where_the_reference_may_have_it():
     created = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), product(it, 0.0, 4.0)))
-    assert faults(created, np.array([0.0, np.nan], F32)) != ""
+    assert problems(created, np.array([0.0, np.nan], F32)) != ""
 
 
 def test_what_may_be_zero_may_be_a_pole():
@@ -197,14 +199,14 @@ def test_what_may_be_zero_may_be_a_pole():
         zero = it.add(Subtraction(), product(it, 1.0), product(it, 0.99999))
         return it.add(Division(), it.constant(np.ones(1, F32)), zero)
 
-    assert faults(built(make), np.array([np.inf], F32)) == ""
-    assert faults(built(make), np.array([-3e4], F32)) == ""
+    assert problems(built(make), np.array([np.inf], F32)) == ""
+    assert problems(built(make), np.array([-3e4], F32)) == ""
 
 
 def test_an_infinity_that_is_really_there_must_be_there():
     created = built(lambda it: it.add(Division(), it.input(np.ones(1, F32)), it.input(np.zeros(1, F32))))
-    assert faults(created, np.array([np.inf], F32)) == ""
-    assert faults(created, np.array([3e38], F32)) != ""
+    assert problems(created, np.array([np.inf], F32)) == ""
+    assert problems(created, np.array([3e38], F32)) != ""
 
 
 @pytest.mark.parametrize("dtype", [DataType.BFLOAT16, DataType.FLOAT16], ids=str)

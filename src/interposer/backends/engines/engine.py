@@ -35,7 +35,7 @@ from interposer.ops import PreCompiled
 
 __all__ = ["Engine", "Executable", "RefusedError", "shortened"]
 
-_KEPT: Final = 8192
+_CACHED: Final = 8192
 """Verdicts of trials that an engine remembers; the oldest go first."""
 _MOST_TEXT: Final = 1000
 _READ: Final = 64
@@ -209,7 +209,7 @@ class _Reasons:
     def put(self, kind: Hashable, reason: str) -> None:
         with self._lock:
             self._found[kind] = reason
-            if len(self._found) > _KEPT:
+            if len(self._found) > _CACHED:
                 self._found.popitem(last=False)
 
 
@@ -231,10 +231,10 @@ def _operand(value: Value) -> Hashable:
 
 def _border_refusals(layer: Layer, types: frozenset[DataType]) -> list[str]:
     entering = [value for value in layer.values if not value.is_constant]
-    return list(dict.fromkeys(_border_faults([*entering, *layer.outputs], types)))
+    return list(dict.fromkeys(_border_problems([*entering, *layer.outputs], types)))
 
 
-def _border_faults(values: Sequence[Value], types: frozenset[DataType]) -> Iterator[str]:
+def _border_problems(values: Sequence[Value], types: frozenset[DataType]) -> Iterator[str]:
     for value in values:
         if not value.known.is_tensor:
             yield f"{value.name!r} is no tensor"

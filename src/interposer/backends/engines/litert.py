@@ -124,7 +124,7 @@ class _Interpreter(Executable):
             )
             self._interpreter.allocate_tensors()
         except Exception as error:  # a TypeError has the bytes of the model in it
-            raise RefusedError(f"LiteRT does not take it: {shortened(self._told(error))}") from error
+            raise RefusedError(f"LiteRT does not take it: {shortened(self._reported(error))}") from error
         self._inputs = [get_input_detail["index"] for get_input_detail in self._interpreter.get_input_details()]
         outputs = self._interpreter.get_output_details()
         self._outputs = [self._interpreter.tensor(output["index"]) for output in outputs]
@@ -138,9 +138,9 @@ class _Interpreter(Executable):
             for view, array in zip(self._outputs, outputs, strict=True):
                 np.copyto(array, view())
         except (RuntimeError, ValueError) as error:
-            raise ExecutionError(f"LiteRT cannot run it: {self._told(error)}") from error
+            raise ExecutionError(f"LiteRT cannot run it: {self._reported(error)}") from error
 
-    def _told(self, error: Exception) -> str:
+    def _reported(self, error: Exception) -> str:
         """Return what it says, with the name of the layer in the place of the number of an operator."""
         text = " ".join(str(error).split())
         return _NODE.sub(self._named, text).strip()

@@ -10,7 +10,7 @@ from interposer.frontends.nnapi.nnapi_converters import operator
 from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
-from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
+from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
 
 __all__: list[str] = []
 
@@ -46,7 +46,7 @@ def while_(node: Node) -> list[Value]:
     infos = [value.known.with_constant(None) for value in values]
     while True:
         region = node.importer.region(body, infos, where)
-        wider = _joined(node, infos, [layer.values[0].known for layer in region.outputs])
+        wider = _merged(node, infos, [layer.values[0].known for layer in region.outputs])
         if wider == infos:
             break
         infos = wider
@@ -57,10 +57,10 @@ def while_(node: Node) -> list[Value]:
     return created[: len(node.results)]
 
 
-def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
+def _merged(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
     if not 1 <= len(after) <= len(before):
         node.fail(f"its body gives {len(after)} tensors; expected 1 to {len(before)}")
-    return [*joined_carried(before[: len(after)], after), *before[len(after) :]]
+    return [*merged_carried(before[: len(after)], after), *before[len(after) :]]
 
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:

@@ -83,7 +83,7 @@ def transpose_convolution(node: Node) -> list[Value]:
 
 def _output_shape(node: Node) -> tuple[int, ...]:
     """Return what input 3 says, or the document where that is computed while running."""
-    reported = node.told_shape() if node.is_computed(3) else None
+    reported = node.reported_shape() if node.is_computed(3) else None
     shape = reported or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four dimensions")

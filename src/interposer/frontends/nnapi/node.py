@@ -173,7 +173,7 @@ class Node:
             self.fail(f"the axis (input {index}) is {axis}; expected {-rank} to {rank - 1}")
         return axis % rank
 
-    def told_shape(self, index: int = 0) -> tuple[int, ...] | None:
+    def reported_shape(self, index: int = 0) -> tuple[int, ...] | None:
         """Return the shape that the document gives an output, or None if it leaves something open."""
         operand = self.results[index]
         return operand.dims if operand.has_rank and all(operand.dims) else None

@@ -66,7 +66,7 @@ def split(node: Node) -> list[Value]:
 @operator("SLICE", inputs=3)
 def slice_(node: Node) -> list[Value]:
     """Begin and size may be computed while running; the document must then tell the size."""
-    x, reported = node.input(0), node.told_shape()
+    x, reported = node.input(0), node.reported_shape()
     if node.is_computed(1):
         return [_sliced_from(node, x, node.input(1, rank=1), reported or node.integers(2, "the size"))]
     sizes = reported if reported and node.is_computed(2) else node.integers(2, "the size")
@@ -135,7 +135,7 @@ def mirror_pad(node: Node) -> list[Value]:
 @operator("TILE", inputs=2)
 def tile(node: Node) -> list[Value]:
     """Multiples that are computed while running must be those that the document's shapes tell."""
-    reported = node.told_shape() if node.is_computed(1) else None
+    reported = node.reported_shape() if node.is_computed(1) else None
     multiples = _multiples(node, reported) if reported else node.integers(1, "the multiples")
     return node.result(Tile(multiples), node.input(0))
 

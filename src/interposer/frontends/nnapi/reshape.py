@@ -17,7 +17,7 @@ __all__: list[str] = []
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
     """Return a shape that is computed while running must be the one that the document gives the output."""
-    reported = node.told_shape() if node.is_computed(1) else None
+    reported = node.reported_shape() if node.is_computed(1) else None
     return node.result(Reshape(reported or node.integers(1, "the shape")), node.input(0))
 
 

@@ -27,7 +27,7 @@ class Bindings:
     def __init__(self, shapes: Shapes, values: Mapping[str, Sequence[int]] | None = None) -> None:
         self._values = values or {}
         self._shapes = {name: _plain(name, value) for name, value in {**shapes, **self._values}.items()}
-        self._extents: dict[str, int] = {}
+        self._dimensions: dict[str, int] = {}
 
     def infos(self, inputs: Sequence[Message]) -> Iterator[tuple[str, TensorInfo]]:
         """Yield the name and the info of every input.
@@ -47,7 +47,7 @@ class Bindings:
                 raise ParseError(
                     f"it has no shape; give one with shapes={{{value.name!r}: (...)}}", where=_where(value)
                 )
-            shape = [self._bound(dim) for dim in _joined(dims, arguments)]
+            shape = [self._bound(dim) for dim in _merged(dims, arguments)]
             yield value.name, _info(value, shape)
 
     def _given(self, name: str) -> tuple[int | str | None, ...] | None:
@@ -81,11 +81,11 @@ class Bindings:
     def _bind(self, name: str, size: int) -> None:
         if not 0 <= size <= _LARGEST:
             raise InvalidArgumentError(f"shapes: {name!r} is {size}; expected 0 to {_LARGEST}")
-        if self._extents.setdefault(name, size) != size:
-            raise InvalidArgumentError(f"shapes: {name!r} is both {self._extents[name]} and {size}")
+        if self._dimensions.setdefault(name, size) != size:
+            raise InvalidArgumentError(f"shapes: {name!r} is both {self._dimensions[name]} and {size}")
 
     def _bound(self, dim: int | str | None) -> int | str | None:
-        return self._extents.get(dim.name or "", dim) if isinstance(dim, Dim) else dim
+        return self._dimensions.get(dim.name or "", dim) if isinstance(dim, Dim) else dim
 
 
 def declared_info(value: Message) -> TensorInfo | None:
@@ -113,7 +113,7 @@ def _plain(name: str, number: int | Sequence[int | str | None]) -> int | tuple[i
     return dims
 
 
-def _joined(dims: Sequence[int] | None, numbers: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
+def _merged(dims: Sequence[int] | None, numbers: Sequence[int | str | None] | None) -> Sequence[int | str | None]:
     if dims is None or numbers is None:
         return dims or numbers or ()
     return [requested if isinstance(requested, int) else dim for dim, requested in zip(dims, numbers, strict=True)]
@@ -143,10 +143,10 @@ def _declared(value: Message) -> list[int] | None:
     dims = value.type.tensor_type.shape.dim
     if len(dims) > MAX_RANK:
         raise ParseError(f"it has rank {len(dims)}; ranks 0 to {MAX_RANK} are supported", where=_where(value))
-    return [_extent(value, axis, dim) for axis, dim in enumerate(dims)]
+    return [_dimension(value, axis, dim) for axis, dim in enumerate(dims)]
 
 
-def _extent(value: Message, axis: int, dim: Message) -> int:
+def _dimension(value: Message, axis: int, dim: Message) -> int:
     if dim.WhichOneof("value") != "dim_value" or dim.dim_value < 0:
         return Dim(dim.dim_param or f"{value.name}_{axis}")
     if dim.dim_value > _LARGEST:

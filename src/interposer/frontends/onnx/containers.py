@@ -130,7 +130,7 @@ def split_to_sequence(node: Node) -> Value:
     """Pieces of size 1, where nothing is said of them."""
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
-    sizes = _extents(op, x, split)
+    sizes = _dimensions(op, x, split)
     if not sizes:
         return node.add(op, x, split)
     if split is not None or op.keepdims:
@@ -143,7 +143,7 @@ def split_to_sequence(node: Node) -> Value:
     return node.step(SequenceConstruct(), *(node.step(Reshape(tuple(cached)), piece) for piece in pieces))
 
 
-def _extents(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
+def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
     """Return the dimensions of the pieces, where all are known and they are not too many."""
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None

@@ -28,7 +28,7 @@ from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.containers import OptionalConstruct, OptionalGetElement
-from interposer.ops.control_flow import If, Loop, Scan, joined_carried
+from interposer.ops.control_flow import If, Loop, Scan, merged_carried
 from interposer.ops.gather import Gather
 from interposer.ops.rearrange import Stack
 
@@ -109,7 +109,7 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
             return None
         result = _held(result, carried, skip)
         after = result.given[skip : skip + len(carried)]
-        wider = joined_carried(carried, after)
+        wider = merged_carried(carried, after)
         if wider == carried:
             return result
         carried = wider

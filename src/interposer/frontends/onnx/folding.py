@@ -20,7 +20,7 @@ from interposer.ops.quantization import Cast
 from interposer.ops.rearrange import Concat, Slice, Splitter, StridedSlice
 from interposer.ops.reshape import Reshape
 
-__all__ = ["Folder", "fold_extents"]
+__all__ = ["Folder", "fold_dimensions"]
 
 _FAMILIES: Final = frozenset(
     {
@@ -134,7 +134,7 @@ def _elementwise(op: Any, a: Array, b: Array) -> Array:
     return np.array(known(a, b) if known else np.full(shape, Dim()), object)
 
 
-_ON_EXTENTS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
+_ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
     Cast: lambda op, x: x,
     Concat: lambda op, *xs: np.concatenate(xs, op.axis),
     ElementwiseBinary: _elementwise,
@@ -146,9 +146,9 @@ _ON_EXTENTS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
 }
 
 
-def fold_extents(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
+def fold_dimensions(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
     """The results of an operator on dimensions (arrays of integers and `Dim`), or None if it does not keep them."""
-    function = next((_ON_EXTENTS[base] for base in type(op).__mro__ if base in _ON_EXTENTS), None)
+    function = next((_ON_DIMENSIONS[base] for base in type(op).__mro__ if base in _ON_DIMENSIONS), None)
     if function is None or any(operand is None for operand in operands):
         return None
     result = function(op, *operands)

@@ -196,12 +196,12 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
     """Return the nodes of the body that the outputs in use depend on, producers first."""
     title = _title(_key(function, function.name))
     requested = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer]
-    for error in _faults(function, requested, names):
+    for error in _problems(function, requested, names):
         raise ParseError(f"the function {title}: {error}")
     return in_running_order(function.node, requested)
 
 
-def _faults(function: Message, requested: Sequence[str], names: _Names) -> Iterator[str]:
+def _problems(function: Message, requested: Sequence[str], names: _Names) -> Iterator[str]:
     results = [name for inner in function.node for name in inner.output if name]
     seen = set(function.input)
     if len(seen) < len(function.input):

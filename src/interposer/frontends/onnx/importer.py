@@ -15,7 +15,7 @@ from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.frontends.naming import keep_names
 from interposer.frontends.needs import Needs, needs_of
 from interposer.frontends.onnx.external import ExternalFiles
-from interposer.frontends.onnx.folding import Folder, fold_extents
+from interposer.frontends.onnx.folding import Folder, fold_dimensions
 from interposer.frontends.onnx.functions import Functions, domain_of
 from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.node import Node
@@ -50,7 +50,7 @@ class Importer:
         self._folder = Folder(0)
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
-        self._extents: dict[Value, Array] = {}
+        self._dimensions: dict[Value, Array] = {}
         self._notes_of_scales: dict[str, Quantization] = {}
         self._missing: set[str] = set()
         self._inputs: set[Layer] = set()
@@ -115,7 +115,7 @@ class Importer:
         """The elements of a tensor of dimensions, each an integer or a `Dim`; None if nothing is known of them."""
         if value.constant is not None:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
-        return self._extents.get(value)
+        return self._dimensions.get(value)
 
     def ask_for(self, value: Value, title: str) -> NoReturn:
         """Refuse a node as long as the value of one of its operands is not known."""
@@ -281,7 +281,7 @@ class Importer:
         layer = self.network.add_layer(op, *operands, name=self._name(name), outputs=declared, source=source)
         for error in infer_layer(layer):
             raise ParseError(error)
-        self._note_extents(layer)
+        self._note_dimensions(layer)
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
             self._note_collection(value, info, array)
         return [self._settled(value) for value in layer.outputs]
@@ -327,14 +327,14 @@ class Importer:
         assert info.constant is not None
         return self.constant(info.constant, name, source, info.quantization)
 
-    def _note_extents(self, layer: Layer) -> None:
+    def _note_dimensions(self, layer: Layer) -> None:
         if isinstance(layer.op, Shape) and layer.values[0].known.is_ranked:
             dims = np.empty(layer.values[0].known.rank, object)
             dims[:] = layer.values[0].known.shape
-            self._extents[layer.output] = dims
-        elif any(value in self._extents for value in layer.values):
-            result = fold_extents(layer.op, [self.extents(value) for value in layer.values])
-            self._extents.update(zip(layer.outputs, result or (), strict=False))
+            self._dimensions[layer.output] = dims
+        elif any(value in self._dimensions for value in layer.values):
+            result = fold_dimensions(layer.op, [self.extents(value) for value in layer.values])
+            self._dimensions.update(zip(layer.outputs, result or (), strict=False))
 
 
 def _fits(info: TensorInfo, note: Quantization | None) -> bool:

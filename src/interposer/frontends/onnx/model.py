@@ -74,7 +74,7 @@ def template(
     """
     own = overrides(operators)
     path = source if isinstance(source, str) else getattr(source, "__fspath__", lambda: None)()
-    with _told_of(path):
+    with _reported_of(path):
         document = read_model(source)
         graph = document.model.graph
         _check_names(graph)
@@ -82,7 +82,7 @@ def template(
         value = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
-            with _told_of(path):
+            with _reported_of(path):
                 return _network(model, {**value, **shapes}, values, own)
 
         inputs = dict(_infos(model, value, {}))
@@ -127,7 +127,7 @@ def _read(document: Document) -> _Read:
 
 
 @contextmanager
-def _told_of(path: object) -> Iterator[None]:
+def _reported_of(path: object) -> Iterator[None]:
     try:
         yield
     except ParseError as error:
@@ -201,11 +201,11 @@ def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
 
 def _check_names(graph: Message) -> None:
     """Every value is defined once and every name that is used is defined; there is something to compute."""
-    for error in _name_faults(graph):
+    for error in _name_problems(graph):
         raise ParseError(error)
 
 
-def _name_faults(graph: Message) -> Iterator[str]:
+def _name_problems(graph: Message) -> Iterator[str]:
     if graph.sparse_initializer:
         yield "sparse initializers are not supported"
     if not graph.output:

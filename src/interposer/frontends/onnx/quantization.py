@@ -159,7 +159,7 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     elif dtype in QUANTIZABLE:
         low, high = map(float, integer_range(dtype))
         codes = node.step(Activation(ActivationFunction.BOUNDED_RELU, high, low), codes)
-    return _joined(node, Cast(dtype), codes)
+    return _merged(node, Cast(dtype), codes)
 
 
 def _division_type(node: Node) -> DataType:
@@ -175,7 +175,7 @@ def _division_type(node: Node) -> DataType:
 
 def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     x, scale, zero = _number_operands(node, dtype)
-    return _joined(node, Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
+    return _merged(node, Multiplication(), x if zero is None else node.step(Subtraction(), x, zero), scale)
 
 
 def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
@@ -201,7 +201,7 @@ def _axis_of_blocks(node: Node) -> int | None:
     return axis if shape.is_concrete and tuple(requested) == tuple(shape) else None
 
 
-def _joined(node: Node, op: Op, *operands: Value) -> Value:
+def _merged(node: Node, op: Op, *operands: Value) -> Value:
     """Return the result of the last operator, its blocks no axis of their own any more."""
     if operands[0].known.rank == node.info(0).rank:
         return node.add(op, *operands)

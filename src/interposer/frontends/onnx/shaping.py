@@ -8,7 +8,7 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Dim, TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.ir.graph import Value
-from interposer.ops.axes import axes_faults, normal_axis
+from interposer.ops.axes import axes_problems, normal_axis
 from interposer.ops.reshape import Reshape
 
 __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped"]
@@ -51,7 +51,7 @@ def checked_axis(axis: int, rank: int) -> int:
 
 def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """The axes counted from the front, in the order given; `ParseError` if one is missing, or there twice."""
-    for error in axes_faults(axes, rank, "axes"):
+    for error in axes_problems(axes, rank, "axes"):
         raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)
 

@@ -44,10 +44,10 @@ class Scope(Importer):
         self._inputs, self._around = outer._inputs, outer._around
         self._missing = set(outer._missing)
         if not self._apart:
-            self._extents = outer._extents
+            self._dimensions = outer._dimensions
             self._numbers, self._used, self._reserved = outer._numbers, outer._used, outer._reserved
         _spend(outer, graph)
-        for error in _faults(graph, self.depth):
+        for error in _problems(graph, self.depth):
             raise ParseError(error)
         self._arrays = dict(initializers(outer, graph) if arrays is None else arrays)
 
@@ -79,7 +79,7 @@ class Scope(Importer):
             self._around[inner.producer] = value
             sizes = self.outer.extents(value)
             if sizes is not None:
-                self._extents[inner] = sizes
+                self._dimensions[inner] = sizes
         return self.captured[value]
 
 
@@ -183,7 +183,7 @@ def _spend(outer: Importer, graph: Message) -> None:
         raise UnsupportedFormError(f"the graphs in the model's nodes make more than {_MOST_NODES:,} nodes")
 
 
-def _faults(graph: Message, depth: int) -> Iterator[str]:
+def _problems(graph: Message, depth: int) -> Iterator[str]:
     if depth > _DEPTH:
         yield f"graphs are nested in more than {_DEPTH} levels, which is not supported"
     if graph.sparse_initializer:

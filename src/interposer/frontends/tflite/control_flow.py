@@ -9,7 +9,7 @@ from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.tflite_converters import operator
 from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
-from interposer.ops.control_flow import ControlFlow, If, While, joined_carried
+from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
 
 __all__: list[str] = []
 
@@ -48,7 +48,7 @@ def while_(node: Node) -> list[Value]:
     carried = [value.known.with_constant(None) for value in values]
     while True:
         region = node.importer.region(body, carried, node.where)
-        wider = _joined(node, carried, [layer.values[0].known for layer in region.outputs])
+        wider = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
         if wider == carried:
             break
         carried = wider
@@ -63,10 +63,10 @@ def _named(node: Node, option: str) -> int:
     return int(node.options[option])
 
 
-def _joined(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
+def _merged(node: Node, before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> list[TensorInfo]:
     if len(before) != len(after):
         node.fail(f"its body gives {len(after)} tensors; expected {len(before)}")
-    return [*joined_carried(before, after)]
+    return [*merged_carried(before, after)]
 
 
 def _layer(node: Node, op: ControlFlow, values: Sequence[Value], regions: Sequence[Graph]) -> list[Value]:

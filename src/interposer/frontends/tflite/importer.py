@@ -77,16 +77,16 @@ def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = Fa
     file, value = Path(path).name if path else "", dict(shapes or {})
 
     def build(shapes: Shapes, values: Values) -> Network:
-        with _told_of(path):
+        with _reported_of(path):
             return Importer(model, file, {**value, **shapes}, dynamic, values=values).network()
 
-    with _told_of(path):
+    with _reported_of(path):
         importer = Importer(model, file, value, dynamic)
         return Template(importer.graph.name, importer.inputs(), importer.outputs(), build, importer.usual_shapes())
 
 
 @contextmanager
-def _told_of(path: str | None) -> Iterator[None]:
+def _reported_of(path: str | None) -> Iterator[None]:
     try:
         yield
     except ParseError as error:

@@ -98,7 +98,7 @@ def place(
     simple = simplified(network, ids, runtime.device_spec, options)
     reported = made_with(runtime, ids)
     name = f"plan-{_key(simple, ids, {**reported, **_settings(runtime, ids)}, options, search)}.json"
-    cached = _kept(name)
+    cached = _cached(name)
     if cached is not None:
         return cached
     plan = _Placer(simple, runtime, ids, options, search, reported, began).plan()
@@ -168,7 +168,7 @@ def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], opti
     return digest.hexdigest()[:32]
 
 
-def _kept(name: str) -> Plan | None:
+def _cached(name: str) -> Plan | None:
     content = read_cached(name)
     try:
         return None if content is None else Plan.from_json(content.decode())
@@ -373,7 +373,7 @@ class _Placer:
         """Return the network as the plan says, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
         for refusal in optimized.refusals:
-            if refusal.is_fault:
+            if refusal.is_problem:
                 self.failed.setdefault(refusal.backend, refusal.reasons[0])
         loaded = Loaded(self.runtime, optimized)
         try:

@@ -130,7 +130,7 @@ class Plan:
             facts = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"{where} is no JSON: {error}") from error
-        problem = _fault(facts)
+        problem = _problem(facts)
         if problem:
             raise InvalidArgumentError(f"{where} is no plan of version {_VERSION}: {problem}")
         return cls(
@@ -157,7 +157,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
             yield f"{name} is {here} here, and was {there} where the plan was made"
 
 
-def _fault(reported: Any) -> str | None:
+def _problem(reported: Any) -> str | None:
     if not isinstance(reported, dict) or type(reported.get("plan")) is not int or reported["plan"] != _VERSION:
         return f'it has no member "plan" with the value {_VERSION}'
     backends, layers = reported.get("backends"), reported.get("layers")

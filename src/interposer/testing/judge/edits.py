@@ -167,11 +167,11 @@ def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
     part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])
     quantization = step.quantizations[0]
     for axis, size in sizes.items():
-        quantization = None if quantization is None else _kept(axis, size, quantization)
+        quantization = None if quantization is None else _cached(axis, size, quantization)
     return step.with_array(part.reshape([sizes.get(axis, size) for axis, size in enumerate(array.shape)]), quantization)
 
 
-def _kept(axis: int, size: int, quantization: Quantization) -> Quantization:
+def _cached(axis: int, size: int, quantization: Quantization) -> Quantization:
     if quantization.axis != axis:
         return quantization
     return Quantization(quantization.scales[:size], quantization.zero_points[:size], axis)
@@ -180,7 +180,7 @@ def _kept(axis: int, size: int, quantization: Quantization) -> Quantization:
 def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantization | None:
     if quantization is None or quantization.axis is None or len(quantization.scales) != old:
         return quantization
-    return _kept(quantization.axis, new, quantization)
+    return _cached(quantization.axis, new, quantization)
 
 
 def _with_size(op: Op, old: int, new: int) -> Op:

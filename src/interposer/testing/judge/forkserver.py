@@ -16,7 +16,7 @@ from interposer.testing.judge.workers import _PID, run_worker
 
 __all__ = ["main"]
 
-_WANTED: Final = ("interposer.testing.judge.tasks", "interposer.testing.random_networks")
+_REQUESTED: Final = ("interposer.testing.judge.tasks", "interposer.testing.random_networks")
 _FORMATS: Final = (
     "interposer.frontends.onnx",
     "interposer.frontends.tflite",
@@ -31,7 +31,7 @@ def main(control: int) -> None:
     with socket.socket(fileno=control) as connection:
         setup: Setup = Channel(connection).receive()
         reference()
-        for name in (*_WANTED, *(_FORMATS if setup.formats else ())):
+        for name in (*_REQUESTED, *(_FORMATS if setup.formats else ())):
             with suppress(ImportError):
                 import_module(name)
         gc.freeze()

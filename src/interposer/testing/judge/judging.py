@@ -76,13 +76,13 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
     feeds = bound_again(subject.network, imported, subject.feeds)
     if isinstance(feeds, str):
         return Verdict(Outcome.UNWRITABLE, conditions, text=feeds)
-    problem = _translation_fault(seat, subject, imported, feeds) if route.is_exact else ""
+    problem = _translation_problem(seat, subject, imported, feeds) if route.is_exact else ""
     if problem:
         return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, problem, INTERPOSER)
     return _as_built(seat, imported, feeds, conditions, ids)
 
 
-def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
+def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
     """In what the reference's results of the imported network differ from those of the original one."""
     try:
         known = seat.known(subject.network, subject.feeds)
@@ -95,7 +95,7 @@ def _translation_fault(seat: Seat, subject: Subject, imported: Network, feeds: F
     comparison = Comparison(subject.network.graph, subject.feeds, known, seat.tolerances)
     outputs = [binding_id(layer) for layer in subject.network.graph.outputs]
     arrays = [result[layer.values[0]] for layer in imported.graph.outputs]
-    return comparison.faults(dict(zip(outputs, arrays, strict=True)))
+    return comparison.problems(dict(zip(outputs, arrays, strict=True)))
 
 
 def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> Verdict:
@@ -150,14 +150,14 @@ def _compared(
     comparison = Comparison(graph, feeds, known, seat.tolerances)
     if comparison.is_near(ran.outputs):
         outcome = Outcome.PASS
-    elif errors := comparison.faults(ran.outputs):
+    elif errors := comparison.problems(ran.outputs):
         return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, errors, gross=comparison.is_gross(ran.outputs))
     else:
         outcome = Outcome.EXPLAINED
     if not ran.stable:
         text = "a second run on the same inputs gives something else, though the backend calls itself deterministic"
         return Verdict(Outcome.FINDING, conditions, Sort.UNSTABLE, text)
-    if outcome is Outcome.EXPLAINED and (error := _layer_fault(seat, network, feeds, conditions, ids)):
+    if outcome is Outcome.EXPLAINED and (error := _layer_problem(seat, network, feeds, conditions, ids)):
         return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, error)
     return Verdict(outcome, conditions)
 
@@ -191,7 +191,7 @@ class Comparison:
     def is_gross(self, feeds: Feeds) -> bool:
         """Return True if results differ also where quantized results may be a step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
-        return bool(Comparison(self.graph, self.feeds, self.known, wider).faults(feeds))
+        return bool(Comparison(self.graph, self.feeds, self.known, wider).problems(feeds))
 
     def spread(self, value: Value) -> Spread:
         """Return what a value may hold."""
@@ -201,13 +201,13 @@ class Comparison:
             )
         return self._spreads[value]
 
-    def faults(self, feeds: Feeds) -> str:
+    def problems(self, feeds: Feeds) -> str:
         """Return which outputs are outside of their spread, a line each; empty if there is none."""
         if self.is_near(feeds):
             return ""
-        return "\n".join(self._faults(feeds))
+        return "\n".join(self._problems(feeds))
 
-    def _faults(self, feeds: Feeds) -> Iterator[str]:
+    def _problems(self, feeds: Feeds) -> Iterator[str]:
         for layer in self.graph.outputs:
             number = binding_id(layer)
             error = described(feeds[number], self.spread(layer.values[0]))
@@ -234,7 +234,7 @@ def described(array: Array, spread: Spread) -> str:
 # --- the second look --------------------------------------------------------------------------------------------------
 
 
-def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
+def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
     """Return which layer's results are wrong for the operands that the backend itself gave it; empty if none is.
 
     Every value of the network is made an output, and each layer is evaluated by the reference on what came out.
@@ -247,7 +247,7 @@ def _layer_fault(seat: Seat, network: Network, feeds: Feeds, conditions: Conditi
     if not ran.taken:
         return ""
     for layer in computing_layers(opened.graph):
-        error = _own_fault(seat, opened.graph, layer.name, ran.outputs, numbers)
+        error = _own_problem(seat, opened.graph, layer.name, ran.outputs, numbers)
         if error:
             return f"layer {layer}, on the operands that it was given: {error}"
     return ""
@@ -268,7 +268,7 @@ def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], i
     return opened, known
 
 
-def _own_fault(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
+def _own_problem(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Mapping[tuple[str, int], int]) -> str:
     layer = graph.layer(name)
     arguments = {value: outputs[numbers[value.producer.name, value.index]] for value in layer.values}
     alone, feeds = layer_alone(layer, arguments)
@@ -277,4 +277,4 @@ def _own_fault(seat: Seat, graph: Graph, name: str, outputs: Feeds, numbers: Map
     except InterposerError:
         return ""
     result = {value.index: outputs[numbers[name, value.index]] for value in layer.outputs}
-    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).faults(result)
+    return Comparison(alone.graph, feeds, known, seat.tolerances, rounded_feeds=True).problems(result)

@@ -104,10 +104,10 @@ class Verdict:
         """True if two findings show the same failure: the same sort, with the same signal, limit or exception."""
         if (self.outcome, self.sort) != (other.outcome, other.sort) or (other.gross and not self.gross):
             return False
-        return self.sort not in _TOLD_BY_TEXT or _gist(self.text) == _gist(other.text)
+        return self.sort not in _REPORTED_BY_TEXT or _gist(self.text) == _gist(other.text)
 
 
-_TOLD_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
+_REPORTED_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
 
 
 def _gist(text: str) -> str:

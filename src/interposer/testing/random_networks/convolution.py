@@ -154,7 +154,7 @@ def _followed(growth: Growth, value: Value, layout: DataLayout) -> Value:
     if draw.chance(1, 6):
         value = _normalized(growth, value, layout)
     if draw.chance(1, 8):
-        value = _joined(growth, value)
+        value = _merged(growth, value)
     if draw.chance(1, 2):
         value = activated(growth, value)
     return value
@@ -168,7 +168,7 @@ def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
     return growth.add(BatchNormalization(eps=1e-3, data_layout=layout), value, mean, variance, beta, gamma, reach=4.0)
 
 
-def _joined(growth: Growth, value: Value) -> Value:
+def _merged(growth: Growth, value: Value) -> Value:
     """Add another value of the same shape, or a constant that is broadcast: a residual connection or a bias."""
     same = growth.another(lambda item: item.known == value.known)
     other = same or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)

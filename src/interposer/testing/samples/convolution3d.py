@@ -25,12 +25,12 @@ WINDOWS: Final[dict[str, dict[str, Any]]] = {
     "pads": {"pad_left": 1, "pad_bottom": 2, "pad_front": 1, "pad_back": 2, "stride_y": 2},
     "dilations": {"dilation_z": 2, "dilation_x": 2, "pad_top": 1, "pad_right": 2},
 }
-EXTENTS: Final = (4, 5, 5)
+DIMENSIONS: Final = (4, 5, 5)
 
 
 def _given(op: Convolution3d, dtype: DataType, quantization: Quantization | None = None) -> Given:
     last = op.data_layout.channels_last
-    return given((2, *EXTENTS, 4) if last else (2, 4, *EXTENTS), dtype, quantization)
+    return given((2, *DIMENSIONS, 4) if last else (2, 4, *DIMENSIONS), dtype, quantization)
 
 
 @samples(Convolution3d)

@@ -97,7 +97,7 @@ def concat() -> Iterator[Sample]:
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]
             yield Sample(Concat(axis), [given(shape) for shape in shapes], name=f"axis{axis}-of-{count}")
     for label, item in typed(SHAPE):
-        yield Sample(Concat(0), [item, retyped(item, (1, 3, 4))], [_joined(item)], f"type-{label}")
+        yield Sample(Concat(0), [item, retyped(item, (1, 3, 4))], [_merged(item)], f"type-{label}")
     for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
         coarser = Quantization(q.scale * 2, q.zero_point)
         pair = [given(SHAPE, dtype, q), given(SHAPE, dtype, coarser)]
@@ -107,7 +107,7 @@ def concat() -> Iterator[Sample]:
     yield _expect(Concat(1), [[1, 2, 3, 7], [4, 5, 6, 8]], operands=(TABLE, of([[7], [8]])))
 
 
-def _joined(item: Given) -> TensorInfo:
+def _merged(item: Given) -> TensorInfo:
     return TensorInfo((3, 3, 4), item.info.dtype, item.info.quantization)
 
 

@@ -275,7 +275,7 @@ def _divided(factor: Factor, count: int) -> Factor:
 
 
 @writer(Concat, Stack, quantized=True, computes=True)
-def joined_codes(draft: Draft, op: Concat | Stack) -> Tensor:
+def merged_codes(draft: Draft, op: Concat | Stack) -> Tensor:
     """Return what has another scale than the result is brought to it in float values of 32 bits."""
     result = draft.results[0]
     parts = [_brought(draft, tensor, draft.info(index), result) for index, tensor in enumerate(draft.tensors())]

@@ -98,7 +98,7 @@ def _both_sides(
     return steps, steps[::-1]
 
 
-def _joined(
+def _merged(
     draft: Draft,
     op: BidirectionalSequenceRnn | BidirectionalSequenceLstm,
     forward: list[Tensor],
@@ -151,7 +151,7 @@ def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor
         _rnn(draft, op.activation_func, _side(values, name), steps)
         for name, steps in zip(("forward", "backward"), sides, strict=True)
     )
-    first, *second = _joined(draft, op, forward, backward)
+    first, *second = _merged(draft, op, forward, backward)
     return [first, forward[-1], backward[-1], *second]
 
 
@@ -209,7 +209,7 @@ def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batc
     """From the states among the operands, step by step."""
     projection = values["projection_weights"]
     outputs, gates = list[Tensor](), list[Tensor]()
-    size = units if projection is None else _extent(draft, projection)
+    size = units if projection is None else _dimension(draft, projection)
     output = values["output_state_in"] or _zeros(draft, batch, size, steps[0].x)
     cell = values["cell_state_in"] or _zeros(draft, batch, units, steps[0].x)
     for step in steps:
@@ -218,7 +218,7 @@ def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batc
     return _Outcome(outputs, cell, gates)
 
 
-def _extent(draft: Draft, weights: Tensor) -> int:
+def _dimension(draft: Draft, weights: Tensor) -> int:
     """Return the first dimension of an operand."""
     return draft.known(draft.info(draft.operands.index(weights)).shape[0], "number of outputs")
 
@@ -286,5 +286,5 @@ def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tens
         units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
         result.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
     forward, backward = result
-    first, *second = _joined(draft, op, forward.outputs, backward.outputs)
+    first, *second = _merged(draft, op, forward.outputs, backward.outputs)
     return [first, forward.outputs[-1], forward.cell, backward.outputs[-1], backward.cell, *second]

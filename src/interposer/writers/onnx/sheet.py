@@ -81,13 +81,13 @@ class Sheet:
     def constant(self, array: Array, requested: str) -> str:
         """Return the name of a constant tensor; small ones of equal content are one."""
         if array.size > _SHARED or array.dtype == object:
-            return self._kept(array, requested)
+            return self._cached(array, requested)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = self._kept(array, requested)
+            self._shared[key] = self._cached(array, requested)
         return self._shared[key]
 
-    def _kept(self, array: Array, requested: str) -> str:
+    def _cached(self, array: Array, requested: str) -> str:
         name = self.free_name(requested)
         self.constants[name] = np.asarray(array)
         return name

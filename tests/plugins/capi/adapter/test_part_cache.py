@@ -11,9 +11,9 @@ import pytest
 from interposer import Network, OptimizerOptions, TensorInfo, optimize
 from interposer.core.cache import cached_files, has_cached, later, read_cached, write_cached
 from interposer.plugins.capi.abi import structs as abi
-from interposer.plugins.capi.caching import part_cache as kept_parts
+from interposer.plugins.capi.caching import part_cache as cached_parts
 from interposer.plugins.capi.caching.blobs import Blob, Blobs
-from interposer.plugins.capi.caching.part_cache import TRIAL, KeptPart, Mark, read_mark, read_part, trial
+from interposer.plugins.capi.caching.part_cache import TRIAL, CachedPart, Mark, read_mark, read_part, trial
 from interposer.plugins.capi.caching.recording import recording
 from interposer.plugins.capi.library.library import open_library
 from interposer.plugins.capi.running import compiling
@@ -112,7 +112,7 @@ def test_what_the_plug_in_refuses_is_compiled_anew_and_replaced(plugin, restored
     run()
     [name] = kept()
     part = read_part(read_cached(name))
-    write_cached(name, KeptPart(part.made, Blob(b"TAPE9999" + bytes(part.blob.data[8:]), True)).content())
+    write_cached(name, CachedPart(part.made, Blob(b"TAPE9999" + bytes(part.blob.data[8:]), True)).content())
     assert (run(), restored()) == ([4, 6, 8], 0)
     assert (run(), restored()) == ([4, 6, 8], 1)
 
@@ -171,7 +171,7 @@ def test_a_part_whose_constants_change_while_it_is_compiled_is_not_kept(plugin, 
 
 def test_a_part_whose_constants_change_before_it_is_written_is_kept_as_it_was(plugin, restored, tables, monkeypatch):
     run, let = plugin(), threading.Event()
-    monkeypatch.setattr(kept_parts, "LATER", -1)
+    monkeypatch.setattr(cached_parts, "LATER", -1)
     later("block", lambda: let.wait(10))
     run(concurrent=True)
     assert not has_cached("compiled", ".2-4-1-1-1")

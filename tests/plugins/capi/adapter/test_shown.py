@@ -141,7 +141,7 @@ def test_operators_of_other_packages_are_shown_in_every_version(echo):
 
 
 def withheld(layer, minor=0):
-    return Withholding(minor).faults([layer]).get(layer)
+    return Withholding(minor).problems([layer]).get(layer)
 
 
 def layer_of(operator, *infos, declared=()):
@@ -290,7 +290,7 @@ def test_a_frozen_name_that_goes_or_changes_is_complained_about(monkeypatch):
     changed = {"Pad": (since, operands, known | {"pad_value": ("int", 0)}), "Gone": (0, {}, {})}
     monkeypatch.setattr(generator, "NEXT", 1)
     monkeypatch.setattr(generator, "known", lambda: before | {"LAYERS": before["LAYERS"] | changed})
-    assert list(generator.frozen_faults()) == [
+    assert list(generator.frozen_problems()) == [
         "Pad: the attribute pad_value has changed in the C interface; it is frozen since revision 0",
         "the layer Gone has gone from the C interface; it is frozen since revision 0",
     ]
@@ -308,4 +308,4 @@ def vocabulary_kinds():
 def test_annotations_that_have_no_kind_are_not_shown():
     assert [kinds.kind_of(hint) for hint in (Any, int | str, tuple[str, ...], dict[str, int])] == [None] * 4
     assert str(kinds.kind_of(tuple[tuple[int, int], ...])) == "ints 2"
-    assert flatten.Withholding(0).faults([]) == {}
+    assert flatten.Withholding(0).problems([]) == {}

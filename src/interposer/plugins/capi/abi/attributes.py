@@ -45,11 +45,11 @@ class _Text:
 def text_of(text: str) -> abi.String:
     """Return an ``ipr_string`` that is never freed: for names of types, attributes and choices."""
     cached = _Text(text)
-    _kept_texts.append(cached)
+    _retained_texts.append(cached)
     return cached.struct
 
 
-_kept_texts: list[_Text] = []
+_retained_texts: list[_Text] = []
 
 
 class Shown:
@@ -102,7 +102,7 @@ class Shown:
             item.name, item.kind = text_of(name), kind.number
             if not self.op.attributes[name].required:
                 item.flags = abi.ATTRIBUTE_IS_DEFAULT
-                _fill(item, kind, default, _kept_values)
+                _fill(item, kind, default, _retained_values)
 
     def fault(self, op: Op, operands: int) -> str | None:
         """Return why one layer of this operator, with so many operands, is not shown; None if it is."""
@@ -152,7 +152,7 @@ class Shown:
         return AttributeTable(ctypes.addressof(items), len(items), cached)
 
 
-_kept_values: list[Any] = []
+_retained_values: list[Any] = []
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Op], tuple[Any, ...]]:

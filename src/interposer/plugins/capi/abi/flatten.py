@@ -40,7 +40,7 @@ class Withholding:
         self._dtypes = frozenset(map(id, abi.DTYPES))  # all are of version 0
         self._always: set[type[Op]] = set()
 
-    def faults(self, layers: Iterable[Layer]) -> dict[Layer, str]:
+    def problems(self, layers: Iterable[Layer]) -> dict[Layer, str]:
         """Return the layers that are withheld, each with the reason."""
         result: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
@@ -48,19 +48,19 @@ class Withholding:
             error = None
             kind = type(layer.op)
             if kind not in always:
-                error = self._op_fault(layer)
+                error = self._op_problem(layer)
             if error is None:
                 for value in chain(layer.inputs, layer.outputs):
                     if value is not None and not (
                         value.info is not None and id(value.info.dtype) in dtypes and value.info.shape.is_ranked
                     ):
-                        error = self._value_fault(value)
+                        error = self._value_problem(value)
                         break
             if error is not None:
                 result[layer] = error
         return result
 
-    def _op_fault(self, layer: Layer) -> str | None:
+    def _op_problem(self, layer: Layer) -> str | None:
         what = shown(type(layer.op), self.revision)
         if layer.regions:
             return "layers with regions are not shown to plug-ins"
@@ -69,7 +69,7 @@ class Withholding:
             return None
         return what.fault(layer.op, len(layer.inputs))
 
-    def _value_fault(self, value: Value) -> str:
+    def _value_problem(self, value: Value) -> str:
         info = value.info
         if info is None:
             return f"nothing is known of the tensor {value.name!r}"
@@ -108,7 +108,7 @@ class FlatGraph:
             infos: what is known of values, instead of what the graph says.
         """
         self.layers = tuple(layers)
-        self._kept: list[Any] = []
+        self._cached: list[Any] = []
         self.constants: list[Array] = []
         self._number(layers)
         self._known = list(map(_info, self.values)) if infos is None else [infos.get(v, v.info) for v in self.values]
@@ -246,7 +246,7 @@ class FlatGraph:
         table["output_count"] = [len(layer.outputs) for layer in self.layers]
         table["attributes"] = [attribute.address for attribute in attributes]
         table["attribute_count"] = [attribute.length for attribute in attributes]
-        self._kept.append(attributes)
+        self._cached.append(attributes)
         self._layer_table = table
 
     def _write_graph(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
@@ -267,11 +267,11 @@ class FlatGraph:
         self.address = ctypes.addressof(self.struct)
 
     def _address(self, array: Array) -> int:
-        self._kept.append(array)
+        self._cached.append(array)
         return address_of(array)
 
     def _keep(self, buffer: Any) -> int:
-        self._kept.append(buffer)
+        self._cached.append(buffer)
         return ctypes.addressof(buffer)
 
 

@@ -56,7 +56,7 @@ class _Reader:
         value = self._given
         count, stride = getattr(value, f"{name}_count"), getattr(value, f"{name}_stride")
         if count > MOST:
-            raise self._fault(f"it has {count:,} {name}s")
+            raise self._problem(f"it has {count:,} {name}s")
         return read_array(kind, getattr(value, f"{name}s"), count, stride, f"{self._what}: its {name}s")
 
     def graph(self, inputs: Sequence[TensorInfo], outputs: int) -> Graph:
@@ -64,13 +64,13 @@ class _Reader:
         entering = self._indices(value.inputs, value.input_count, "inputs")
         leaving = self._indices(value.outputs, value.output_count, "outputs")
         if len(entering) != len(inputs) or len(leaving) != outputs:
-            raise self._fault(
+            raise self._problem(
                 f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
             )
         for binding, (index, info) in enumerate(zip(entering, inputs, strict=True)):
             result = self._info(index)
             if result != info:
-                raise self._fault(f"its input {binding} is {result}, but the tensor is {info}")
+                raise self._problem(f"its input {binding} is {result}, but the tensor is {info}")
             self._values[index] = self._graph.add(Input(binding), outputs=[info]).output
         for number in range(len(self._layers)):
             self._add_layer(number)
@@ -87,28 +87,28 @@ class _Reader:
         outputs = self._indices(arguments.outputs, arguments.output_count, f"the outputs of {where}")
         op = cls(**self._attributes(cls, arguments, where))
         if op.num_results() != len(outputs):
-            raise self._fault(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
+            raise self._problem(f"{where} has {len(outputs)} outputs; {cls.op_name()} gives {op.num_results()}")
         values = [None if index < 0 else self._value(index, where) for index in inputs]
         layer = self._graph.add(op, values, name=name or None, outputs=[self._info(index) for index in outputs])
         for index, value in zip(outputs, layer.outputs, strict=True):
             if index in self._values:
-                raise self._fault(f"{where} gives tensor {index}, which has a source already")
+                raise self._problem(f"{where} gives tensor {index}, which has a source already")
             self._values[index] = value
 
     def _value(self, index: int, where: str) -> Value:
         if index not in self._values and self._tensors[index].constant >= 0:
             self._values[index] = self._constant(index)
         if index not in self._values:
-            raise self._fault(f"{where} takes tensor {index}, which nothing before it gives")
+            raise self._problem(f"{where} takes tensor {index}, which nothing before it gives")
         return self._values[index]
 
     def _constant(self, index: int) -> Value:
         info, number = self._info(index), self._tensors[index].constant
         if number >= len(self._constants):
-            raise self._fault(f"tensor {index} is constant {number}; there are {len(self._constants)}")
+            raise self._problem(f"tensor {index} is constant {number}; there are {len(self._constants)}")
         value = self._constants[number]
         if not info.is_concrete or value.size != info.num_bytes:
-            raise self._fault(f"constant {number} has {value.size:,} bytes, but tensor {index} is {info}")
+            raise self._problem(f"constant {number} has {value.size:,} bytes, but tensor {index} is {info}")
         raw = read(value.data, value.size, f"{self._what}: constant {number}")
         array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
@@ -117,9 +117,9 @@ class _Reader:
     def _info(self, index: int) -> TensorInfo:
         value = self._tensors[index]
         if value.dtype not in _DTYPES:
-            raise self._fault(f"tensor {index} has the type {value.dtype}")
+            raise self._problem(f"tensor {index} has the type {value.dtype}")
         if value.rank < 0:
-            raise self._fault(f"tensor {index} has the rank {value.rank}")
+            raise self._problem(f"tensor {index} has the rank {value.rank}")
         shape = read_integers(value.shape, value.rank, MAX_RANK, f"{self._what}: the shape of tensor {index}")
         sizes = TensorShape(None if size < 0 else size for size in shape)
         return TensorInfo(sizes, _DTYPES[value.dtype], self._quantization(index))
@@ -129,7 +129,7 @@ class _Reader:
         if not value.scale_count:
             return None
         if value.scale_count > MOST:
-            raise self._fault(f"tensor {index} has {value.scale_count:,} scales")
+            raise self._problem(f"tensor {index} has {value.scale_count:,} scales")
         where = f"{self._what}: the quantization of tensor {index}"
         scales = _floats(value.scales, value.scale_count, where)
         points = read_integers(value.zero_points, value.scale_count, MOST, where)
@@ -137,14 +137,14 @@ class _Reader:
 
     def _attributes(self, cls: type[Op], value: Any, where: str) -> Mapping[str, Any]:
         if value.attribute_count > MOST:
-            raise self._fault(f"{where} has {value.attribute_count:,} attributes")
+            raise self._problem(f"{where} has {value.attribute_count:,} attributes")
         stride, what = self._given.attribute_stride, f"{self._what}: the attributes of {where}"
         result = {}
         for item in read_array(abi.Attribute, value.attributes, value.attribute_count, stride, what):
             name = read_text(item.name, what)
             kind = kind_of(annotation(cls, name)) if name in cls.attributes else None
             if kind is None:
-                raise self._fault(f"{where}: {cls.op_name()} has no attribute {name!r}")
+                raise self._problem(f"{where}: {cls.op_name()} has no attribute {name!r}")
             result[name] = _attribute(item, kind, f"{what}: {name}")
         return result
 
@@ -153,10 +153,10 @@ class _Reader:
         integers = read_integers(address, count, MOST, f"{self._what}: {what}")
         for index in integers:
             if not least <= index < most:
-                raise self._fault(f"{what}: there is no tensor {index}")
+                raise self._problem(f"{what}: there is no tensor {index}")
         return integers
 
-    def _fault(self, text: str) -> BackendContractError:
+    def _problem(self, text: str) -> BackendContractError:
         return BackendContractError(f"{self._what}: {text}")
 
 

@@ -51,7 +51,7 @@ __all__ = [
     "FOLDER",
     "NAMES",
     "TRIAL",
-    "KeptPart",
+    "CachedPart",
     "Mark",
     "PartKeeper",
     "cache_directory",
@@ -72,7 +72,7 @@ CACHE_DIRECTORY: Final = "CacheDirectory"
 """The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
 LONGEST_TRIAL: Final = 24 * 3600
 """Seconds after which the mark of a process that ended there does not count any more."""
-MOST_KEPT: Final = 1 << 29
+MOST_CACHED: Final = 1 << 29
 """All of them together have no more bytes; the oldest go first."""
 _FIRST: Final = b"saves it for the first time\n"
 _MAGIC: Final = b"interposer compiled part 2\n"
@@ -80,7 +80,7 @@ _log = logging.getLogger("interposer.cache")
 
 
 @dataclass(frozen=True)
-class KeptPart:
+class CachedPart:
     """A compiled part that is kept: `made` says by what, from what and for which options."""
 
     made: Mapping[str, Any]
@@ -109,10 +109,10 @@ class KeptPart:
         return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
-def read_part(content: bytes | memoryview) -> KeptPart:
+def read_part(content: bytes | memoryview) -> CachedPart:
     """Return the part that a file holds; ValueError, KeyError or TypeError if it is damaged or none."""
     facts, [data] = read_record(content, _MAGIC)
-    return KeptPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
+    return CachedPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
 
 
 def cache_directory(library: Library, options: Options) -> str:
@@ -215,9 +215,9 @@ class PartKeeper:
             return
         if blob is None:
             return
-        part = KeptPart({**self._made, "source": source, "time": time.time()}, blob)
+        part = CachedPart({**self._made, "source": source, "time": time.time()}, blob)
         if len(blob.data) < LARGEST // 2:
-            make_room(FOLDER, NAMES, MOST_KEPT, len(blob.data), self._folder)
+            make_room(FOLDER, NAMES, MOST_CACHED, len(blob.data), self._folder)
             write_cached(self.name, part.content(), self._folder)
 
 

@@ -49,7 +49,7 @@ class LogRing:
         self._memory = ctypes.create_string_buffer(SLOTS * SLOT_BYTES + 64)
         self._start = -ctypes.addressof(self._memory) % 64
         self._reading = threading.Lock()
-        self._told = 0
+        self._reported = 0
         self.lines_read = 0
         self.head = abi.LogRing(
             struct_size=ctypes.sizeof(abi.LogRing), slot_count=SLOTS, slot_stride=SLOT_BYTES,
@@ -65,9 +65,9 @@ class LogRing:
         try:
             for level, text in self._lines():
                 logger.log(level, "%s", text)
-            if self.head.lost != self._told:
-                logger.warning("%d lines found no place in the log", self.head.lost - self._told)
-                self._told = self.head.lost
+            if self.head.lost != self._reported:
+                logger.warning("%d lines found no place in the log", self.head.lost - self._reported)
+                self._reported = self.head.lost
         finally:
             self._reading.release()
 
@@ -93,13 +93,13 @@ class HostServices:
     """An ``ipr_host`` with everything that it points to."""
 
     def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
-        self._kept: list[Any] = []
+        self._cached: list[Any] = []
         libc = ctypes.CDLL(None)
         words = max(settings.cpus, default=-1) // 64 + 1
         mask = (ctypes.c_uint64 * max(words, 1))()
         for cpu in settings.cpus:
             mask[cpu // 64] |= 1 << cpu % 64
-        self._kept.append(mask)
+        self._cached.append(mask)
         self.struct = abi.Host(
             struct_size=ctypes.sizeof(abi.Host), api_major=abi.API_VERSION[0], api_minor=abi.API_VERSION[1],
             name=self._text("interposer"), version=self._text(__version__), library_path=self._text(path),
@@ -112,7 +112,7 @@ class HostServices:
 
     def _text(self, text: str) -> abi.String:
         cached = ctypes.create_string_buffer(os.fsencode(text))
-        self._kept.append(cached)
+        self._cached.append(cached)
         return abi.String(ctypes.addressof(cached), len(cached) - 1)
 
 

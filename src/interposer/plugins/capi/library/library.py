@@ -38,7 +38,7 @@ from interposer.plugins.capi.library.host import HostServices, HostSettings, Log
 from interposer.plugins.capi.library.information import LibraryInfo, read_info
 from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
 
-__all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_fault"]
+__all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_problem"]
 
 SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
 """The functions that a plug-in exports."""
@@ -66,7 +66,7 @@ class Identity(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-def version_fault(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
+def version_problem(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
     """Return why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
     here = abi.API_VERSION if here is None else here
     if version[0] == here[0] and version[1] <= here[1]:
@@ -84,7 +84,7 @@ def identify(library: ctypes.CDLL, path: str) -> Identity:
         if not hasattr(library, name):
             raise PluginError(path, "symbols", f"it does not export {name}")
     major, minor = _version(library, path)
-    error = version_fault((major, minor))
+    error = version_problem((major, minor))
     if error is not None:
         raise PluginError(path, "version", error)
     return Identity(_id(library, path), major, minor, _vocabulary(library))

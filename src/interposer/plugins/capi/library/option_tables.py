@@ -50,13 +50,13 @@ class OptionTable:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._kept: list[Any] = []
+        self._cached: list[Any] = []
         items = (abi.Attribute * len(options))(*(self._item(name, value) for name, value in options.items()))
         self._struct = abi.Options(
             struct_size=ctypes.sizeof(abi.Options), count=len(options), stride=ctypes.sizeof(abi.Attribute),
             items=ctypes.addressof(items) if options else None,
         )  # fmt: skip
-        self._kept.append(items)
+        self._cached.append(items)
         self.address = ctypes.addressof(self._struct)
 
     def _item(self, name: str, value: OptionValue) -> abi.Attribute:
@@ -73,5 +73,5 @@ class OptionTable:
 
     def _text(self, text: str) -> abi.String:
         cached = ctypes.create_string_buffer(text.encode("utf-8", "surrogatepass"))
-        self._kept.append(cached)
+        self._cached.append(cached)
         return abi.String(ctypes.addressof(cached), len(cached) - 1)

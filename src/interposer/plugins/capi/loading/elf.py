@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-__all__ = ["Elf", "elf_fault"]
+__all__ = ["Elf", "elf_problem"]
 
 CUT_OFF: Final = "it is damaged: something that it tells of lies behind its end"
 MOST_SEGMENTS: Final = 4096
@@ -97,18 +97,18 @@ class Elf:
         return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
 
 
-def elf_fault(descriptor: int, functions: Sequence[str]) -> str | None:
+def elf_problem(descriptor: int, functions: Sequence[str]) -> str | None:
     """Why an open file is no shared object for this process that exports these functions; None if it is one."""
     try:
         elf = Elf.of(descriptor)
-        return _header_fault(elf) or _symbols_fault(elf, functions)
+        return _header_problem(elf) or _symbols_problem(elf, functions)
     except ValueError as fault:
         return str(fault)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
 
 
-def _header_fault(elf: Elf) -> str | None:
+def _header_problem(elf: Elf) -> str | None:
     here = _this_process()
     if here is not None and elf.target != here:
         return f"it is for {elf.target}, but this process is {here}"
@@ -131,7 +131,7 @@ def _this_process() -> str | None:
         os.close(descriptor)
 
 
-def _symbols_fault(elf: Elf, functions: Sequence[str]) -> str | None:
+def _symbols_problem(elf: Elf, functions: Sequence[str]) -> str | None:
     tables = _Tables.of(elf)
     if tables.entries.get(_FLAGS_1, 0) & _PIE:
         return "it is a program, not a shared object"

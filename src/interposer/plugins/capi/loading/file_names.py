@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["looks_like_a_backend", "name_fault"]
+__all__ = ["looks_like_a_backend", "name_problem"]
 
 SCHEME: Final = "<vendor>_<name>_backend.so[.<number>...]"
 _FILE: Final = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9]+_backend\.so(\.[0-9]+)*")
@@ -13,17 +13,17 @@ _PIECES: Final = re.compile(r"(?:(?P<vendor>.*?)_)??(?P<name>[^_]*)_backend\.so(
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
-def name_fault(file_name: str) -> str | None:
+def name_problem(file_name: str) -> str | None:
     """Return why this is no file name of a dynamic backend, or None if it is one."""
     if _FILE.fullmatch(file_name):
         return None
-    return f"the file name {_fault(file_name)}; expected {SCHEME}"
+    return f"the file name {_problem(file_name)}; expected {SCHEME}"
 
 
-def _fault(file_name: str) -> str:
+def _problem(file_name: str) -> str:
     result = _PIECES.fullmatch(file_name)
     if result is None:
-        return _fault_of_ending(file_name)
+        return _problem_of_ending(file_name)
     for what in ("vendor", "name"):
         if not result[what]:
             return f"has no {what}"
@@ -33,7 +33,7 @@ def _fault(file_name: str) -> str:
     return f"has a version that is not made of dots and numbers: {result['version']!r}"
 
 
-def _fault_of_ending(file_name: str) -> str:
+def _problem_of_ending(file_name: str) -> str:
     has_ending = re.search(r"\.so(\.[0-9]+)*\Z", file_name) is not None
     return "has no '_backend' before '.so'" if has_ending else "does not end in '_backend.so' and a version"
 

@@ -20,8 +20,8 @@ from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
 from interposer.core.errors import OptionError, UnknownBackendError
 from interposer.plugins.capi.library.library import SYMBOLS
-from interposer.plugins.capi.loading.elf import elf_fault
-from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_fault
+from interposer.plugins.capi.loading.elf import elf_problem
+from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_problem
 from interposer.plugins.capi.loading.open_libraries import (
     FileIdentity,
     backend_of_file,
@@ -30,7 +30,7 @@ from interposer.plugins.capi.loading.open_libraries import (
     shared_backend,
 )
 from interposer.plugins.capi.loading.paths import OWN_BACKENDS, PACKAGE_FOLDER, Folder, own_files
-from interposer.plugins.capi.loading.probe import Verdict, keep_verdict, kept_verdict, probe
+from interposer.plugins.capi.loading.probe import Verdict, cached_verdict, keep_verdict, probe
 from interposer.plugins.capi.loading.records import DynamicBackendRecord, State, Step, StepError
 from interposer.plugins.registry import BackendRegistry
 
@@ -200,7 +200,7 @@ class _File:
         _check_name(self.record.file_name)
         with opened_file(self.record.library) as descriptor:
             self._check_first(descriptor)
-            error = elf_fault(descriptor, SYMBOLS)
+            error = elf_problem(descriptor, SYMBOLS)
             if error is not None:
                 raise StepError(Step.FILE, error)
             self._check_allowed(descriptor)
@@ -236,8 +236,8 @@ class _File:
             return
         verdict = self._verdict(descriptor)
         self._note(id=verdict.id, version=verdict.version)
-        if verdict.option_fault:
-            raise OptionError(verdict.option_fault)
+        if verdict.option_problem:
+            raise OptionError(verdict.option_problem)
         if verdict.error is not None and not (verdict.error.step is Step.PROBE and self._is_isolated):
             raise StepError(verdict.error.step, verdict.error.reason, verdict.error.state)
 
@@ -248,7 +248,7 @@ class _File:
         with _probing:
             if key not in _verdicts:
                 digest = self.record.sha256 or sha256_of(descriptor)
-                _verdicts[key] = digest, kept_verdict(digest, options) or self._probed(descriptor, digest, seconds)
+                _verdicts[key] = digest, cached_verdict(digest, options) or self._probed(descriptor, digest, seconds)
             digest, verdict = _verdicts[key]
         self._note(sha256=digest)
         return verdict
@@ -311,6 +311,6 @@ def _resolved(path: str) -> str:
 
 
 def _check_name(file_name: str) -> None:
-    error = name_fault(file_name)
+    error = name_problem(file_name)
     if error is not None:
         raise StepError(Step.NAME, error, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)

@@ -21,7 +21,7 @@ from interposer.core.config import thread_budget
 from interposer.core.errors import BackendUnavailableError, InterposerError, OptionError, PluginError
 from interposer.plugins.capi.library.host import HostSettings
 from interposer.plugins.capi.library.library import SYMBOLS, Library, identify, open_library
-from interposer.plugins.capi.loading.elf import elf_fault
+from interposer.plugins.capi.loading.elf import elf_problem
 from interposer.plugins.capi.loading.records import State, Step, StepError
 from interposer.plugins.capi.running.backend import DynamicBackend
 
@@ -155,7 +155,7 @@ def backend_of_file(
     library = os.path.realpath(path)
     try:
         with opened_file(library) as descriptor:
-            problem = elf_fault(descriptor, SYMBOLS)
+            problem = elf_problem(descriptor, SYMBOLS)
             if problem is not None:
                 raise StepError(Step.FILE, problem)
             if sha256 and sha256_of(descriptor) != sha256:

@@ -81,10 +81,10 @@ def _without_repetitions(folders: Iterable[Folder]) -> Iterable[Folder]:
 
 
 def _folder(path: str) -> Folder:
-    return Folder(path, _fault(path) or "")
+    return Folder(path, _problem(path) or "")
 
 
-def _fault(path: str) -> str | None:
+def _problem(path: str) -> str | None:
     if not path:
         return "the path is empty"
     if not os.path.isabs(path):

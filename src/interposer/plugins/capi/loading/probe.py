@@ -17,7 +17,7 @@ from interposer.core.child_process import Child
 from interposer.plugins.capi.abi.structs import API_VERSION
 from interposer.plugins.capi.loading.records import State, Step, StepError
 
-__all__ = ["Verdict", "keep_verdict", "kept_verdict", "probe"]
+__all__ = ["Verdict", "cached_verdict", "keep_verdict", "probe"]
 
 START_SECONDS: Final = 120.0
 """How long the process may take before it comes to the shared object."""
@@ -32,7 +32,7 @@ class Verdict:
     id: str = ""
     version: str = ""
     error: StepError | None = None
-    option_fault: str = ""
+    option_problem: str = ""
     """What is wrong with the options that the caller gave; the file was not tried to the end then."""
     files: tuple[str, ...] = ()
     """The other libraries that were in the process with it."""
@@ -85,8 +85,8 @@ class _Watch:
             return self._bad(f"it hangs {self.doing}: nothing happened for {self.seconds:g} seconds")
         except ValueError:
             return self._bad(f"it disturbs the process {self.doing}")
-        if "option_fault" in self.found:
-            return Verdict(self.found["id"], self.found["version"], option_fault=str(self.found["option_fault"]))
+        if "option_problem" in self.found:
+            return Verdict(self.found["id"], self.found["version"], option_problem=str(self.found["option_problem"]))
         if "failed" in self.found:
             state = State(self.found.get("state", State.REFUSED.value))
             return self._with(StepError(Step(self.found["failed"]), self.found["reason"], state))
@@ -120,7 +120,7 @@ def _name(digest: str) -> str:
     return f"probed/{digest}-{__version__}-{interface}-{sys.implementation.cache_tag}.json"
 
 
-def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
+def cached_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
     """The verdict of an earlier probe of a file with this SHA-256, by this version of everything; only good ones.
 
     None also where the backend had other options then, or where a library that was loaded with it has changed.
@@ -139,7 +139,7 @@ def kept_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
 
 def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) -> None:
     """Let later processes know that a probe went well."""
-    if verdict.error is not None or verdict.option_fault:
+    if verdict.error is not None or verdict.option_problem:
         return
     files = {path: state for path in verdict.files if (state := _state(path)) is not None}
     cached = {

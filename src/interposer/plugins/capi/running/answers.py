@@ -77,19 +77,19 @@ class _Reader:
     def _entries(self, kind: type[Any], out: abi.Answer, what: str) -> Sequence[Any]:
         count, stride = getattr(out, f"{what}_count"), getattr(out, f"{what}_stride")
         if count > len(self._flat.layers):
-            raise self._fault(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
+            raise self._problem(f"{count:,} {what}s for {len(self._flat.layers):,} layers")
         return read_array(kind, getattr(out, f"{what}s"), count, stride, f"the list of {what}s")
 
     def _layers(self, value: Any, what: str) -> tuple[Layer, ...]:
         known = self._flat.layers
         integers = read_integers(value.layers, value.layer_count, len(known), f"the layers of {what}")
         if not integers:
-            raise self._fault(f"{what} has no layers")
+            raise self._problem(f"{what} has no layers")
         for index in integers:
             if not 0 <= index < len(known):
-                raise self._fault(f"{what} names layer {index}; there are {len(known)}")
+                raise self._problem(f"{what} names layer {index}; there are {len(known)}")
             if index in self._taken:
-                raise self._fault(f"{what} names layer {index}, {known[index]}, which is named already")
+                raise self._problem(f"{what} names layer {index}, {known[index]}, which is named already")
             self._taken.add(index)
         return tuple(known[index] for index in sorted(integers))
 
@@ -97,7 +97,7 @@ class _Reader:
         inputs = self._values(item.inputs, item.input_count, f"the inputs of {what}")
         outputs = self._values(item.outputs, item.output_count, f"the outputs of {what}")
         if len(set(outputs)) < len(outputs):
-            raise self._fault(f"the outputs of {what} name a tensor twice")
+            raise self._problem(f"the outputs of {what} name a tensor twice")
         infos = [value.known for value in inputs]
         graph = read_graph(item.replacement, infos, len(outputs), f"the replacement in {what}")
         return Replacement(graph, inputs, outputs)
@@ -107,8 +107,8 @@ class _Reader:
         integers = read_integers(address, count, len(known), what)
         for index in integers:
             if not 0 <= index < len(known):
-                raise self._fault(f"{what} name tensor {index}; there are {len(known)}")
+                raise self._problem(f"{what} name tensor {index}; there are {len(known)}")
         return tuple(known[index] for index in integers)
 
-    def _fault(self, text: str) -> BackendContractError:
+    def _problem(self, text: str) -> BackendContractError:
         return BackendContractError(f"optimize gave an answer that cannot be meant: {text}", backend=self._backend)

@@ -183,7 +183,7 @@ class NativeHandle(TensorHandle):
         self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
         self._alone, self._mapped = True, 0
-        self._kept: Array | None = None
+        self._cached: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
         self._destroy = weakref.finalize(self, library.let_go, library.hold_call(destroy, (pool, whole)))
@@ -223,14 +223,14 @@ class NativeHandle(TensorHandle):
             if error.status == abi.UNSUPPORTED:
                 return False
             raise
-        self._kept = array
+        self._cached = array
         return True
 
     def forget_memory(self) -> None:
         """Let go of the memory that was imported."""
-        if self._kept is not None:
+        if self._cached is not None:
             self.pool.call("forget_memory", self.number)
-            self._kept = None
+            self._cached = None
 
     def export_memory(self, source: MemorySource) -> Array:
         """Return the tensor's own memory as an array."""

@@ -45,7 +45,7 @@ class Optimizer:
         waiting = [self._view]
         while waiting:
             part = waiting.pop()
-            refused = self._library.withholding.faults(part)
+            refused = self._library.withholding.problems(part)
             flat = None if refused else flat_view(self._library, part)
             if flat is not None:
                 refused = self._refused(flat)

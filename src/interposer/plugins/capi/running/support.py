@@ -60,7 +60,7 @@ class DynamicSupport(LayerSupport):
             BackendContractError: an answer that cannot be meant.
             CallError: the plug-in could not answer.
         """
-        withheld = self.library.withholding.faults(view)
+        withheld = self.library.withholding.problems(view)
         visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
         flat = FlatGraph.of(visible, revision=self.library.identity.vocabulary, alignment=self.library.info.alignment)
         answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))

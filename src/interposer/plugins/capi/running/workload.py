@@ -155,13 +155,13 @@ class _Run:
         self._handles: Sequence[TensorHandle] = ()
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
-        self._fault: BaseException | None = None
+        self._problem: BaseException | None = None
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
         """Let the tensors lie in these arrays in every run; False if one would have to be copied."""
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
-        self._kept = (*read, *written)
+        self._cached = (*read, *written)
         for table, arrays in ((self._inputs, read), (self._outputs, written)):
             for index, array in enumerate(arrays):
                 table.bind(index, array)
@@ -225,17 +225,17 @@ class _Run:
         """Run where the shapes of some outputs are only found by running; adds to `mapped` what is to be unmapped."""
         self._outputs.reset()
         self._bind_all(self._inputs, read, mapped)
-        self._handles, self._mapped, self._fault = handles, mapped, None
+        self._handles, self._mapped, self._problem = handles, mapped, None
         self._written = self._bind_all(self._outputs, handles, mapped)
         try:
             self._executable.run(self.address)
         except CallError:
-            if self._fault is None:
+            if self._problem is None:
                 raise
         finally:
             self._handles = ()
-        if self._fault is not None:
-            raise self._fault
+        if self._problem is not None:
+            raise self._problem
         for index, handle in enumerate(handles):
             if index not in self._written and not handle.info.is_concrete:
                 raise BackendContractError(f"execute gave output {index}, {handle.info}, no shape by `resize`")
@@ -246,7 +246,7 @@ class _Run:
         try:
             self._give_shape(output, shape, rank)
         except BaseException as error:
-            self._fault = error
+            self._problem = error
             return abi.INVALID_ARGUMENT
         return abi.OK
 
