@@ -71,7 +71,7 @@ def generated() -> dict[str, str]:
         "docs/reference/errors.md": errors_page(),
         "docs/reference/environment.md": environment_page(),
     }
-    files |= headers({path: (ROOT / path).read_text(encoding="utf-8") for path in HEADERS})
+    files |= headers({path: text for path in HEADERS if (text := _read(path)) is not None})
     families = [(family, list(group)) for family, group in groupby(shipped(), key=lambda op: op.family)]
     files |= {f"docs/reference/operators/{family}.md": family_page(family, group) for family, group in families}
     files["docs/reference/operators/README.md"] = operators_index(dict(families))

@@ -20,10 +20,10 @@ __all__ = ["Child", "ForkedChild", "Report"]
 
 _START: Final = """
 import json, sys
-told = json.loads(sys.argv[1])
-sys.path[:] = told["path"]
-from interposer.core import child
-child.start(told["module"], told["report"], told["parent"], told["arguments"])
+settings = json.loads(sys.argv[1])
+sys.path[:] = settings["path"]
+from interposer.core import child_process
+child_process.start(settings["module"], settings["report"], settings["parent"], settings["arguments"])
 """
 _CACHED: Final = 4096  # bytes of what the process wrote last
 _TICK: Final = 0.05  # seconds between looks at whether the process is still there

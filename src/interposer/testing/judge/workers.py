@@ -44,10 +44,10 @@ _THRESHOLDS: Final = (20_000, 20, 20)
 _PID: Final = struct.Struct("<q")
 _START: Final = """
 import json, sys
-told = json.loads(sys.argv[1])
-sys.path[:] = told["path"]
+settings = json.loads(sys.argv[1])
+sys.path[:] = settings["path"]
 from interposer.testing.judge import forkserver
-forkserver.main(told["control"])
+forkserver.main(settings["control"])
 """
 
 
