@@ -159,8 +159,8 @@ def test_a_group_takes_channels_that_follow_one_another():
 
 
 def test_what_has_mean_and_variance_along_axes_loses_them():
-    found = compute(MeanVarianceNormalization((0, 2)), IMAGE[0])
-    np.testing.assert_allclose([found.mean(axis=(0, 2)), found.std(axis=(0, 2))], [[0] * 3, [1] * 3], atol=1e-6)
+    result = compute(MeanVarianceNormalization((0, 2)), IMAGE[0])
+    np.testing.assert_allclose([result.mean(axis=(0, 2)), result.std(axis=(0, 2))], [[0] * 3, [1] * 3], atol=1e-6)
 
 
 @pytest.mark.parametrize("value", [0.1, 10.121602, 12.040234, -3e5])

@@ -34,7 +34,7 @@ class Codec:
         return value
 
     def from_plain(self, plain: Any) -> Any:
-        """The value that `to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
+        """Return the value that `to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
         return plain
 
     def named(self, word: str) -> Any:

@@ -78,7 +78,7 @@ class Side:
         return self.name, tuple(self.ranks.items()), tuple(self.costs.items()), self.guest_cost
 
     def best(self, kinds: Mapping[str, bool]) -> tuple[int, int, str] | None:
-        """Copies, rank and id of the kind that it would take, of those that there are; None if it can take none.
+        """Return copies, rank and id of the kind that it would take, of those that there are; None if it can take none.
 
         `kinds` says of each whether the tensor is only imported there.
         """

@@ -156,7 +156,7 @@ class BackendRegistry:
         return None
 
     def taken_by(self, backend_id: str) -> str | None:
-        """Where the backend comes from that has this id, so that it cannot be registered; None if it is free."""
+        """Return where the backend comes from that has this id, so that it cannot be registered; None if it is free."""
         taken = self._taken(backend_id)
         return None if taken is None else taken.source
 

@@ -126,8 +126,8 @@ def test_large_parts_are_kept_after_the_first_answer_and_before_their_runtime_en
         with ip.Runtime() as runtime:
             result.append(ip.load(large(seed), ["CpuAcc"], runtime=runtime).run([x])[0])
     assert len(cached_files("compiled")) == len(restored) == 2
-    assert np.any(found[0] != found[1])
-    np.testing.assert_array_equal(found[2:], found[:2])
+    assert np.any(result[0] != result[1])
+    np.testing.assert_array_equal(result[2:], result[:2])
 
 
 def backends_with(level: str) -> str:

@@ -61,7 +61,7 @@ def comparison(made: Built, tolerances: Tolerances = EXACT, **options: bool) -> 
     return Comparison(made.network.graph, made.feeds, known, tolerances, **options)
 
 
-def faults(made: Built, found: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT, **options: bool) -> str:
-    """What is wrong with results, of which one that is no mapping is that of output 0."""
-    given = found if isinstance(found, Mapping) else {0: np.asarray(found)}
-    return comparison(made, tolerances, **options).faults(given)
+def problems(created: Built, results: Mapping[int, Any] | Any, tolerances: Tolerances = EXACT, **options: bool) -> str:
+    """Return what is wrong with results; an array stands for the results of output 0."""
+    by_output = results if isinstance(results, Mapping) else {0: np.asarray(results)}
+    return comparison(created, tolerances, **options).problems(by_output)

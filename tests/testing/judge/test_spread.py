@@ -212,11 +212,11 @@ def test_an_infinity_that_is_really_there_must_be_there():
 @pytest.mark.parametrize("dtype", [DataType.BFLOAT16, DataType.FLOAT16], ids=str)
 def test_a_zero_that_was_rounded_when_it_was_stored_may_be_what_underflows(dtype):
     """A backend that fuses the layers before takes the square root of a product that is not stored."""
-    made = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), it.input(np.zeros(2, dtype.numpy))))
+    created = built(lambda it: it.add(ElementwiseUnary(UnaryOperation.SQRT), it.input(np.zeros(2, dtype.numpy))))
     root = np.full(2, (smallest_float(dtype) / 2) ** 0.5 * 0.99).astype(dtype.numpy)
-    assert faults(made, root, rounded_feeds=True) == ""
-    assert faults(made, 4 * root, rounded_feeds=True) != ""
-    assert faults(made, root) != ""
+    assert problems(created, root, rounded_feeds=True) == ""
+    assert problems(created, 4 * root, rounded_feeds=True) != ""
+    assert problems(created, root) != ""
 
 
 def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
@@ -233,10 +233,10 @@ def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
 
 
 def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():
-    made = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
-    assert faults(made, np.array([1.0, 0.0], F32)) == ""
-    assert faults(made, np.array([0.0, 1.0], F32)) == ""
-    assert faults(made, np.array([0.0, 1.0001], F32)) != ""
+    created = built(lambda it: it.add(Hardmax(axis=0), product(it, 2.0, 2.0)))
+    assert problems(created, np.array([1.0, 0.0], F32)) == ""
+    assert problems(created, np.array([0.0, 1.0], F32)) == ""
+    assert problems(created, np.array([0.0, 1.0001], F32)) != ""
 
 
 @pytest.mark.parametrize("kind", LshProjectionType, ids=lambda kind: kind.name)

@@ -37,7 +37,7 @@ def domain_of(message: Message) -> str:
 
 
 def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
-    """The version of every operator set that a model or a function imports; `ParseError` if one is not clear."""
+    """Return the version of every operator set that a model or a function imports; `ParseError` if one is not clear."""
     opsets: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry)

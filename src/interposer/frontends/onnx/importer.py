@@ -125,7 +125,7 @@ class Importer:
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)
 
     def needs(self, value: Value) -> Needs | None:
-        """What would have to be known of the inputs so that a value is; None if it is computed while running."""
+        """Return what would have to be known of the inputs so that a value is; None if it is computed while running."""
         return needs_of(value, self._inputs, self._folder.takes)
 
     # --- nodes --------------------------------------------------------------------------------------------------------

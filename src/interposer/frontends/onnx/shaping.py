@@ -50,14 +50,14 @@ def checked_axis(axis: int, rank: int) -> int:
 
 
 def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The axes counted from the front, in the order given; `ParseError` if one is missing, or there twice."""
+    """Return the axes counted from the front, in the order given; `ParseError` if one is missing, or there twice."""
     for error in axes_problems(axes, rank, "axes"):
         raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)
 
 
 def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
-    """The axes of a node that has them as an operand since an opset, as an attribute before; None if absent."""
+    """Return the axes of a node that has them as an operand since an opset, as an attribute before; None if absent."""
     if node.version < since:
         return node.integers("axes") if node.has_attribute("axes") else None
     return node.array_integers(index, "axes") if node.has(index) else None

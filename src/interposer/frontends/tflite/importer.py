@@ -159,7 +159,7 @@ class Importer:
         return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
 
     def needs(self, value: Value) -> Needs | None:
-        """What must be known of the model's inputs for a value to be; None if it is only known while running."""
+        """Return what must be known of the model's inputs for a value to be; None if it is only known while running."""
         return needs_of(value, self._inputs, lambda op: op.pure)
 
     @property

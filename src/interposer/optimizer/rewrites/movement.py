@@ -139,7 +139,7 @@ def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
 
 
 def _reshape_to(shape: TensorShape) -> Reshape | None:
-    """The Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
+    """Return the Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
     unknown = sum(isinstance(dim, Dim) for dim in shape)
     if unknown > 1 or (unknown and 0 in shape):
         return None

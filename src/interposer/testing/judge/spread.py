@@ -52,7 +52,7 @@ def rounding_error(dtype: DataType) -> float:
 
 
 def _underflow(dtype: DataType) -> float:
-    """The largest absolute error of storing a number that is smaller than every normal number of its type."""
+    """Return the largest absolute error of storing a number that is smaller than every normal number of its type."""
     return smallest_float(dtype) / 2
 
 

@@ -27,7 +27,7 @@ def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Return indices counted from the front, as TFLite counts none from the end."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
-    known = [draft.known(extent, "extent of the axis") for extent in extents]
+    known = [draft.known(size, "extent of the axis") for size in sizes]
     limits = np.array(known if len(known) > 1 else known[0])
     if indices.array is None and limits.all():
         divisors = draft.constant(limits, indices.dtype, "extents")

@@ -184,7 +184,7 @@ class PartKeeper:
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
-        """The compiled part, for the tables that it was made of; None if it is not kept, or no good any more."""
+        """Return the compiled part, for the tables that it was made of; None if it is not kept, or no good any more."""
         settle(self._job)
         if not has_cached(FOLDER, self._outline, self._folder):
             return None  # found without the digest of all constants

@@ -98,7 +98,7 @@ class Elf:
 
 
 def elf_problem(descriptor: int, functions: Sequence[str]) -> str | None:
-    """Why an open file is no shared object for this process that exports these functions; None if it is one."""
+    """Return why an open file is no shared object for this process that exports these functions; None if it is one."""
     try:
         elf = Elf.of(descriptor)
         return _header_problem(elf) or _symbols_problem(elf, functions)

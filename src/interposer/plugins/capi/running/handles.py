@@ -390,7 +390,7 @@ class Allocators:
 
     @classmethod
     def needed(cls, library: Library) -> Allocators:
-        """The same, of a plug-in that has accepted an allocator; `BackendContractError` if it has it no more."""
+        """Return the same, of a plug-in that has accepted an allocator; `BackendContractError` if it has it no more."""
         result = cls.of(library)
         if result is None:
             raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
