@@ -121,7 +121,7 @@ def test_the_signature_is_that_of_the_attributes():
 F32 = TensorInfo((2, 3))
 
 
-@pytest.mark.parametrize(("infos", "faults"), [
+@pytest.mark.parametrize(("infos", "problems"), [
     ((F32,), []),
     ((F32, F32, F32, F32), []),
     ((F32, None, F32), []),
@@ -146,7 +146,7 @@ class Join(Op):
     output = result(like="inputs")
 
 
-@pytest.mark.parametrize(("infos", "faults"), [
+@pytest.mark.parametrize(("infos", "problems"), [
     ((), ["inputs needs at least one value"]),
     ((None,), ["inputs[0] is not connected"]),
     ((TensorInfo((2,)), F32), ["inputs[1] has rank 2, shape [2, 3]; expected rank 1"]),

@@ -16,7 +16,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
 
 
 @pytest.mark.parametrize(
-    ("op", "infos", "faults"),
+    ("op", "infos", "problems"),
     [
         (
             GatherElements(),

@@ -49,7 +49,7 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
 
 @_on_samples
 def support(trial: Trial) -> Iterator[str]:
-    """Yield what a backend says of a layer holds.
+    """What a backend says of a layer holds.
 
     It gives reasons for a no, says the same when it is asked again, and answers for every layer of a larger view.
     """

@@ -46,7 +46,7 @@ _GAP: Final = 2
 
 @on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights")
 def claims(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield what the backend claims holds when it is used.
+    """What the backend claims holds when it is used.
 
     Workloads that say `strided` compute on sub-tensors, those that say `in_place` where an output lies in an input. A
     backend with DynamicShapes takes layers of unknown sizes, and runs them on several sizes. Constants that compiled

@@ -55,7 +55,7 @@ def require(bench: Bench) -> None:
 
 @on_backend("capabilities", "objects", "unknown-options")
 def description(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield what the backend says of itself and makes is of the kinds that the interface asks for.
+    """What the backend says of itself and creates is of the kinds that the interface asks for.
 
     Capabilities are named values, managers and factories are what they should be, each network has ones of its own,
     and options that it does not know do not keep it from answering.
@@ -107,7 +107,7 @@ def _unknown_options(bench: Bench) -> Iterator[str]:
 
 @on_backend(*_NETWORKS)
 def substitution(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield what `optimize_subgraph` answers can be run, and the view is left as it is.
+    """What `optimize_subgraph` answers can be run, and the view is left as it is.
 
     The parts lie inside of the view, do not overlap, are convex, together make no cycle, and have the border of what
     replaces them; parts that are given back come with a reason.

@@ -74,7 +74,7 @@ def _mapped_while_there(recording: Recording) -> Iterator[str]:
 
 
 def _unmapped(recording: Recording) -> Iterator[str]:
-    """Yield every map is followed by an unmap, at the latest when the run is done."""
+    """Every map is followed by an unmap, at the latest when the run is done."""
     open_maps: dict[int, int] = {}
     for event in recording.events:
         if event.what in ("map", "unmap"):
@@ -88,7 +88,7 @@ def _unmapped(recording: Recording) -> Iterator[str]:
 
 
 def _destroyed_once(recording: Recording) -> Iterator[str]:
-    """Yield every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
+    """Every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
     if not recording.positions("unloaded"):
         return
     used = {event.thing for event in recording.events if event.what != "destroy"}
@@ -159,7 +159,7 @@ _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_n
 
 
 def context_problems(recording: Recording) -> Iterator[str]:
-    """Yield every network's context is told of loading and unloading, before and after, once each and in this order."""
+    """Every network's context is told of loading and unloading, before and after, once each and in this order."""
     reported: dict[int, list[str]] = {}
     for event in recording.events:
         if event.what in _NOTICES:

@@ -188,8 +188,8 @@ class _Process:
         try:
             if serve is None:
                 cached = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
-                reported = {"given": text, "settings": cached, "families": families, **descriptors}
-                self.child: Child = Child(__name__, reported, tuple(descriptors.values()))
+                arguments = {"text": text, "settings": cached, "families": families, **descriptors}
+                self.child: Child = Child(__name__, arguments, tuple(descriptors.values()))
             else:
                 self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
         finally:

@@ -127,7 +127,7 @@ _LEAST_BLOCKS: Final = 2
 
 
 def _bytes_left(bench: Bench) -> Iterator[str]:
-    """Yield what grows with every load of a small network, however little, would show as growth in every window."""
+    """What grows with every load of a small network, however little, would show as growth in every window."""
     loads = max(10, bench.settings.loads // _WINDOWS)
     growth = grown(bench, "chain-0")
     counts = []
