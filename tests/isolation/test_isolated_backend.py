@@ -223,7 +223,7 @@ def python(code: str, **environment: str) -> str:
 
 WHO = """
     import interposer as ip
-    from tests.defective import Faulty
+    from tests.faulty import Faulty
     runtime = ip.Runtime(ip.CreationOptions({}))
     runtime.registry.register("Faulty", Faulty)
     print(type(runtime.registry.get("Faulty")).__name__, runtime.registry.isolation("Faulty"))
@@ -357,7 +357,7 @@ def test_a_fork_of_the_host_has_a_process_and_memory_of_its_own() -> None:
     code = """
         import os, numpy as np, interposer as ip
         from tests.isolating import X, expected, sums_and_relu, process_of
-        from tests.defective import Faulty
+        from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate="Faulty"))
         runtime.registry.register("Faulty", Faulty)
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
@@ -403,7 +403,7 @@ def test_a_host_without_descriptors_is_told_and_goes_on_when_there_are_some() ->
     code = """
         import gc, os, resource, signal, interposer as ip
         from tests.isolating import X, expected, sums_and_relu, process_of
-        from tests.defective import Faulty
+        from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate={"Faulty": ip.Isolation(max_restarts=None)}))
         runtime.registry.register("Faulty", Faulty)
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime, fallback=False)
@@ -431,7 +431,7 @@ def test_it_dies_with_its_host_even_in_an_endless_loop() -> None:
         import os, signal, sys, threading, time, interposer as ip
         from functools import partial
         from tests.isolating import X, sums_and_relu, process_of
-        from tests.defective import Faulty
+        from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate="Faulty"))
         runtime.registry.register("Faulty", partial(Faulty, "execute", "native_sleep"))
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)
@@ -463,7 +463,7 @@ def test_a_host_that_ends_without_closing_anything_leaves_no_process() -> None:
     code = """
         import interposer as ip
         from tests.isolating import X, sums_and_relu, process_of
-        from tests.defective import Faulty
+        from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate="Faulty"))
         runtime.registry.register("Faulty", Faulty)
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime)

@@ -242,7 +242,7 @@ def test_a_runtime_without_folders_does_not_import_what_loads_backends():
     environment = {key: value for key, value in os.environ.items() if key != "INTERPOSER_BACKEND_PATH"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.split() == [
-        "['interposer.core.addresses',",
+        "['interposer.plugins.capi.loading',",
         "'interposer.plugins.capi.loading.paths',",
         "'interposer.plugins.capi.loading.records']",
     ]

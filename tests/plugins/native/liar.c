@@ -110,7 +110,7 @@ static int32_t optimize(void* self, const ipr_graph* graph, const ipr_options* o
   out->substitution_count = 1, substitutions[0].layer_count = graph->layer_count;
   if (is(lie, "failing to optimize")) return ipr_fail(error, 77, IPR_ITEM_TENSOR, 0, "tired");
   if (is(lie, "untouched")) out->substitution_count = 0;
-  if (is(lie, "a layer that is not there")) indices[0] = 60;
+  if (is(lie, "a layer that is missing")) indices[0] = 60;
   if (is(lie, "a negative layer")) indices[0] = -1;
   if (is(lie, "no layers")) substitutions[0].layer_count = 0;
   if (is(lie, "too many layers")) substitutions[0].layer_count = 1000;
@@ -133,7 +133,7 @@ static int32_t optimize(void* self, const ipr_graph* graph, const ipr_options* o
     if (is(lie, "other outputs")) substitutions[0].outputs = first->inputs;
     if (is(lie, "an output twice")) indices[8] = indices[9] = first->outputs[0], substitutions[0].outputs = &indices[8];
     if (is(lie, "an output twice")) substitutions[0].output_count = 2;
-    if (is(lie, "an input that is not there")) indices[8] = 99, substitutions[0].inputs = &indices[8];
+    if (is(lie, "an input that is missing")) indices[8] = 99, substitutions[0].inputs = &indices[8];
   }
   return IPR_OK;
 }
