@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 
+from interposer.core.schema import registered_ops
+from interposer.core.types import DataType
 from interposer.ops import FullyConnected
-from interposer.schema import registered_ops
 from interposer.testing import Settings, Tolerance, Tolerances, check_backend, samples_of
 
 EXACT = Tolerances({DataType.FLOAT32: Tolerance(0.0, 1e-5)}, steps=0)

@@ -247,9 +247,9 @@ def test_the_hash_of_a_computed_number_may_be_any(kind):
     computed = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), product(it, 1.1, 2.1)))
     given = built(lambda it: it.add(LshProjection(kind), it.constant(seeds), it.input(F32([1.1, 2.1]))))
     for found in (largest, least):
-        assert faults(computed, np.int32(found)) == ""
-    assert faults(computed, np.int32(largest) + 1) != ""
-    assert sum(faults(given, np.int32(found)) == "" for found in (largest, least)) < 2
+        assert problems(computed, np.int32(found)) == ""
+    assert problems(computed, np.int32(largest) + 1) != ""
+    assert sum(problems(given, np.int32(found)) == "" for found in (largest, least)) < 2
 
 
 # --- the stream of signs ----------------------------------------------------------------------------------------------
