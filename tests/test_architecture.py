@@ -21,8 +21,9 @@ PACKAGE = "interposer"
 CORE = {"_version", "core"}
 OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
-ENGINE_ROOM = GRAPH | {"kernels", "backend"}
-EVERYTHING = ENGINE_ROOM | {"writers", "frontends", "optimizer", "runtime", "session"}
+API = GRAPH | {"kernels", "profiling", "backend"}
+DIVIDED = API | {"report", "isolation", "plugins"}
+EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
 
 # A part is a module or package directly in `interposer`; of `backends`, each backend is one. Every part may import
 # itself, a part that is not listed here may not exist, and nobody imports a backend: they come by their entry points.
@@ -33,14 +34,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": CORE,
     "ir": OPERATORS,
     "kernels": GRAPH,
-    "writers": GRAPH,
-    "frontends": GRAPH | {"kernels"},
-    "backend": GRAPH | {"kernels"},
+    "formats": CORE,
+    "writers": GRAPH | {"formats"},
+    "profiling": CORE,
+    "frontends": GRAPH | {"kernels", "formats"},
+    "report": GRAPH,
+    "backend": GRAPH | {"kernels", "profiling"},
+    "isolation": API,
+    "plugins": API | {"isolation"},
     "backends": set(),
-    # as any plug-in
-    "backends.*": {"types", "errors", "collected", "ops", "ir", "kernels", "writers", "backend"},
-    "optimizer": ENGINE_ROOM,
-    "runtime": ENGINE_ROOM,
+    "backends.*": GRAPH | {"kernels", "writers", "backend", "profiling"},  # as any plug-in
+    "optimizer": DIVIDED,
+    "runtime": DIVIDED,
     "session": EVERYTHING - {"session"},
     "testing": EVERYTHING,
     "analysis": EVERYTHING,

@@ -229,7 +229,7 @@ def test_numbers_of_half_a_type_may_stay_unrounded_but_for_casts():
         return it.add(Subtraction(), computed, rounded)
 
     exact = float(factors[0]) * float(factors[1])
-    assert faults(built(make), np.full(3, exact - float(f16(exact)), f16)) == ""
+    assert problems(built(make), np.full(3, exact - float(f16(exact)), f16)) == ""
 
 
 def test_the_element_that_hardmax_marks_is_1_whichever_of_two_near_ones_it_is():

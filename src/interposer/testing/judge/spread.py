@@ -308,7 +308,7 @@ class _Run:
             noisy = array if is_exact else self._perturbed(value.known, array)
             if unsure is not None and unsure.shape == array.shape:
                 noisy = np.where(unsure, array, noisy)
-            self.known[value] = self._cached(value, noisy)
+            self.known[value] = self._kept(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
         """Return the results on the perturbed values; none where the reference cannot compute them."""
