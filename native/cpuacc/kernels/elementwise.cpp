@@ -292,8 +292,8 @@ OfOne unary_of_floats(Unary operation) {
     CPUACC_CASE(log, Log) CPUACC_CASE(sin, Sin) CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos)
     CPUACC_CASE(tan, Tan) CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
     CPUACC_CASE(reciprocal, RealReciprocal) CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin)
-    CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh) CPUACC_CASE(asinh, Asinh)
-    CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
+    CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh)
+    CPUACC_CASE(asinh, Asinh) CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
 #undef CPUACC_CASE
     case Unary::exp: return vectors<Exp>;
     // clang-format on
