@@ -36,7 +36,7 @@ def addition(op: Addition, a: F32, b: F32, *, out: F32) -> None:
 
 
 def only_plain(op: BatchMatMul, info: KernelInfo) -> str | None:
-    """Return a rule gives the reason for a refusal, which `explain` shows, or None."""
+    """Return the reason for a refusal, which `explain` shows, or None if the kernel accepts the layer."""
     return None if op == BatchMatMul() else "matrices are not transposed here"
 
 
