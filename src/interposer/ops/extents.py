@@ -22,7 +22,7 @@ def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorIn
 def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
     """Return the dimension that every letter stands for; a known one where any tensor has it.
 
-    >>> dimensions({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
+    >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
     """
     result: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)

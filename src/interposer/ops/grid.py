@@ -102,7 +102,7 @@ class AffineGrid(Op):
 
     Example:
         >>> mirror = [[[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
-        >>> grid = compute(AffineGrid(dimensions=(1, 4)), mirror)
+        >>> grid = compute(AffineGrid(extents=(1, 4)), mirror)
         >>> grid.tolist()
         [[[[0.75, 0.0], [0.25, 0.0], [-0.25, 0.0], [-0.75, 0.0]]]]
         >>> compute(GridSample(), [[[[1.0, 2.0, 3.0, 4.0]]]], grid).tolist()

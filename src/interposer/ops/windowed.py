@@ -138,7 +138,7 @@ class MaxUnpooling(Op):
 
     Example:
         >>> places = np.int64([[[1, 2]]])
-        >>> compute(MaxUnpooling(dimensions=(4,)), [[[3.0, 7.0]]], places).tolist()
+        >>> compute(MaxUnpooling(extents=(4,)), [[[3.0, 7.0]]], places).tolist()
         [[[0.0, 3.0, 7.0, 0.0]]]
 
     Source:
