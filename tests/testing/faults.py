@@ -123,10 +123,10 @@ def _left_behind() -> list[Planted]:
         _planted("leaks and contexts", *row)
         for row in (
             ("Workload factories are kept after unloading", wrong.KeepsWorkloads, "leaks/objects",
-             "^20 objects of the class ArenaMemoryManager are still there after 20 networks were unloaded"),
+             "^20 objects of the class ArenaMemoryManager are still alive after 20 networks were unloaded"),
             ("Eight mebibytes are kept for every network", wrong.KeepsMemory, "leaks/memory", "^the process grew by "),
             ("The context refuses after the fact", wrong.SaysNoAfterwards, "context/notices",
-             "^the context said no in after_unload_network"),
+             "^the context returned False from after_unload_network"),
         )
     ]  # fmt: skip
 

@@ -303,7 +303,7 @@ def planted(
 
 
 @planted("The device's copies back give what the tensor held before its latest write", "order/Addition-float32",
-         "the device copy of .* brought something else .* than it was given")  # fmt: skip
+         "the device copy of .* copied wrong values to")  # fmt: skip
 class StaleCopyBack(Board):
     def __init__(self) -> None:
         self.old: dict[int, Array] = {}
@@ -324,7 +324,7 @@ class WrongStrideOnUpload(Board):
 
 
 @planted("Copies return before the data has arrived", "order/Addition-float32",
-         "the device copy of .* brought something else .* than it was given")  # fmt: skip
+         "the device copy of .* copied wrong values to")  # fmt: skip
 class CopiesWithoutWaiting(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
         cached, place = array.copy(), tensor.on_board()
@@ -346,7 +346,7 @@ class TransposedDownload(Board):
 
 
 @planted("Only the first upload to a tensor is run", "order/Addition-float32",
-         "the device copy of .* brought something else .* than it was given")  # fmt: skip
+         "the device copy of .* copied wrong values to")  # fmt: skip
 class UploadsOnce(Board):
     def __init__(self) -> None:
         self.known: dict[int, Tensor] = {}
@@ -439,7 +439,7 @@ class OneManagerForAll(Board):
 
 
 @planted("Every tensor is kept in a list of the backend", "leaks/objects",
-         r"\d+ objects of the class Tensor are still there after \d+ networks were unloaded")  # fmt: skip
+         r"\d+ objects of the class Tensor are still alive after \d+ networks were unloaded")  # fmt: skip
 class KeepsHandles(Board):
     def __init__(self) -> None:
         self.kept: list[Tensor] = []
@@ -512,7 +512,7 @@ class UsedAfterDestroy(MappedBoard):
 
 
 @planted("The same handle is given for two tensors of a kind", "order/Addition-float32",
-         "gave a handle that it had given before")  # fmt: skip
+         "returned a handle for a second time")  # fmt: skip
 class GivesHandlesTwice(Board):
     def factory(self, heap: Heap) -> TensorHandleFactory:
         class Reusing(BoardFactory):
@@ -806,7 +806,7 @@ class Adding(Workload):
 
 
 @planted("A few hundred bytes of every network are never freed", "leaks/small",
-         "(Python objects|bytes) stay behind for every small network that was loaded")  # fmt: skip
+         "(Python objects|bytes) leak for every small network that is loaded")  # fmt: skip
 class LeaksPerLoad(Board):
     def __init__(self) -> None:
         self.lost: list[int] = []
@@ -818,7 +818,7 @@ class LeaksPerLoad(Board):
         return super().workload(made)
 
 
-@planted("Every run leaves objects behind", "leaks/small", "stay behind for every small network that was loaded")
+@planted("Every run leaves objects behind", "leaks/small", "leak for every small network that is loaded")
 class LeaksPerRun(Board):
     def __init__(self) -> None:
         self.lost: list[object] = []
@@ -888,7 +888,7 @@ class KeepsStateBetweenRuns(Board):
 
 
 @planted("The factory of one heap serves several working memories at once", "threads/one-network",
-         "(output 0 is not what it is when nothing else runs|a thread that ran beside others raised)")  # fmt: skip
+         "(output 0 is not what it is when nothing else runs|a thread that ran concurrently with others raised)")  # fmt: skip
 class SharesTensorsBetweenRuns(Board):
     def workload(self, made: KernelWorkload) -> Layers:
         result = super().workload(made)

@@ -1,4 +1,4 @@
-"""The checks of what a backend claims: every capability, and every property of its workloads, is put to use."""
+"""Checks of what a backend claims: every capability, and every property of its workloads, is exercised."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ _GAP: Final = 2
 
 @on_backend("strided", "in-place", "dynamic-shapes", "keeps-constants", "non-constant-weights")
 def claims(bench: Bench, variant: str) -> Iterator[str]:
-    """What the backend claims holds when it is used.
+    """Yield an error for every claim of the backend that does not hold.
 
-    Workloads that say `strided` compute on sub-tensors, those that say `in_place` where an output lies in an input. A
-    backend with DynamicShapes takes layers of unknown sizes, and runs them on several sizes. Constants that compiled
-    parts do not name among their `constants` may change after loading. With NonConstWeights, weights may come from the
-    caller. A backend that claims none of it passes.
+    Workloads that claim `strided` are run on sub-tensors. Workloads that claim `in_place` are run with an output that
+    shares the memory of an input. A backend with DynamicShapes must accept layers with unknown dimensions, and run them
+    on several sizes. Constants that compiled subgraphs do not list in `constants` are overwritten after loading. A
+    backend with NonConstWeights must accept weights that the caller provides. A backend without any of these claims
+    passes.
     """
     yield from _CHECKS[variant](bench)
 
 
 def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
-    """Yield a few samples of every operator that the backend takes, of different types where there are any."""
+    """Yield a few samples of every operator that the backend supports, with different data types where available."""
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
         if with_constants and not any(item is not None and item.constant for item in sample.inputs):
@@ -78,7 +79,7 @@ def _kind(sample: Sample) -> object:
 
 
 class _Direct:
-    """One layer of a sample with its workload, and the handles that it is executed on."""
+    """One layer of a sample with its workload, and the tensor handles that the workload is executed on."""
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
         self.network, self.feeds = sample.network()
@@ -101,11 +102,11 @@ class _Direct:
 
     @property
     def plain(self) -> bool:
-        """True if tensors are arrays in ordinary memory."""
+        """True if all tensors are arrays in host memory."""
         return self.handles is None and self.factory.makes_arrays
 
     def workload(self) -> Workload | None:
-        """Return the workload of the layer; None if it is not to be executed directly."""
+        """Return the workload of the layer; None if it cannot be executed directly."""
         if self.layer is None or any(not info.is_concrete or not info.dtype.bits for info in self._infos(self.layer)):
             return None
         return self.factory.create_workload(self.layer, WorkloadInfo.of(self.layer))
@@ -114,7 +115,7 @@ class _Direct:
         return [info for info in (*layer.input_infos, *layer.output_infos) if info is not None]
 
     def array(self, value: Value) -> Array:
-        """Return what an input of the layer holds."""
+        """Return the contents of an input of the layer."""
         while isinstance(value.producer.op, MemCopy | MemImport):
             [value] = value.producer.values
         held = value.constant if value.is_constant else self.inputs[value.producer.name]
@@ -129,12 +130,12 @@ class _Direct:
         return self.own(self.factory.create_constant_handle(info, array))
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return a tensor that lives as long as all others."""
+        """Create a tensor whose lifetime overlaps with the lifetimes of all others."""
         make = self.factory.create_tensor_handle if self.handles is None else self.handles.create
         return self.own(make(info))
 
     def own(self, handle: TensorHandle) -> TensorHandle:
-        """Remember a handle, to be destroyed."""
+        """Remember a handle so that `close` destroys it."""
         self.made.append(handle)
         if self.handles is not None:
             self.contents.origins[id(handle)] = self.handles
@@ -146,7 +147,7 @@ class _Direct:
         return [*self.registry.memory_managers, *([] if self.manager is None else [self.manager])]
 
     def piece(self, info: TensorInfo) -> tuple[TensorHandle, TensorHandle] | None:
-        """Return a sub-tensor of this kind and the larger tensor that it lies in, or None if there is none."""
+        """Return a sub-tensor with this info and its larger parent tensor; None if the factory has no sub-tensors."""
         shape = [int(size) + _GAP for size in info.shape]
         origin = [1] * info.rank
         if self.plain:
@@ -160,7 +161,7 @@ class _Direct:
         return None if piece is None else (self.own(piece), parent)
 
     def acquire(self) -> None:
-        """Let all tensors have been read for the last time, so that none shares memory, and get the memory."""
+        """End the lifetime of all tensors after all have begun, so that no two share memory, and acquire the memory."""
         for parent in self.parents:
             parent.allocate()
         for manager in self.managers:
@@ -172,7 +173,7 @@ class _Direct:
         return lambda origin, info: factory.create_sub_tensor(parent, origin, info)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Destroy all handles and release the memory."""
         for manager in self.managers:
             manager.release()
         for handle in reversed(self.made):
@@ -239,7 +240,7 @@ _Targets = list[tuple[TensorHandle, TensorHandle]]
 
 
 def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
-    """Sub-tensors for the inputs, with what these hold, and for the outputs, with their parents; None without any."""
+    """Return sub-tensors for the inputs with their values, and for the outputs with their parents; None if unsupported."""
     layer = direct.layer
     assert layer is not None
     supported = direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
@@ -323,9 +324,10 @@ def _dynamic_shapes(bench: Bench) -> Iterator[str]:
 
 
 def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
-    """The sample with inputs of unknown sizes, which a slice gives, and what to run it on: one size, twice it, one.
+    """Return a network of the sample in which input sizes are unknown until run time, and the inputs of three runs.
 
-    No network where that cannot be.
+    The unknown size results from a slice. The runs use the original size, twice that size, and the original size again.
+    The network is None if the sample cannot be changed in this way.
     """
     known, feeds = sample.network()
     layer = known.graph.layer("layer")
@@ -353,7 +355,7 @@ def _again(network: Network, value: Value) -> Value:
 
 
 def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, Array]]) -> Value:
-    """Return an input of twice the size, of which a part is taken that only a run can know."""
+    """Return a value sliced from an input of twice the size, whose length is only known at run time."""
     number, info = len(runs[0]), value.known
     if not array.ndim:
         for run in runs:
@@ -369,13 +371,13 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
 
 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
-    """Return what is declared of the results, but for their shapes."""
+    """Return the declared infos of the results without their shapes."""
     declared = [value.declared for value in layer.outputs]
     return [None if item is None else item.with_shape([None] * item.rank) for item in declared]
 
 
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
-    """Run on arrays of one size, of twice that size, and of the first size again."""
+    """Run on arrays of one size, of twice that size, and of the first size again; yield errors."""
     says = f"{sample.id}: it says that it has DynamicShapes, but"
     note(f"running {sample.id} with unknown dimensions")
     expected = [_expected(network, value) for value in runs]
@@ -420,7 +422,7 @@ def _keeps_constants(bench: Bench) -> Iterator[str]:
 
 
 def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
-    """Overwrite the constants that nobody claims to read after loading, and compare what comes out."""
+    """Overwrite the constants that no workload claims to read after loading, and compare the results of the next run."""
     network, feeds = sample.network()
     try:
         optimized = bench.optimize(network)
@@ -459,12 +461,15 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
 
 
 def _names_constants(layer: Layer) -> bool:
-    """Return True unless a layer is a compiled part that does not say which constants it reads."""
+    """Return True unless the layer is a compiled subgraph that does not list the constants that it reads."""
     return not isinstance(layer.op, PreCompiled) or hasattr(layer.op.object, "constants")
 
 
 def _non_constant_weights(bench: Bench) -> Iterator[str]:
-    """At least one operator takes weights from the caller, and computes with these; others may refuse them."""
+    """Yield an error unless at least one operator takes weights from the caller and computes with them correctly.
+
+    The other operators may refuse such weights.
+    """
     if not bench.backend.capabilities.has("NonConstWeights"):
         return
     operators: dict[type, list[Sample]] = {}
@@ -499,7 +504,7 @@ def _with_weights_as_input(sample: Sample) -> Sample:
 
 
 def _refused(bench: Bench, sample: Sample) -> str | None:
-    """Return why the backend does not take a sample; None if it takes it."""
+    """Return the reason why the backend refuses a sample; None if the backend accepts it."""
     view = view_of(sample.network()[0].graph)
     if not all(map(can_be_shaped, view)):
         return "the shape of its result depends on the weights"
@@ -508,7 +513,7 @@ def _refused(bench: Bench, sample: Sample) -> str | None:
 
 
 def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
-    """Run a sample on its weights, and on others, in the same loaded network."""
+    """Run a sample on its weights and then on different weights, in the same loaded network."""
     says = f"{sample.id}: it says that it has NonConstWeights, but with weights from the caller"
     network, feeds = sample.network()
     note(f"running {sample.id} with weights from the caller")

@@ -1,4 +1,4 @@
-"""`check_backend`: every check on every sample, and the checks of a backend as a whole."""
+"""`check_backend` and `conformance_tests`: run all conformance checks of a backend."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def all_samples() -> tuple[Sample, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One check on one thing: a sample, or a variant of a check of the backend as a whole."""
+    """One check applied to one subject: a sample, or a variant of a check of the backend as a whole."""
 
     check: Check
     subject: Sample | str
 
     @cached_property
     def id(self) -> str:
-        """The check's name and the subject's, by which a case is chosen and expected to fail."""
+        """The case's identifier: the check's name, a slash, and the subject's id. Patterns match against it."""
         return f"{self.check.name}/{self.subject if isinstance(self.subject, str) else self.subject.id}"
 
     @property
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def operator(self) -> str:
-        """The sample's operator."""
+        """The name of the sample's operator."""
         return "" if isinstance(self.subject, str) else self.subject.op.op_name()
 
 
@@ -70,7 +70,8 @@ def all_cases(
 ) -> list[Case]:
     """Return the cases whose ids match one of the patterns in `only`, such as "results/*".
 
-    With `families`, samples of other families are left out. The checks of the backend as a whole are always there.
+    If `families` is not empty, samples of other families are left out. The checks of the backend as a whole are always
+    included.
 
     Raises:
         InvalidArgumentError: a family is unknown.
@@ -88,7 +89,7 @@ def all_cases(
 
 
 def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
-    """Return the patterns in a text, separated by commas, or in several such texts."""
+    """Return the list of patterns in one comma-separated text, or in several such texts."""
     texts = (only,) if isinstance(only, str) else tuple(only)
     return tuple(pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip())
 
@@ -102,13 +103,13 @@ def _every_case(families: Collection[str], samples: Sequence[Sample]) -> Iterato
 
 
 class Conformance:
-    """The checks of one backend. The backend and what it needs are made when the first case runs.
+    """The conformance checks of one backend. The backend and its test bench are created when the first case runs.
 
-    `expected_failures` gives, for ids of cases or patterns of them, why they fail. They are strict: a case that was
-    expected to fail and does not is a failure.
+    `expected_failures` maps case ids, or patterns of ids, to the reason why these cases fail. Expected failures are
+    strict: a case that is expected to fail but passes counts as a failure.
 
     Raises:
-        InvalidArgumentError: an expected failure that matches no case, or a pattern or family that there is not.
+        InvalidArgumentError: an expected failure or a pattern matches no case, or a family is unknown.
     """
 
     def __init__(
@@ -133,12 +134,12 @@ class Conformance:
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """The samples that may be tried."""
+        """The samples that the checks may use."""
         return all_samples() if self._samples is None else self._samples
 
     @cached_property
     def cases(self) -> list[Case]:
-        """The cases that were chosen."""
+        """The selected cases."""
         return all_cases(self.families, self.only, self.samples)
 
     def _check_expectations(self) -> None:
@@ -152,12 +153,12 @@ class Conformance:
 
     @cached_property
     def backend(self) -> Backend:
-        """The backend under test; raises what `backend_of` raises."""
+        """The backend under test; raises the exceptions of `backend_of`."""
         return backend_of(self.given, self.runtime)
 
     @cached_property
     def bench(self) -> Bench:
-        """Where it is tried."""
+        """The test bench that loads and runs networks on the backend."""
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
         usable = [other for other in others if not self._is_fork or survives_fork(other)]
@@ -168,14 +169,14 @@ class Conformance:
 
     @property
     def every_case(self) -> list[Case]:
-        """The cases of all samples, also those that were not chosen."""
+        """All cases of all samples, including those that were not selected."""
         return all_cases(samples=self.samples)
 
     @cached_property
     def outside(self) -> Outside | None:
-        """The process in which the cases are run; None if that is this process.
+        """The child process in which the cases run; None if they run in this process.
 
-        That is so without patience, and for backends that cannot be used in a forked process.
+        Cases run in this process if `Settings.patience` is None, or if the backend cannot be used in a forked process.
         """
         settings = self.settings or Settings()
         if settings.patience is None or not hasattr(os, "memfd_create"):
@@ -188,12 +189,12 @@ class Conformance:
         return Outside(str(self.given), settings, settings.patience, self._serve)
 
     def start(self) -> None:
-        """Begin the other process, if it is a new one, so that both import what they need at the same time."""
+        """Start the child process if it is a fresh one, so that both processes import their modules concurrently."""
         if self.outside is not None and self.outside.is_new:
             self.outside.start()
 
     def _is_known_anywhere(self, text: str) -> bool:
-        """Return whether a new process can make the backend: not one that code of this process has registered."""
+        """Return True if a fresh process can create the backend: it was not registered by code of this process."""
         if self.runtime is not None or ":" in text or is_library(text):
             return self.runtime is None
         source = default_runtime().registry.taken_by(text)
@@ -204,14 +205,14 @@ class Conformance:
         serve_cases(report, self, requests, shared, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
-        """Return the cases of each sample under its id; every other case by itself."""
+        """Return the cases grouped by sample id; every case without a sample forms a group by itself."""
         result: dict[str, list[Case]] = {}
         for case in self.cases:
             result.setdefault(case.id if isinstance(case.subject, str) else case.subject.id, []).append(case)
         return result
 
     def run(self, case: Case) -> Result:
-        """Carry out one case."""
+        """Run one case and return its result."""
         return self._run_all([case])[0]
 
     def _run_all(self, cases: Sequence[Case], progress: Callable[[Result], None] = lambda _: None) -> list[Result]:
@@ -233,7 +234,7 @@ class Conformance:
             raise
 
     def judged(self, case: Case, status: Status, text: str) -> Result:
-        """Return the result of a case that has ended so, with regard to what was expected."""
+        """Return the result of a case that ended with this status and text, taking the expected failures into account."""
         if not self.expected_failures:
             return Result(case.id, case.check.name, case.family, case.operator, status, text)
         reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)
@@ -244,7 +245,7 @@ class Conformance:
         return Result(case.id, case.check.name, case.family, case.operator, status, text)
 
     def is_settled(self, case: Case) -> bool:
-        """Return True if a case ends without a call of the backend: its sample was tried, or is refused as a whole."""
+        """Return True if a case needs no further backend call: its sample has already run, or is refused as a whole."""
         sample = case.subject
         if isinstance(sample, str):
             return False
@@ -252,7 +253,7 @@ class Conformance:
         return tried or self.bench.refusals.is_known(sample)
 
     def outcome(self, case: Case) -> tuple[Status, str]:
-        """Carry out one case in this process; gives how it ended, and what is wrong or why it was not tried."""
+        """Run one case in this process; return its status, and the errors or the reason why it was skipped."""
         bench = self.bench
         why = "" if isinstance(case.subject, str) else bench.refusals.of_operator(case.subject)
         if why:
@@ -270,7 +271,7 @@ class Conformance:
         return (Status.FAIL, "\n".join(dict.fromkeys(errors))) if errors else (Status.PASS, "")
 
     def report(self, progress: Callable[[Result], None] = lambda _: None) -> Report:
-        """Carry out all cases; `progress` is told of each."""
+        """Run all cases and return the report; `progress` is called with the result of each."""
         if isinstance(self.given, str) and is_library(self.given):
             check_name(Path(self.given))
         self.start()
@@ -294,27 +295,29 @@ def check_backend(
     samples: Sequence[Sample] | None = None,
     settings: Settings | None = None,
 ) -> Report:
-    """Check that a backend does what the plug-in interface asks for, and computes what the reference computes.
+    """Check that a backend follows the plug-in interface and computes the same results as the reference backend.
 
     Args:
-        backend: the id of a backend, a class written as ``"module:Class"``, a class or function that makes one, or the
-            path of a shared object.
-        runtime: whose backends `backend` names, and which others it is run beside; None means the default runtime.
-        expected_failures: for ids of cases, or patterns such as ``"results/Softmax-*"``, why they fail.
+        backend: the id of a backend, a class written as ``"module:Class"``, a class or function that creates a backend,
+            a backend object, or the path of a shared object.
+        runtime: the runtime whose registry resolves `backend` and provides the other backends that it is combined with;
+            None means the default runtime.
+        expected_failures: reasons why cases fail, keyed by case ids or patterns such as ``"results/Softmax-*"``.
         families: the families of operators to try; none means all of them. Networks for the checks of the backend as a
-            whole are put together from these families alone.
-        only: patterns for the ids of the cases to carry out, as a text separated by commas or as several texts.
-        samples: what to try, such as samples of operators of the backend's own; None means those of all operators.
-        settings: tolerances, options of the backend, and how much is tried.
+            whole are built from these families only.
+        only: patterns for the ids of the cases to run, as a comma-separated text or as several texts.
+        samples: the samples to try, for example of the backend's custom operators; None means those of all operators.
+        settings: tolerances, backend options, and the amount of testing.
 
-    The cases are run in another process where the system allows that: a case that crashes or hangs has failed,
-    and the next ones go on. A backend that is given as an object is used in a copy of this process.
+    The cases run in a child process where the system allows it. A case that crashes or hangs is then reported as
+    failed, and the remaining cases still run. A backend that is passed as an object is used in a forked copy of this
+    process.
 
     Raises:
-        UnknownBackendError: nobody knows the id.
-        BackendUnavailableError: it is known, but cannot be used here.
-        PluginError: a shared object cannot be loaded, or crashes or hangs while it is.
-        InvalidArgumentError: an expected failure or family that there is not, or something that is no backend.
+        UnknownBackendError: no backend has this id.
+        BackendUnavailableError: the backend is known, but cannot be used on this machine.
+        PluginError: a shared object cannot be loaded, or it crashes or hangs while it is loaded.
+        InvalidArgumentError: an expected failure matches no case, a family is unknown, or `backend` is not a backend.
     """
     return Conformance(
         backend, runtime=runtime, expected_failures=expected_failures, families=families, only=only, samples=samples,
@@ -323,11 +326,11 @@ def check_backend(
 
 
 def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., None]:
-    """Return a test function for pytest, which stands for a test of every sample. Takes what `check_backend` takes::
+    """Return a pytest test function that is parametrized over all samples. The arguments are those of `check_backend`::
 
         test_conformance = conformance_tests("Custom")
 
-    What the backend refuses, saying why, passes. Where the backend is not available, all tests are skipped.
+    Samples that the backend refuses with a reason pass. If the backend is not available, all tests are skipped.
     """
     import pytest  # noqa: PLC0415 - only for those who have it
 

@@ -1,7 +1,7 @@
-"""A discrete device to test with: it really computes, in memory of its own that the host cannot look into.
+"""A simulated discrete device for tests: it computes real results, in memory that the host cannot map.
 
-Its tensors have rows that begin at multiples of 32 bytes, and only the device's own copies bring them in and out. These
-are counted, and a cost is worked out for them as a bus would have it.
+Rows of its tensors are aligned to 32 bytes, and only the device's own copy workloads transfer data in and out. The
+simulated bus counts the copies and models their cost from a latency and a bandwidth.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ROW: Final = 32
 
 
 class Bus:
-    """Counts what crosses between the device and the host, and what that would cost; safe to use from several threads.
+    """A counter of the transfers between device and host, with a model of their cost. Thread-safe.
 
     Args:
-        latency: seconds that every copy takes at least.
-        bandwidth: bytes in a second.
-        waits: whether copies really take that long, or are only counted.
+        latency: the minimum duration of every copy, in seconds.
+        bandwidth: bytes per second.
+        waits: True to sleep for the modelled duration of each copy; False to count only.
     """
 
     def __init__(self, latency: float = 10e-6, bandwidth: float = 12e9, waits: bool = False) -> None:
@@ -50,13 +50,13 @@ class Bus:
         self._lock = threading.Lock()
 
     def upload(self, size: int) -> None:
-        """Count bytes that go to the device."""
+        """Count a transfer of `size` bytes to the device."""
         with self._lock:
             self.uploads, self.uploaded_bytes = self.uploads + 1, self.uploaded_bytes + size
         self._take(size)
 
     def download(self, size: int) -> None:
-        """Count bytes that come from the device."""
+        """Count a transfer of `size` bytes from the device."""
         with self._lock:
             self.downloads, self.downloaded_bytes = self.downloads + 1, self.downloaded_bytes + size
         self._take(size)
@@ -70,7 +70,7 @@ class Bus:
 
 
 class DeviceMemory(MemoryManager):
-    """The memory of the tensors of one run, in which those share room that do not live at the same time."""
+    """The memory of the tensors of one run. Tensors whose lifetimes do not overlap may share memory."""
 
     def __init__(self) -> None:
         self.handles: list[DeviceHandle] = []
@@ -79,43 +79,43 @@ class DeviceMemory(MemoryManager):
         self._moment = 0
 
     def begin(self, handle: DeviceHandle) -> int:
-        """Begin the life of a tensor; its number."""
+        """Begin the lifetime of a tensor; return its number in the memory plan."""
         self._moment += 1
         self.handles.append(handle)
         self.lives.append(Lifetime(handle.room, self._moment, self._moment))
         return len(self.lives) - 1
 
     def end(self, number: int) -> None:
-        """End the life of a tensor."""
+        """End the lifetime of the tensor with this number."""
         self._moment += 1
         self.lives[number] = replace(self.lives[number], ends=self._moment)
 
     @property
     def plan(self) -> MemoryPlan:
-        """Where the tensors lie."""
+        """Return the memory plan: the offset of each tensor."""
         return plan(self.lives, ROW)
 
     @property
     def planned_bytes(self) -> int:
-        """How much memory of the device is needed."""
+        """The size of the device memory that the plan needs, in bytes."""
         return self.plan.size
 
     def acquire(self) -> None:
-        """Get the memory, filled with noise."""
+        """Allocate the memory and fill it with noise."""
         created = self.plan
         self.heap = np.full(created.size, 0xA5, np.uint8)
         for handle, offset in zip(self.handles, created.offsets, strict=True):
             handle.lie_in(self.heap, offset)
 
     def release(self) -> None:
-        """Give it back."""
+        """Free the memory."""
         self.heap = None
         for handle in self.handles:
             handle.lie_in(None, 0)
 
 
 class DeviceHandle(TensorHandle):
-    """A tensor in the device's memory, or a piece of one."""
+    """The handle of a tensor, or of a sub-tensor, in the device's memory."""
 
     def __init__(self, info: TensorInfo, memory: DeviceMemory | None) -> None:
         super().__init__(info)
@@ -129,33 +129,33 @@ class DeviceHandle(TensorHandle):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """The bytes between indices of each axis."""
+        """The strides of each axis, in bytes."""
         shape, size = tuple(map(int, self.info.shape)), self.info.dtype.numpy.itemsize
         outer = [self.row * math.prod(shape[axis + 1 : -1]) for axis in range(len(shape) - 1)]
         return (*outer, size) if shape else ()
 
     def manage(self) -> None:
-        """Begin the tensor's life."""
+        """Begin the tensor's lifetime in the memory plan."""
         if self._memory is not None:
             self._number = self._memory.begin(self)
 
     def allocate(self) -> None:
-        """End the tensor's life, or get memory for it alone."""
+        """End the tensor's lifetime in the memory plan, or allocate memory for an unmanaged tensor."""
         if self._memory is not None and self._number >= 0:
             self._memory.end(self._number)
         else:
             self.lie_in(np.full(self.room, 0xA5, np.uint8), 0)
 
     def lie_in(self, heap: Array | None, offset: int) -> None:
-        """Lie in this memory from now on."""
+        """Place the tensor at an offset in this memory."""
         self._heap, self._offset = heap, offset
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:
-        """Return a piece of the tensor, with the same strides."""
+        """Return the handle of a region of the tensor, with the same strides."""
         return _Piece(self, tuple(origin), info)
 
     def map(self) -> Array:
-        """Return the host cannot look into the device.
+        """Refuse to map the tensor, since the host cannot access the device's memory.
 
         Raises:
             BackendContractError: always.
@@ -163,7 +163,7 @@ class DeviceHandle(TensorHandle):
         raise BackendContractError("the memory of the discrete device cannot be mapped")
 
     def on_device(self) -> Array:
-        """Return the tensor as the device's own code sees it."""
+        """Return the tensor as an array for the device's own kernels."""
         if self._heap is None:
             raise BackendContractError(f"the tensor {self.info} is used while the device has no memory for it")
         shape = tuple(map(int, self.info.shape))
@@ -177,17 +177,17 @@ class _Piece(DeviceHandle):
         self._place = tuple(slice(start, start + int(n)) for start, n in zip(origin, info.shape, strict=True))
 
     def allocate(self) -> None:
-        """The whole is allocated."""
+        """Do nothing: the parent tensor owns the memory."""
 
     def on_device(self) -> Array:
-        """Return a part of the whole."""
+        """Return the region of the parent's array."""
         place: tuple[Any, ...] = (..., *self._place)
         view: Array = self._whole.on_device()[place]
         return view
 
 
 class DeviceHandleFactory(TensorHandleFactory):
-    """Makes tensors in the device's memory; only the device copies to and from it."""
+    """A factory of tensors in the device's memory. Only the device's copy workloads transfer data to and from them."""
 
     supports_map = False
     supports_device_copy = True
@@ -198,11 +198,11 @@ class DeviceHandleFactory(TensorHandleFactory):
         self._memory, self._bus = memory, backend.bus
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return a tensor on the device."""
+        """Create a tensor on the device."""
         return DeviceHandle(info, self._memory)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return a constant, which goes to the device once."""
+        """Create a constant; its data is transferred to the device once."""
         handle = DeviceHandle(info, None)
         handle.allocate()
         handle.on_device()[...] = array
@@ -210,7 +210,7 @@ class DeviceHandleFactory(TensorHandleFactory):
         return handle
 
     def create_device_copy(self) -> Workload:
-        """Return the device's copy engine."""
+        """Return the copy workload of the device."""
         return _DeviceCopy(self._bus)
 
 
@@ -266,13 +266,13 @@ class _DeviceWorkloadFactory(WorkloadFactory):
 
 
 class DiscreteBackend(Backend):
-    """A device that runs what its kernels can, by default all that the reference has, on memory of its own.
+    """A backend for the simulated device. It runs the given kernels, by default all kernels of the reference backend.
 
     Args:
-        kernels: what it can compute.
-        bus: what counts its copies; one of its own by default.
-        sub_tensors: whether pieces of its tensors can be tensors.
-        id: its id, where several are to be there at once.
+        kernels: the kernels that the device can compute.
+        bus: the counter of copies; by default a new one.
+        sub_tensors: whether its tensor handles support sub-tensors.
+        id: the backend's id, for tests that need several devices.
     """
 
     id: ClassVar = "Discrete"
@@ -290,15 +290,15 @@ class DiscreteBackend(Backend):
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
-        """Its own memory, and nothing else."""
+        """The factory of the device's memory only."""
         return (f"Interposer/{self.id}/Rows",)
 
     def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        """Bring the device's memory."""
+        """Register the factory of the device's memory."""
         memory = DeviceMemory()
         registry.register_memory_manager(memory)
         registry.register_factory(DeviceHandleFactory(self, memory))
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Makes workloads that read and write the device's memory."""
+        """Return a factory of workloads that read and write the device's memory."""
         return _DeviceWorkloadFactory(self.kernels, memory_manager)

@@ -1,4 +1,4 @@
-"""The check on random networks: they are judged beside the reference, and the first failure is written as a script."""
+"""The check on random networks: their results are compared with the reference, and the first failure becomes a script."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from interposer.testing.progress import note
 __all__: list[str] = []
 
 _MANY_OPERATORS: Final = 12
-"""A backend that takes so many operators is tried on all random networks, one of fewer on a share of them."""
+"""The number of supported operators from which on a backend is tried on all random networks; fewer get a share."""
 _LEAST: Final = 4
 _CPU_SECONDS: Final = 0.1
-"""Processor time for each network in `Settings.examples` after which a case ends, if it has tried a few."""
+"""Processor time in seconds per network of `Settings.examples`. A case ends when its total is used up."""
 _MOST: Final = 3
-"""After so many failures of a case no more networks are tried."""
+"""The number of failures after which a case tries no more networks."""
 _SECONDS: Final = 10.0
 _SHRINK_SECONDS: Final = 10.0
 _SHARES: Final = {"whole": 1, "divided": 2, "others": 4}
@@ -37,10 +37,11 @@ _SHARES: Final = {"whole": 1, "divided": 2, "others": 4}
 
 @on_backend("whole", "divided", "others")
 def random(bench: Bench, variant: str) -> Iterator[str]:
-    """On random networks the backend agrees with the reference: by itself, divided, and beside other backends.
+    """Yield an error if results of random networks differ from the reference.
 
-    Layers that the backend does not take are left to the reference. A failure that shows without the backend is not
-    its own. The first failure is reduced to the smallest network that still shows it, and written down as a script.
+    Networks run on the backend by itself, divided between backends, and combined with other backends. Layers that the
+    backend does not support run on the reference backend. A failure that also occurs without the backend is not
+    reported. The first failure is reduced to the smallest network that still fails, and written to a script.
     """
     others = [other.id for other in bench.others if other.id != bench.backend.id]
     if variant == "others" and not others:
@@ -60,12 +61,12 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _count(bench: Bench, operators: int) -> int:
-    """How many networks are tried: fewer for backends of few operators, which leave most layers to the reference."""
+    """Return how many networks to try: fewer for backends with few operators, which leave most layers to the reference."""
     return bench.settings.examples * min(operators, _MANY_OPERATORS) // _MANY_OPERATORS
 
 
 def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, Verdict]]:
-    """Judge networks in this process, and give the findings that are the backend's error."""
+    """Run networks in this process, and yield the failures that this backend causes."""
     deadline = time.process_time() + _CPU_SECONDS * count
     options = {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     seat = Seat((bench.backend, *_others(bench)), options, bench.tolerances)
@@ -81,7 +82,7 @@ def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, V
 
 
 def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdict]]) -> Iterator[str]:
-    """Yield the first failure with all that can be found out about it, and the texts of the others."""
+    """Yield the first failure with its full analysis, followed by the names of the others."""
     if not suspects:
         return
     ids, subject, verdict = suspects[0]
@@ -102,7 +103,7 @@ def _others(bench: Bench) -> list[Backend]:
 
 
 def _setup(bench: Bench) -> Setup:
-    """Return the backend under test and the others: by their names, if other processes can make them by these."""
+    """Return the backend under test and the others: by their ids if another process can create them from these ids."""
     others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     if bench.given is not None:
         return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)

@@ -1,6 +1,6 @@
-"""Hints: what a wrong result looks like, from the wrong numbers themselves.
+"""Hints: likely causes of a wrong result, derived from the wrong numbers.
 
-Each rule looks at one `Evidence` and names a likely cause, or returns None. The rules stand in order from the most
+Each rule looks at one `Evidence` and names a likely cause, or returns None. The rules are ordered from the most
 specific to the most general, and the first one that applies gives the hint. A hint is a guess: it tells the author of a
 backend where to look first.
 """
@@ -23,23 +23,23 @@ Near = Callable[[Array, Array], Array]
 Rule = Callable[["Evidence"], str | None]
 
 _FILL: Final = 5
-"""The integer that the kit writes to memory before the backend uses it; floats are NaN."""
+"""The integer with which the kit fills memory before the backend uses it; float memory is filled with NaN."""
 _MOST_AXES: Final = 5
 _VECTORS: Final = (16, 8, 4)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A wrong result beside the right one.
+    """A wrong result next to the expected one.
 
     Args:
         found: the result of the backend.
-        wanted: the right result, of the same shape and type.
+        wanted: the expected result, of the same shape and type.
         wrong: True for each element that is wrong.
-        info: the info of the result.
-        near: compares two arrays of float64 within the tolerance, element by element.
-        inputs: the arrays that the layer ran on, with their infos.
-        earlier: the result of the run before this one, if there was one.
+        info: the tensor info of the result.
+        near: a function that compares two float64 arrays element by element within the tolerance.
+        inputs: the input arrays of the layer, with their infos.
+        earlier: the result of the previous run; None if there was none.
     """
 
     found: Array
@@ -52,7 +52,7 @@ class Evidence:
 
     @cached_property
     def zero_point(self) -> Array:
-        """The stored integer that stands for zero, in a shape that broadcasts to the result."""
+        """The zero point, in a shape that broadcasts to the result."""
         q = self.info.quantization
         if q is None:
             return np.zeros(())
@@ -73,17 +73,17 @@ class Evidence:
 
     @cached_property
     def b(self) -> Array:
-        """The right result as float64, without the zero point."""
+        """The expected result as float64, without the zero point."""
         return np.asarray(self.wanted.astype(np.float64) - self.zero_point)
 
     @cached_property
     def plain(self) -> Array:
-        """True for each element that is finite in both results and, of integers, not at an end of the type's range."""
+        """True for each element that is finite in both results and, for integers, not at an end of the type's range."""
         finite = np.isfinite(self.a) & np.isfinite(self.b)
         return np.asarray(finite & ~self.at_end(self.found) & ~self.at_end(self.wanted))
 
     def at_end(self, array: Array) -> Array:
-        """Return True for each integer at an end of its type's range."""
+        """Return an array that is True for each integer at an end of its type's range."""
         if not self.info.dtype.is_integer:
             return np.zeros(array.shape, bool)
         low, high = integer_range(self.info.dtype)
@@ -95,7 +95,7 @@ class Evidence:
 
     @property
     def all_wrong(self) -> bool:
-        """True if at least three of four elements are wrong."""
+        """True if at least three quarters of the elements are wrong."""
         return bool(self.wrong.size > 1 and np.count_nonzero(self.wrong) >= 0.75 * self.wrong.size)
 
 
@@ -245,7 +245,7 @@ def _narrow(e: Evidence) -> str | None:
 
 
 def _accumulator_scale(e: Evidence) -> float:
-    """One unit of the sum of integer products in steps of the result; 1 for plain integers, 0 where it is unknown."""
+    """Return one unit of the integer accumulator in steps of the result: 1 for plain integers, 0 if unknown."""
     if not e.info.is_quantized:
         return float(e.info.dtype.is_integer)
     scales = [info.quantization for _, info in e.inputs[:2] if info.quantization is not None]
@@ -276,7 +276,7 @@ def _offset(e: Evidence) -> str | None:
 
 
 def _same_offset(e: Evidence) -> str | None:
-    """Return some elements are right, and all others are wrong by the same number."""
+    """Return a hint if some elements are right and all others are wrong by the same amount."""
     off = (e.a - e.b)[e.wrong]
     if off.size < 2 or not np.isfinite(off).all() or abs(off[0]) <= 1 or np.ptp(off) > 1e-6 * abs(off[0]):
         return None
@@ -294,7 +294,7 @@ def _factor(e: Evidence) -> str | None:
 
 
 def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
-    """Return the factor by which all elements differ, or None; too few numbers, or equal ones, tell nothing."""
+    """Return the factor by which all elements differ; None if there is none, or too few or only equal elements."""
     counted = plain & (b != 0)
     if np.count_nonzero(counted) < 3 or len(np.unique(b[counted])) < 3:
         return None
@@ -306,7 +306,7 @@ def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
 
 
 def _by_slice(e: Evidence) -> str | None:
-    """Return every slice along an axis has a factor or an offset of its own."""
+    """Return a hint if every slice along an axis has a different factor or a different offset."""
     for axis in range(e.b.ndim):
         if not 1 < e.b.shape[axis] < e.b.size:
             continue
@@ -351,7 +351,7 @@ def _moved(e: Evidence) -> str | None:
 
 
 def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Moves by up to two elements along one or two axes that are long enough to tell."""
+    """Yield shifts by up to two elements along one or two axes that are long enough to judge."""
     axes = [axis for axis, size in enumerate(shape) if size > 2][:_MOST_AXES]
     for count in (1, 2):
         for chosen in combinations(axes, count):
@@ -415,7 +415,7 @@ def _one_step(e: Evidence) -> str | None:
 
 
 def _vector_tail(e: Evidence) -> str | None:
-    """Return all elements from a multiple of a vector's width on are wrong, along an axis or of the whole tensor."""
+    """Return a hint if all elements from a multiple of a vector width on are wrong, along an axis or in memory order."""
     for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
         rows = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
         wrong = np.asarray(rows.any(axis=1))
@@ -428,7 +428,7 @@ def _vector_tail(e: Evidence) -> str | None:
 
 
 def _slices(e: Evidence) -> str | None:
-    """Return some slices along an axis are wrong, and all others are right."""
+    """Return a hint if some slices along an axis are wrong, and all others are right."""
     for axis, size in enumerate(e.wrong.shape):
         rest = tuple(other for other in range(e.wrong.ndim) if other != axis)
         bad = np.flatnonzero(e.wrong.any(axis=rest))

@@ -1,4 +1,4 @@
-"""The checks of a backend's own tensor handle factories, which are asked directly, without a network."""
+"""Checks of a backend's tensor handle factories, which are called directly, without a network."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ALIGNMENT: Final = 64
 
 @on_backend("contents", "working-memories", "constants", "maps", "sub-tensors", "exports", "imports")
 def memory(bench: Bench, variant: str) -> Iterator[str]:
-    """Tensors of the backend's own handle factories hold what is brought to them, and do what the factories claim.
+    """Yield an error if tensors of the backend's handle factories lose their values or break the factory's claims.
 
-    Tensors that live at the same time do not overlap, of one working memory or of several. Constants keep their
-    values. Sub-tensors lie in their parents. What is exported or imported is the very memory, not a copy. A backend
-    that registers no tensor handle factories passes.
+    Tensors with overlapping lifetimes must not overlap in memory, within one working memory or across several.
+    Constants must retain their values. Sub-tensors must share the memory of their parents. Exported or imported memory
+    must be shared, not copied. A backend that registers no tensor handle factories passes.
     """
     check = _CHECKS[variant]
     with _memories(bench, 2) as memories:
@@ -45,7 +45,7 @@ def memory(bench: Bench, variant: str) -> Iterator[str]:
 
 
 class _Memory:
-    """The factories and managers of one working memory, and what was made by them."""
+    """The factories and managers of one working memory, and the handles that they created."""
 
     def __init__(self, bench: Bench) -> None:
         registry = TensorHandleFactoryRegistry()
@@ -57,7 +57,7 @@ class _Memory:
         self._acquired = 0
 
     def create(self, factory: TensorHandleFactory, infos: Sequence[TensorInfo]) -> list[TensorHandle]:
-        """Return tensors that all live at the same time."""
+        """Create tensors whose lifetimes all overlap."""
         created = [self.own(factory, factory.create(info)) for info in infos]
         for handle in created:
             handle.manage()
@@ -66,19 +66,19 @@ class _Memory:
         return created
 
     def own(self, factory: TensorHandleFactory, handle: TensorHandle) -> TensorHandle:
-        """Remember a handle, to be destroyed."""
+        """Remember a handle so that `close` destroys it."""
         self.handles.append(handle)
         self.contents.origins[id(handle)] = factory
         return handle
 
     def acquire(self) -> None:
-        """Get the memory."""
+        """Acquire the memory of all managers."""
         for manager in self.managers:
             manager.acquire()
             self._acquired += 1
 
     def close(self) -> None:
-        """Give everything back."""
+        """Destroy all handles and release the memory."""
         for manager in self.managers[: self._acquired]:
             with suppress(Exception):
                 manager.release()
@@ -98,7 +98,7 @@ def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:
-    """Return some of the tensors that the backend's layers take and give, of different kinds."""
+    """Return infos of different kinds among the inputs and outputs of layers that the backend supports."""
     result: dict[TensorInfo, None] = {}
     for sample in bench.taken:
         layer = sample.network()[0].graph.layer("layer")
@@ -110,7 +110,7 @@ def _infos(bench: Bench) -> list[TensorInfo]:
 
 
 def _pattern(info: TensorInfo, seed: int) -> Array:
-    """Return values by which a tensor is told from all others, and each element from its neighbours."""
+    """Return values that differ between tensors (by `seed`) and between neighbouring elements."""
     numbers = (np.arange(int(info.num_elements)) * 7 + 31 * seed + 1) % 113
     return numbers.astype(info.dtype.numpy).reshape(tuple(info.shape))
 
@@ -119,7 +119,7 @@ def _readable(factory: TensorHandleFactory) -> bool:
     return factory.supports_map or factory.supports_device_copy
 
 
-# --- what tensors hold ------------------------------------------------------------------------------------------------
+# --- contents of tensors ----------------------------------------------------------------------------------------------
 
 
 def _contents(
@@ -137,7 +137,7 @@ def _working_memories(
 
 
 def _filled(bench: Bench, places: Sequence[tuple[_Memory, TensorHandleFactory]]) -> Iterator[str]:
-    """Fill tensors that live at the same time, one after the other, and look at all of them each time."""
+    """Fill tensors with overlapping lifetimes one after the other, and check all of them after each write."""
     tensors: list[tuple[_Memory, TensorHandle]] = []
     infos = _infos(bench)
     for place, factory in places:
@@ -244,7 +244,7 @@ def _sub_tensors(
             return
 
 
-# --- memory that several share ----------------------------------------------------------------------------------------
+# --- shared memory ----------------------------------------------------------------------------------------------------
 
 
 def _exports(

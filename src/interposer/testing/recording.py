@@ -1,7 +1,8 @@
-"""`Recording`: writes down what a backend and all that it made are asked, and what tensors hold at the same time.
+"""`Recording`: a log of all calls to a backend and to the objects that it creates, with checks of tensor contents.
 
-Managers, factories, handles, workloads and contexts stay what they are, as a backend may look at their classes: their
-methods are replaced in place by ones that write down and go on. What has no room for that stays unwatched.
+Managers, factories, handles, workloads and contexts remain the same objects, since a backend may test their classes.
+Their methods are replaced in place by wrappers that log the call and forward it. Objects without writable attributes
+are not watched.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["Event", "Recording"]
 
 
 class Event(NamedTuple):
-    """One call: of what, on which thing (by number), inside which other call of the same thread."""
+    """One call: the method, the number of the object, and the enclosing call in the same thread."""
 
     what: str
     thing: int = -1
@@ -42,10 +43,10 @@ class Event(NamedTuple):
 
 
 class Recording:
-    """What a backend was asked, in order, while networks were loaded, run and unloaded.
+    """A log of the calls to a backend, in order, while networks were loaded, run and unloaded.
 
-    `titles` says what a thing is, by its number; `errors` lists what was seen to be wrong at once. Memory is filled
-    with rubbish when it is acquired, so that nothing can rely on what it holds at first.
+    `titles` describes each object by its number; `problems` lists the errors that were detected during a call. Memory
+    is filled with garbage when it is acquired, so that no test passes because of its initial contents.
     """
 
     def __init__(self) -> None:
@@ -67,24 +68,24 @@ class Recording:
         self._threads = threading.local()
         self._turn = threading.RLock()
 
-    # --- what the kit itself says -------------------------------------------------------------------------------------
+    # --- marks of the kit itself --------------------------------------------------------------------------------------
 
     def mark(self, what: str) -> None:
-        """Write down that the kit does something: "run" and "ran", "unload" and "unloaded", ..."""
+        """Log an action of the kit itself: "run" and "ran", "unload" and "unloaded", ..."""
         self.events.append(Event(what))
         if what == "run":
             self._written.clear()
             self._disturbed.clear()
 
     def positions(self, what: str, thing: int | None = None) -> list[int]:
-        """Return where in the order of events something was asked (of one thing)."""
+        """Return the positions in the log at which a method was called (on one object)."""
         return [at for at, event in enumerate(self.events) if event.what == what and thing in (None, event.thing)]
 
     def things(self, what: str) -> list[int]:
-        """Return the numbers of the things that were ever asked this, each once."""
+        """Return the numbers of the objects on which this method was called, without duplicates."""
         return list(dict.fromkeys(event.thing for event in self.events if event.what == what))
 
-    # --- what the backend makes ---------------------------------------------------------------------------------------
+    # --- objects that the backend creates -----------------------------------------------------------------------------
 
     def manager(self, memory_manager: MemoryManager) -> None:
         """Watch a memory manager."""
@@ -96,7 +97,7 @@ class Recording:
         self._watch(memory_manager, number, "release")
 
     def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """Watch a workload factory, and everything that it makes."""
+        """Watch a workload factory, and everything that it creates."""
         make_handle, make_workload = workload_factory.create_tensor_handle, workload_factory.create_workload
         make_constant = workload_factory.create_constant_handle
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
@@ -125,11 +126,11 @@ class Recording:
         replace_method(workload_factory, "create_workload", create_workload)
 
     def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
-        """Watch a factory of tensor handles, and everything that it makes."""
+        """Watch a tensor handle factory, and everything that it creates."""
         title = f"the handle factory {tensor_handle_factory.id}"
         number = self._number(tensor_handle_factory, title)
         if number is None:
-            return  # a factory without a state may be registered for several networks
+            return  # a stateless factory may be registered for several networks
         owner = -1 if manager is None else self._numbers.get(id(manager), -1)
         create, create_constant = tensor_handle_factory.create, tensor_handle_factory.create_constant
         create_piece, create_copy = tensor_handle_factory.create_sub_tensor, tensor_handle_factory.create_device_copy
@@ -167,11 +168,11 @@ class Recording:
 
     @contextmanager
     def _alone_in(self, factory: int) -> Iterator[None]:
-        """Note a factory that two threads are in at the same time: it was registered for several working memories."""
+        """Record an error if two threads use a factory concurrently: it was registered for several working memories."""
         me, inside = threading.get_ident(), self._inside_factory.get(factory)
         if inside not in (None, me):
             self.problems.append(
-                f"{self.titles[factory]} was asked by two threads at the same time, as it was registered for several "
+                f"{self.titles[factory]} was called by two threads at the same time, as it was registered for several "
                 "working memories; register a new factory for each"
             )
         self._inside_factory[factory] = me
@@ -189,7 +190,7 @@ class Recording:
             self._watch_notice(backend_context, number, name)
 
     def _number(self, thing: object, title: str) -> int | None:
-        """Return a number for a thing that is new; None for one that is known."""
+        """Return a number for a new object; None for one that is already known."""
         if id(thing) in self._numbers:
             return None
         self._numbers[id(thing)] = number = len(self.titles)
@@ -207,7 +208,7 @@ class Recording:
     ) -> None:
         number = self._number(handle, f"the handle of {info}")
         if number is None:
-            self.problems.append(f"{giver} gave a handle that it had given before, for {info}")
+            self.problems.append(f"{giver} returned a handle for a second time, for {info}")
             return
         self.manager_of[number], self.handles[number] = owner, handle
         self._owned.setdefault(owner, []).append(handle)
@@ -228,12 +229,12 @@ class Recording:
         giver: str,
         origin: TensorHandleFactory | None = None,
     ) -> None:
-        """Watch the handle of a constant, which has memory of its own from the beginning."""
+        """Watch the handle of a constant, which has memory from its creation on."""
         plain = info.with_constant(None)
         if id(handle) not in self._numbers:
             self._watch_handle(handle, plain, -1, giver, origin)
         elif self._numbers[id(handle)] in self.constants:
-            self.problems.append(f"{giver} gave a handle that it had given before, for {plain}")
+            self.problems.append(f"{giver} returned a handle for a second time, for {plain}")
         number = self._numbers[id(handle)]
         self.titles[number] = f"the handle of a constant, {plain}"
         self.manager_of[number] = -1
@@ -286,7 +287,7 @@ class Recording:
                 held = self._content(handle)
                 if held is not None and not same(held, array):
                     self.problems.append(
-                        f"{self.titles[number]} agreed to lie in memory that it was given, but holds something else "
+                        f"{self.titles[number]} agreed to import memory, but holds something else "
                         f"than that memory; is it a copy? {unlike(held, array)}"
                     )
             with self._inside("forget_memory", number), self._noting_errors(number, "forget_memory"):
@@ -304,7 +305,7 @@ class Recording:
         replace_method(handle, "export_memory", export_memory)
 
     def _is_copy(self, handle: TensorHandle, exported: Any) -> bool:
-        """Return True if a change of the first byte of an exported array does not show in the tensor."""
+        """Return True if a change of the first byte of an exported array does not appear in the tensor."""
         if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
             return False
         before, first = self._content(handle), (0,) * exported.ndim
@@ -328,7 +329,7 @@ class Recording:
         replace_method(handle, "create_sub_tensor", create_sub_tensor)
 
     def _watch_copy(self, workload: Workload, title: str) -> None:
-        """Watch a device's copies: both tensors must hold the same afterwards."""
+        """Watch a device copy: both tensors must have the same contents afterwards."""
         number = self._number(workload, title)
         if number is None:
             return
@@ -347,13 +348,13 @@ class Recording:
                 self.events.append(Event("executed", number, self._where(), *ids))
                 target = self._content(outputs[0])
                 if source is not None and target is not None and not same(target, source):
-                    said = f"brought something else to {outputs[0].info} than it was given: {unlike(target, source)}"
+                    said = f"copied wrong values to {outputs[0].info}: {unlike(target, source)}"
                     self.problems.append(f"{title} {said}")
                 self._note_written(ids[1][0], target, title)
 
         replace_method(workload, "execute", watched)
 
-    # --- what tensors hold from when they are written to when they are read -------------------------------------------
+    # --- contents of tensors between a write and the next read --------------------------------------------------------
 
     def _note_written(self, number: int, held: Array | None, writer: str) -> None:
         if number >= 0 and held is not None:
@@ -361,7 +362,7 @@ class Recording:
             self._disturbed.pop(number, None)
 
     def _note_read(self, number: int, held: Array | None, reader: str) -> None:
-        """Note a tensor that does not hold any more what was written to it."""
+        """Record an error if a tensor no longer holds the values that were written to it."""
         known = self._written.get(number)
         if known is None or held is None or same(held, known[0]):
             return
@@ -395,7 +396,7 @@ class Recording:
     def _watch_workload(self, workload: Workload, layer: Layer) -> None:
         number = self._number(workload, f"the workload of layer {layer}")
         if number is None:
-            self.problems.append(f"create_workload gave a workload that it had given before, for layer {layer}")
+            self.problems.append(f"create_workload returned a workload for a second time, for layer {layer}")
             return
         self._watch(workload, number, "post_allocation_configure")
         title = self.titles[number]
@@ -456,14 +457,14 @@ class Recording:
             with self._noting_errors(number, name):
                 agreed = original(network_id)
             if agreed not in (True, None):
-                self.problems.append(f"{self.titles[number]} said no in {name}")
+                self.problems.append(f"{self.titles[number]} returned False from {name}")
             return agreed
 
         replace_method(thing, name, watched)
 
     @contextmanager
     def _noting_errors(self, number: int, name: str) -> Iterator[None]:
-        """Note what is raised; the runtime only logs what happens while a network goes."""
+        """Record exceptions, since the runtime only logs those that are raised while a network is unloaded."""
         try:
             yield
         except Exception as error:
@@ -505,13 +506,13 @@ class Recording:
             self._stack().pop()
 
     def _content(self, handle: TensorHandle | None) -> Array | None:
-        """Return a copy of what a tensor holds, None if it cannot be looked at; the runtime will say why."""
+        """Return a copy of a tensor's contents; None if it cannot be mapped, which the runtime reports itself."""
         if handle is None:
             return None
         try:
             with self._by_the_kit():
                 return self._contents.read(handle)
-        except Exception:  # whatever a handle raises, it will raise again where it counts
+        except Exception:  # the handle will raise the same exception in the runtime
             return None
 
     def _spoil(self, manager: int) -> None:
@@ -525,11 +526,11 @@ class Recording:
                 continue
 
     def spoil_unmanaged(self) -> None:
-        """Fill the memory that no manager has with rubbish; to be called when a network is loaded."""
+        """Fill memory that no manager owns with garbage; to be called when a network is loaded."""
         self._spoil(-1)
 
 
 def _other(value: Any) -> Any:
-    """Return another value of the same type: one bit of the last byte is different."""
+    """Return a different value of the same type: one bit of the last byte is flipped."""
     *head, last = value.tobytes()
     return np.frombuffer(bytes([*head, last ^ 1]), value.dtype)[0]

@@ -1,4 +1,4 @@
-"""What came of checking a backend: for people, as JSON, and as JUnit's XML."""
+"""The report of a conformance run, as text, as JSON, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from interposer.testing.outcome import Result, Status
 __all__ = ["WHOLE", "Report"]
 
 WHOLE: Final = "the whole backend"
-"""What stands in place of a family for checks that are not made of samples."""
+"""The row title for checks of the backend as a whole, which have no operator family."""
 _WIDTH: Final = 99
 _REASON: Final = 64
-"""Letters of the reason why most checks were skipped, which the verdict gives."""
+"""The maximum length, in characters, of the most common reason for skipped checks in the summary."""
 _TITLES: Final = (
     *("family", "operators", "samples", "refused", "cases"),
     *(status.value for status in Status if status is not Status.REFUSED),
@@ -27,7 +27,7 @@ _TITLES: Final = (
 
 @dataclass(frozen=True)
 class Report:
-    """The results of all cases, in their order."""
+    """The results of all cases, in order."""
 
     backend: str
     version: str
@@ -35,24 +35,25 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if nothing failed, and nothing that was expected to fail did not."""
+        """True if no case failed, and no case that was expected to fail passed."""
         return not self.failures
 
     @property
     def failures(self) -> list[Result]:
-        """What is wrong."""
+        """The results of failed cases, including those that passed unexpectedly."""
         return [result for result in self.results if not result.status.good]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many cases ended in which way."""
+        """The number of cases with each status."""
         counter = Counter(result.status for result in self.results)
         return {status.value: counter[status] for status in Status}
 
     def table(self) -> list[tuple[str, ...]]:
-        """Titles, a row for each family of which the backend takes operators, and a sum; empty columns are left out.
+        """Return the column titles, a row per family with supported operators, and a row of totals; no empty columns.
 
-        The columns "samples" and "refused" count samples of operators that the backend takes, all others cases.
+        The columns "samples" and "refused" count samples of operators that the backend supports. The other columns
+        count cases.
         """
         taken = self._taken_operators()
         shown = [result for result in self.results if result.family == WHOLE or result.operator in taken]
@@ -70,7 +71,7 @@ class Report:
         return sorted({result.operator for result in self.results if result.operator} - self._taken_operators())
 
     def refusal_line(self) -> str:
-        """Return one line about the operators that the backend does not take at all."""
+        """Return one line about the operators that the backend does not support at all."""
         operators = set(self.refused_operators())
         count = len({result.id.partition("/")[2] for result in self.results if result.operator in operators})
         many = f"{len(operators):,} operators with {count:,} samples" if len(operators) > 1 else f"{count:,} samples"
@@ -78,13 +79,13 @@ class Report:
         return f"it does not take {many}{names}; --refusals lists what it refuses, and why"
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
-        """Operators that were refused, with a reason and how many samples it was given for, the commonest first."""
+        """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
         refused = [result for result in self.results if result.status is Status.REFUSED and result.check == "support"]
         for (operator, text), count in Counter((item.operator, item.text) for item in refused).most_common():
             yield operator, text, count
 
     def causes(self) -> list[Cause]:
-        """The failures, those together that have the same check, operator and hint, in order of their first case."""
+        """Group the failures by check, operator and hint; return the groups in the order of their first case."""
         result: dict[tuple[str, str, str], list[Result]] = {}
         for failure in self.failures:
             result.setdefault((failure.check, failure.operator, _cause(failure.text)), []).append(failure)
@@ -99,7 +100,7 @@ class Report:
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
-        """Say whether the backend conforms, in one or two lines of less than 100 letters."""
+        """Say whether the backend conforms, in one or two lines of less than 100 characters."""
         tried = sum(result.status not in (Status.REFUSED, Status.SKIP) for result in self.results)
         total = f"{tried:,} cases"
         if self.ok:
@@ -108,7 +109,7 @@ class Report:
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
-        """Return how many checks were skipped and why most of them were; empty if none was."""
+        """Return how many checks were skipped and the most frequent reason; empty if none was skipped."""
         counter = Counter(result.text for result in self.results if result.status is Status.SKIP)
         if not counter:
             return ""
@@ -129,7 +130,7 @@ class Report:
         }
 
     def to_junit(self) -> str:
-        """Return the report as XML in the form that JUnit made usual."""
+        """Return the report as JUnit XML."""
         bad, skipped = len(self.failures), sum(item.status in _NOT_RUN for item in self.results)
         counts = {"tests": str(len(self.results)), "failures": str(bad), "skipped": str(skipped), "errors": "0"}
         suite = ElementTree.Element("testsuite", name=f"conformance of {self.backend}", attrib=counts)
@@ -149,14 +150,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Cause:
-    """Failures that look alike: the worst of them, and the ids of all."""
+    """Failures with a common cause: the worst of them, and the ids of all."""
 
     worst: Result
     ids: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        """The status and the id of the worst failure, and how many others there are."""
+        """The status and the id of the worst failure, and the number of others."""
         more = len(self.ids) - 1
         others = f" and {more:,} more like it" if more else ""
         return f"{self.worst.status.value}: {self.worst.id}{others}"
@@ -167,14 +168,14 @@ _DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
 
 
 def _cause(text: str) -> str:
-    """What failures of one cause have in common: the hint of the first error, or its text without numbers and names."""
+    """Return what failures of one cause share: the hint of the first error, or its text without numbers and names."""
     first = text.partition("\n")[0]
     hint = first.partition("; hint: ")[2]
     return _DETAIL.sub("#", hint or first)
 
 
 def _severity(result: Result) -> tuple[int, float, int]:
-    """How bad a failure is: an error more than wrong numbers, then by the share and the count of wrong elements."""
+    """Return a sort key for failures: exceptions before wrong numbers, then the share and the number of wrong elements."""
     matches = _WRONG.search(result.text)
     if matches is None:
         return 1, 0.0, 0
@@ -201,7 +202,7 @@ def _any(rows: Iterable[Sequence[str]], column: int) -> bool:
 
 
 def _printable(text: str) -> str:
-    """XML allows no control characters but these."""
+    """Replace the control characters that XML does not allow."""
     return "".join(letter for letter in text if letter.isprintable() or letter in "\n\t")
 
 

@@ -1,4 +1,4 @@
-"""The checks that load and run networks many times: nothing may stay behind, and threads may not disturb each other."""
+"""Checks that load and run networks many times: nothing may leak, and threads may not disturb each other."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _MEBIBYTE: Final = 1 << 20
 _WARM_UP: Final = 5
 _ROUNDS: Final = 15
 
-# --- what stays behind ------------------------------------------------------------------------------------------------
+# --- leaks ------------------------------------------------------------------------------------------------------------
 
 
 @on_backend("objects", "memory", "small")
 def leaks(bench: Bench, variant: str) -> Iterator[str]:
-    """Nothing stays behind when networks are loaded, run and unloaded again and again.
+    """Yield an error for everything that leaks when networks are loaded, run and unloaded repeatedly.
 
-    Neither managers, factories, handles and workloads, nor memory that Python does not know of, nor the few bytes that
-    a small network needs.
+    The check looks for leaked managers, factories, handles and workloads, for leaked native memory, and for a few bytes
+    leaked per load of a small network.
     """
     with _only_new_objects():
         yield from {"objects": _objects_left, "memory": _memory_left, "small": _bytes_left}[variant](bench)
@@ -51,7 +51,7 @@ def leaks(bench: Bench, variant: str) -> Iterator[str]:
 
 @contextmanager
 def _only_new_objects() -> Iterator[None]:
-    """Let the garbage collector pass over the objects that exist now, thousands of samples, each time that it runs."""
+    """Exclude the objects that exist now from garbage collection, so that it does not scan thousands of samples."""
     gc.freeze()
     try:
         yield
@@ -65,7 +65,7 @@ def _objects_left(bench: Bench) -> Iterator[str]:
     gc.collect()
     for title, count in census.alive().items():
         if count >= loads // 10:
-            yield f"{count} objects of the class {title} are still there after {loads} networks were unloaded"
+            yield f"{count} objects of the class {title} are still alive after {loads} networks were unloaded"
 
 
 def _load_chains(bench: Bench, census: Census, loads: int) -> None:
@@ -86,9 +86,9 @@ _LARGE: Final[tuple[Op, ...]] = (
 
 
 def _memory_left(bench: Bench) -> Iterator[str]:
-    """Yield tensors of a mebibyte each would show, if any of them stayed."""
+    """Yield an error if the process grows while networks with tensors of 1 MiB are loaded and unloaded."""
     if not _STATM.exists():
-        raise Skipped(f"there is no {_STATM}, which tells how much memory a process has")
+        raise Skipped(f"{_STATM} is missing, which reports the memory of a process")
     networks = [network for network in map(_large, _LARGE) if bench.takes_all(network.graph)]
     if not networks:
         raise Refused("the backend takes none of the layers that are tried with large tensors")
@@ -104,7 +104,7 @@ def _memory_left(bench: Bench) -> Iterator[str]:
 
 
 def _large(op: Op) -> Network:
-    """Return a network of one layer with tensors of a mebibyte, all of whose operands are the one input."""
+    """Return a network of one layer with tensors of 1 MiB, in which all operands are the same input."""
     network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
     first = network.add_input_layer(0, TensorInfo(shape))
     expected = sum(not declared.optional for declared in op.operands)
@@ -123,15 +123,15 @@ def _load_often(bench: Bench, network: Network, times: int) -> None:
 _WINDOWS: Final = 5
 _LEAST_BYTES: Final = 64
 _LEAST_BLOCKS: Final = 2
-"""What stays behind for every load is a leak from so many bytes, or blocks of Python's memory, on."""
+"""The growth per load, in bytes or in blocks of Python's allocator, from which on it counts as a leak."""
 
 
 def _bytes_left(bench: Bench) -> Iterator[str]:
-    """What grows with every load of a small network, however little, would show as growth in every window."""
+    """Yield an error if every window of loads of a small network grows the memory, however little."""
     loads = max(10, bench.settings.loads // _WINDOWS)
     growth = grown(bench, "chain-0")
     counts = []
-    with Runtime() as runtime:  # in the bench's own one, an earlier recording watches the context and grows
+    with Runtime() as runtime:  # in the bench's own runtime, an earlier recording watches the context and grows
         for window in range(_WINDOWS + 2):
             for _ in range(loads):
                 loaded = Loaded(runtime, bench.optimize(growth.network))
@@ -142,9 +142,9 @@ def _bytes_left(bench: Bench) -> Iterator[str]:
                 counts.append((sys.getallocatedblocks(), _native_bytes()))
     blocks, sizes = ([after - before for before, after in pairwise(item)] for item in zip(*counts, strict=True))
     if min(blocks) >= loads * _LEAST_BLOCKS:
-        yield f"about {min(blocks) // loads} Python objects stay behind for every small network that was loaded"
+        yield f"about {min(blocks) // loads} Python objects leak for every small network that is loaded"
     elif min(sizes) >= loads * _LEAST_BYTES:
-        yield f"about {min(sizes) // loads} bytes stay behind for every small network that was loaded"
+        yield f"about {min(sizes) // loads} bytes leak for every small network that is loaded"
 
 
 class _Allocated(ctypes.Structure):
@@ -154,7 +154,7 @@ class _Allocated(ctypes.Structure):
 
 
 def _native_bytes() -> int:
-    """Return bytes that `malloc` has given and nobody has freed; 0 where the C library does not tell."""
+    """Return the number of bytes allocated with `malloc` and not freed; 0 if the C library does not report it."""
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -165,7 +165,7 @@ def _native_bytes() -> int:
 
 
 def _resident() -> int:
-    """Return bytes of the process that are in memory."""
+    """Return the resident set size of the process, in bytes."""
     return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -176,9 +176,9 @@ Job = Callable[[], None]
 
 @on_backend("networks", "one-network", "optimizing")
 def threads(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield several threads get what one alone gets.
+    """Yield an error if results of concurrent runs differ from those of a single thread.
 
-    Different networks run at the same time; runs of one network wait for each other; networks are optimized and loaded
+    Different networks run concurrently; runs of one network wait for each other; networks are optimized and loaded
     while others run.
     """
     with ExitStack() as stack:
@@ -240,7 +240,7 @@ def _compare(outputs: Outputs, expected: Outputs) -> None:
 
 
 def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
-    """Do all jobs at the same time, changing between threads as often as possible; yields what went wrong."""
+    """Run all jobs concurrently, switching between threads as often as possible; yield the errors."""
     barrier, errors = threading.Barrier(len(jobs)), list[str]()
 
     def work(job: Job) -> None:
@@ -250,7 +250,7 @@ def _at_once(jobs: Sequence[Job]) -> Iterator[str]:
         except _Different as different:
             errors.append(str(different))
         except Exception as error:
-            errors.append(f"a thread that ran beside others raised {type(error).__name__}: {error}")
+            errors.append(f"a thread that ran concurrently with others raised {type(error).__name__}: {error}")
 
     with _frequent_changes():
         workers = [threading.Thread(target=work, args=(job,)) for job in jobs]
