@@ -57,9 +57,9 @@ def _support() -> list[Planted]:
             ("The same query gets different verdicts", wrong.ChangesItsMind, addition,
              r"^asked twice it answered (yes, then no \(not today\)|no \(not today\), then yes)"),
             ("An unknown option leads to refusals", wrong.RefusesUnknownOptions, options,
-             "^with an option that it does not know it refuses what it takes without"),
+             "^with an unknown option it refuses layers that it accepts without the option"),
             ("The error about an unknown option does not name it", wrong.NamesNoOption, options,
-             "^it refuses an option that it does not know without naming it: there is a wrong option"),
+             "^it refuses an unknown option without naming it: there is a wrong option"),
             ("A capability that is True or False is a text", wrong.OddCapabilities, "description/capabilities",
              "^the capability 'DynamicShapes' is 'yes'; expected True or False"),
         )

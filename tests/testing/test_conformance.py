@@ -71,7 +71,7 @@ def test_a_backend_that_is_unknown_or_absent_is_an_error() -> None:
 
 
 def test_what_is_no_backend_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="which is no Backend"):
+    with pytest.raises(InvalidArgumentError, match="which is not a Backend"):
         check_backend(dict, samples=SAMPLES[:1])
 
 

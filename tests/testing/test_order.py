@@ -70,6 +70,6 @@ def test_a_context_is_told_of_everything_in_turn() -> None:
     assert list(context_problems(recording)) == []
     del recording.events[1]
     assert list(context_problems(recording)) == [
-        "of network 7 the context was told before_load_network, before_unload_network, after_unload_network; expected "
-        "before_load_network, after_load_network, before_unload_network, after_unload_network"
+        "of network 7 the context was notified of before_load_network, before_unload_network, after_unload_network; "
+        "expected before_load_network, after_load_network, before_unload_network, after_unload_network"
     ]

@@ -1,4 +1,4 @@
-"""The bench: a backend under test, and networks that are made ready and run on it."""
+"""The bench: a backend under test, with methods to optimize, load and run networks on it."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ __all__ = ["Bench", "Loaded", "Settings", "view_of"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a backend is checked.
+    """The settings of a conformance run.
 
     Args:
         options: model options for the backend.
-        tolerances: how near its results must be.
-        examples: how many random networks are tried at most; fewer for a backend of few operators.
-        folder: where a random network that fails is written to.
-        loads: how often networks are loaded to see whether anything leaks.
-        patience: seconds without progress (a load, a run, a layer that was finished ...) after which a case counts as
-            one that hangs. None runs the cases in this process, without a watchdog.
+        tolerances: the allowed differences of results.
+        examples: the maximum number of random networks; fewer are tried for a backend of few operators.
+        folder: the folder for scripts that reproduce failures of random networks.
+        loads: how often networks are loaded by the check for leaks.
+        patience: seconds without progress (a load, a run, a finished layer ...) after which a case counts as hanging.
+            None runs the cases in this process, without a watchdog.
     """
 
     options: Options = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Loaded:
         note("going on after a network was loaded")
 
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
-        """Run it once. What is no tensor goes in and comes out as it is stored."""
+        """Run the network once. Values that are not tensors, such as sequences, are passed in their stored form."""
         known = self.runtime.bindings(self.id)
         value = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
         guards = None if outputs is not None else {key: Guarded(known.outputs[key].info) for key in known.new_outputs()}
@@ -80,14 +80,14 @@ class Loaded:
         }
 
     def unload(self) -> None:
-        """Unload it."""
+        """Unload the network."""
         note("unloading a network")
         self.runtime.unload_network(self.id)
         note("going on after a network was unloaded")
 
 
 class Bench:
-    """A backend under test; `samples` are all that it may be tried on, `others` the backends to run it beside."""
+    """A backend under test; `samples` are the available ones, `others` are the backends to combine it with."""
 
     def __init__(
         self,
@@ -99,20 +99,22 @@ class Bench:
         self.backend, self.samples, self.others = backend, samples, others
         self.settings = settings or Settings()
         self.runtime = Runtime()
-        self.latest: Any = None  # the trial that was made last, at which several checks look
-        self.alone: dict[tuple[object, ...], dict[int, Array]] = {}  # results of layers that were run by themselves
+        self.latest: Any = None  # the last trial, which several checks share
+        self.alone: dict[
+            tuple[object, ...], dict[int, Array]
+        ] = {}  # results of layers that ran as single-layer networks
         self.optimized_alone: dict[tuple[object, ...], OptimizedNetwork] = {}  # networks of such layers
-        self.verdicts: dict[Sample, bool] = {}  # whether the backend takes a sample, as far as it was asked
+        self.verdicts: dict[Sample, bool] = {}  # whether the backend supports a sample, as far as queried
         self.refusals = Refusals()
         self.given: Any = None  # the id, class or path that another process makes the backend from
 
     @property
     def tolerances(self) -> Tolerances:
-        """How near results must be."""
+        """The allowed differences of results."""
         return self.settings.tolerances
 
     def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:
-        """Return a registry of the backend, watched, of the oracle and of the other backends."""
+        """Return a registry with the watched backend, the reference oracle and the other backends."""
         registry = BackendRegistry()
         watched = Watched(self.backend, observer or Census(), held_back)
         registry.register(self.backend.id, lambda: watched)
@@ -131,7 +133,7 @@ class Bench:
         held_back: Collection[str] = (),
         rewrite: bool = False,
     ) -> OptimizedNetwork:
-        """Divide a network among the backend and those that are named; without rewrites, unless they are wanted."""
+        """Divide a network among the backend under test and the named ones, by default without graph rewrites."""
         ids = [*before, self.backend.id, *beside]
         chosen = {self.backend.id: self.settings.options} if self.settings.options else {}
         options = OptimizerOptions(rewrite=rewrite, model_options=chosen)
@@ -140,7 +142,7 @@ class Bench:
 
     @contextmanager
     def loaded(self, optimized: OptimizedNetwork) -> Iterator[Loaded]:
-        """The network, loaded in the bench's runtime for the length of a ``with`` block."""
+        """Load the network in the bench's runtime for the duration of a ``with`` block."""
         loaded = Loaded(self.runtime, optimized)
         try:
             yield loaded
@@ -153,17 +155,17 @@ class Bench:
             return created.run(feeds)
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """Return what the backend says of a view."""
+        """Return the backend's verdicts about the layers of a view."""
         note("asking whether the backend takes a layer")
         return self.backend.layer_support(self.settings.options).query(view)
 
     def offer(self, view: SubgraphView) -> OptimizationViews:
-        """Return what the backend makes of a view."""
+        """Return the backend's answer to `optimize_subgraph` for a view."""
         note("asking the backend to optimize a view")
         return self.backend.optimize_subgraph(view, self.settings.options)
 
     def takes(self, sample: Sample) -> bool:
-        """Return whether the backend takes a sample."""
+        """Return True if the backend supports a sample."""
         if self.refusals.of(sample, self) is not None:
             return False
         if sample not in self.verdicts:
@@ -171,7 +173,7 @@ class Bench:
         return self.verdicts[sample]
 
     def takes_all(self, graph: Graph) -> bool:
-        """Whether the backend says that it runs all layers, and can: shapes that depend on data need a capability."""
+        """Return True if the backend supports all layers, including those with shapes that depend on data."""
         view = view_of(graph)
         if not (all(map(can_be_shaped, view)) or self.backend.capabilities.has("DynamicShapes")):
             return False
@@ -182,7 +184,7 @@ class Bench:
 
     @cached_property
     def samples_by_operator(self) -> dict[type[Op], list[Sample]]:
-        """All samples by the class of their operator."""
+        """All samples, grouped by operator class."""
         result: dict[type[Op], list[Sample]] = {}
         for sample in self.samples:
             result.setdefault(type(sample.op), []).append(sample)
@@ -190,13 +192,13 @@ class Bench:
 
     @cached_property
     def taken(self) -> tuple[Sample, ...]:
-        """The samples that the backend takes, but for those of nothing and those that are drawn at random."""
+        """The samples that the backend supports, without those of empty tensors and those with random results."""
         plain = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
         return tuple(item for item in plain if self.takes(item))
 
     @cached_property
     def pool(self) -> Pool:
-        """What networks can be put together from."""
+        """The pool of samples from which networks are built."""
         return Pool(self.taken)
 
     def close(self) -> None:
@@ -218,5 +220,5 @@ def can_be_shaped(layer: Layer) -> bool:
 
 
 def view_of(graph: Graph) -> SubgraphView:
-    """Return the layers of a graph that a backend is asked about."""
+    """Return a view of all layers of a graph that a backend is queried about."""
     return SubgraphView(graph, filter(is_placed_by_a_backend, graph))

@@ -1,4 +1,4 @@
-"""`Census`: counts what a backend made, and what of it is still alive."""
+"""`Census`: a count of the objects that a backend created and that are still alive."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Census"]
 
 
 class Census:
-    """Counts what a backend made and what of it is still alive, by class."""
+    """Counts the objects that a backend created and that are still alive, by class."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[str, weakref.ref[Any]]] = []
         self.made = 0
 
     def alive(self) -> dict[str, int]:
-        """Return how many things of each class there still are."""
+        """Return the number of live objects of each class."""
         result: dict[str, int] = {}
         for title, reference in self._seen:
             if reference() is not None:
@@ -31,19 +31,19 @@ class Census:
         self._count(memory_manager)
 
     def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """Count a factory, and everything that it makes."""
+        """Count a factory, and everything that it creates."""
         self._count(workload_factory)
         for name in ("create_tensor_handle", "create_constant_handle", "create_workload"):
             self._count_made(workload_factory, name)
 
     def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
-        """Count a factory of tensor handles, and everything that it makes."""
+        """Count a tensor handle factory, and everything that it creates."""
         self._count(tensor_handle_factory)
         for name in ("create", "create_constant", "create_sub_tensor", "create_device_copy"):
             self._count_made(tensor_handle_factory, name)
 
     def context(self, backend_context: BackendContext) -> None:
-        """A context lives as long as its runtime, and is not counted."""
+        """Ignore a context, since it lives as long as its runtime."""
 
     def _count_made(self, factory: WorkloadFactory | TensorHandleFactory, name: str) -> None:
         original = getattr(type(factory), name)

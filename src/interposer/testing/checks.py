@@ -1,4 +1,4 @@
-"""The checks that are made of every sample; each looks at one trial."""
+"""The checks that run for every sample; each examines the `Trial` of one sample."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["SAMPLE_CHECKS", "Check"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is checked: what it is called, what it is about, and a function that yields errors.
+    """A conformance check: its name, its description, and a function that yields errors.
 
-    `variants` are what a check of the backend as a whole is made on; a check of samples has none.
+    `variants` are the subjects of a check of the backend as a whole; a check of samples has none.
     """
 
     name: str
@@ -49,9 +49,10 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
 
 @_on_samples
 def support(trial: Trial) -> Iterator[str]:
-    """What a backend says of a layer holds.
+    """Yield an error if the backend's verdict about a layer does not hold.
 
-    It gives reasons for a no, says the same when it is asked again, and answers for every layer of a larger view.
+    A refusal must give reasons. The verdict must be the same when the query is repeated, and a query for a larger view
+    must answer for every layer.
     """
     yield from trial.support_problems
     if trial.reasons and not trial.support_problems:
@@ -60,10 +61,11 @@ def support(trial: Trial) -> Iterator[str]:
 
 @_on_samples
 def results(trial: Trial) -> Iterator[str]:
-    """Yield a layer that the backend takes can be loaded and run, and gives the right results.
+    """Yield an error if a supported layer cannot be loaded and run, or gives wrong results.
 
-    These are what a worked example says, or what the reference kernel gives, within the tolerances and without a bias,
-    also in another run on other inputs. Results that are exact by specification allow no difference.
+    The expected results come from a worked example or from the reference kernel. Results must be within the tolerances
+    and without a bias, for a second run on other inputs as well. Results that are exact by specification allow no
+    difference.
     """
     _require_taken(trial)
     if trial.fault:
@@ -103,10 +105,10 @@ def _differences(
 
 @_on_samples
 def repetition(trial: Trial) -> Iterator[str]:
-    """Yield another run on the same inputs gives the same, bit by bit, whatever ran in between and however arrays lie.
+    """Yield an error if another run on the same inputs gives different bits, after other runs or with other strides.
 
-    A backend with the capability Deterministic=False may differ within the tolerances. Operators that draw at random
-    need to give only the same shapes and types again.
+    For a backend with the capability Deterministic=False, results may differ within the tolerances. Operators that draw
+    random numbers only need to repeat shapes and types.
     """
     _require_run(trial)
     strict = not trial.bench.backend.capabilities.has("Deterministic", False)
@@ -123,9 +125,9 @@ def repetition(trial: Trial) -> Iterator[str]:
 
 @_on_samples
 def inputs(trial: Trial) -> Iterator[str]:
-    """Nobody writes to a layer's inputs.
+    """Yield an error if the inputs of a layer were written to.
 
-    Not to the caller's arrays, not to constants, and not to the tensors of the network, which other layers may read.
+    The check covers the caller's arrays, constants, and tensors of the network that other layers may read.
     """
     _require_run(trial)
     if not trial.untouched:
@@ -135,10 +137,10 @@ def inputs(trial: Trial) -> Iterator[str]:
 
 @_on_samples
 def order(trial: Trial) -> Iterator[str]:
-    """Memory and workloads are used in the right order.
+    """Yield an error if memory and workloads are used in the wrong order.
 
-    Memory is acquired once, in the first run, and released once, when the network is unloaded; tensors are mapped only
-    in between, and unmapped afterwards; every network has a manager and handles of its own.
+    Memory is acquired once, in the first run, and released once, when the network is unloaded. Tensors are mapped only
+    between these two moments, and unmapped afterwards. Every network has its own manager and handles.
     """
     _require_run(trial)
     yield from dict.fromkeys(error for error in trial.recording.problems if " wrote to " not in error)

@@ -240,7 +240,7 @@ _Targets = list[tuple[TensorHandle, TensorHandle]]
 
 
 def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
-    """Return sub-tensors for the inputs with their values, and for the outputs with their parents; None if unsupported."""
+    """Return sub-tensors for the inputs with their values, and for the outputs with their parents; None if refused."""
     layer = direct.layer
     assert layer is not None
     supported = direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
@@ -422,7 +422,7 @@ def _keeps_constants(bench: Bench) -> Iterator[str]:
 
 
 def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
-    """Overwrite the constants that no workload claims to read after loading, and compare the results of the next run."""
+    """Overwrite the constants that no workload claims to read after loading, and compare the results of another run."""
     network, feeds = sample.network()
     try:
         optimized = bench.optimize(network)

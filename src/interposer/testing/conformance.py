@@ -234,7 +234,7 @@ class Conformance:
             raise
 
     def judged(self, case: Case, status: Status, text: str) -> Result:
-        """Return the result of a case that ended with this status and text, taking the expected failures into account."""
+        """Return the result of a case that ended with this status and text, considering the expected failures."""
         if not self.expected_failures:
             return Result(case.id, case.check.name, case.family, case.operator, status, text)
         reason = next((why for key, why in self.expected_failures.items() if fnmatchcase(case.id, key)), None)

@@ -1,4 +1,4 @@
-"""What tensors hold: read and filled by mapping, or by a device's own copies where the host cannot map them."""
+"""Contents of tensors: read and written by mapping, or by a device's copy workloads where the host cannot map them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CANARY: Final = 0xA5
 
 
 class Contents:
-    """Reads and fills tensors, of whichever memory they are.
+    """Reads and writes the contents of tensors in any kind of memory.
 
-    `origins` has the factory of every handle, by the handle's `id`, that a tensor handle factory of a backend made.
+    `origins` maps the `id` of a handle to the tensor handle factory of a backend that created it.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Contents:
         self._copiers: dict[int, Workload] = {}
 
     def read(self, handle: TensorHandle) -> Array:
-        """Return a copy of what a tensor holds; raises whatever the handle raises."""
+        """Return a copy of a tensor's contents; exceptions of the handle propagate."""
         copier = self._copier(handle)
         if copier is not None:
             result = empty(handle.info)
@@ -40,7 +40,7 @@ class Contents:
             return array.copy()
 
     def fill(self, handle: TensorHandle, array: Array) -> None:
-        """Let a tensor hold an array; raises whatever the handle raises."""
+        """Write an array to a tensor; exceptions of the handle propagate."""
         copier = self._copier(handle)
         if copier is not None:
             copier.execute([ArrayHandle(handle.info, array)], [handle])
@@ -49,7 +49,7 @@ class Contents:
             own[...] = array
 
     def _copier(self, handle: TensorHandle) -> Workload | None:
-        """Return the device's copies for a handle that the host cannot map, or None if they are not needed."""
+        """Return the device's copy workload for a handle that the host cannot map; None if no copy is needed."""
         origin = self.origins.get(id(handle))
         if origin is None or origin.supports_map or not origin.supports_device_copy:
             return None
@@ -59,7 +59,7 @@ class Contents:
 
 
 class Guarded:
-    """An array of the kit for an output, filled with rubbish, with margins in which nothing must be written."""
+    """An output array of the kit, filled with garbage, with guard margins that must not be written to."""
 
     def __init__(self, info: TensorInfo) -> None:
         dtype, shape = info.dtype.numpy, tuple(int(size) for size in info.shape)
@@ -74,7 +74,7 @@ class Guarded:
         self.array[...] = rubbish(info.dtype)
 
     def check(self, output: int) -> None:
-        """Raise `BackendContractError` if a byte beside the array of this output has changed."""
+        """Raise `BackendContractError` if a byte next to the array of this output has changed."""
         changed = self._field != _CANARY
         changed[_MARGIN : len(changed) - _MARGIN] = False
         if changed.any():
@@ -83,7 +83,7 @@ class Guarded:
 
 
 def unlike(array: Array, expected: Array) -> str:
-    """Return how many elements of two arrays differ, and where the first one is."""
+    """Return how many elements of two arrays differ, and the index of the first one."""
     if array.shape != expected.shape or array.dtype != expected.dtype:
         return f"{array.dtype}{list(array.shape)}, not {expected.dtype}{list(expected.shape)}"
     both_nan = np.isnan(array) & np.isnan(expected) if array.dtype.kind == "f" else np.False_
@@ -93,7 +93,7 @@ def unlike(array: Array, expected: Array) -> str:
 
 
 def rubbish(dtype: DataType) -> Array:
-    """Return the element with which the kit fills memory, so that nothing can rely on what memory holds at first."""
+    """Return the garbage element with which the kit fills memory, so that no result relies on initial contents."""
     if dtype is DataType.STRING:
         return np.array("rubbish", object)
     number = np.nan if dtype.is_float else 5

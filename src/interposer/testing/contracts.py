@@ -1,4 +1,4 @@
-"""The checks that are made of a backend as a whole, on networks of several layers."""
+"""The checks of a backend as a whole, on networks of several layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NETWORKS: Final = tuple(f"{name}-{number}" for name in PATTERNS for number in r
 
 
 def on_backend(*variants: str) -> Callable[[Run], Run]:
-    """Make a function a check of a backend, made once for each variant."""
+    """Register the decorated function as a check of a backend, which runs once for each variant."""
 
     def add(run: Run) -> Run:
         BACKEND_CHECKS.append(Check(run.__name__, " ".join((run.__doc__ or "").split()), run, variants))
@@ -38,27 +38,27 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
 
 
 def grown(bench: Bench, variant: str) -> Growth:
-    """Return the network of a pattern and a number; `Refused` if the backend takes nothing that fits."""
+    """Return a network built from a pattern and a number; raise `Refused` if no supported samples fit the pattern."""
     growth = Growth(bench.pool, variant)
     PATTERNS[variant.partition("-")[0]](growth)
     return growth
 
 
 def require(bench: Bench) -> None:
-    """Skip a check where the backend takes no sample at all."""
+    """Raise `Skipped` if the backend supports no sample at all."""
     if not bench.taken:
         raise Skipped("the backend takes none of the samples")
 
 
-# --- what it says of itself -------------------------------------------------------------------------------------------
+# --- description of the backend ---------------------------------------------------------------------------------------
 
 
 @on_backend("capabilities", "objects", "unknown-options")
 def description(bench: Bench, variant: str) -> Iterator[str]:
-    """What the backend says of itself and creates is of the kinds that the interface asks for.
+    """Yield an error if the backend's description or the objects that it creates have types that the interface forbids.
 
-    Capabilities are named values, managers and factories are what they should be, each network has ones of its own,
-    and options that it does not know do not keep it from answering.
+    Capabilities must be named values. Managers and factories must have the right types, and each network must get new
+    ones. Unknown options must not prevent the backend from answering.
     """
     yield from {"capabilities": _capabilities, "objects": _objects, "unknown-options": _unknown_options}[variant](bench)
 
@@ -96,21 +96,22 @@ def _unknown_options(bench: Bench) -> Iterator[str]:
         verdicts = bench.backend.layer_support(options).query(view_of(network.graph))
     except InvalidArgumentError as error:
         if unknown not in str(error):
-            yield f"it refuses an option that it does not know without naming it: {error}"
+            yield f"it refuses an unknown option without naming it: {error}"
         return
     if not all(verdicts):
-        yield "with an option that it does not know it refuses what it takes without"
+        yield "with an unknown option it refuses layers that it accepts without the option"
 
 
-# --- parts and their replacement --------------------------------------------------------------------------------------
+# --- compiled subgraphs -----------------------------------------------------------------------------------------------
 
 
 @on_backend(*_NETWORKS)
 def substitution(bench: Bench, variant: str) -> Iterator[str]:
-    """What `optimize_subgraph` answers can be run, and the view is left as it is.
+    """Yield an error if the answer of `optimize_subgraph` cannot be run, or if the view itself was changed.
 
-    The parts lie inside of the view, do not overlap, are convex, together make no cycle, and have the border of what
-    replaces them; parts that are given back come with a reason.
+    The subgraphs in the answer must be inside of the view, disjoint and convex, and must not form a cycle together.
+    Each must have the same inputs and outputs as its replacement. Subgraphs that the backend returns unchanged need a
+    reason.
     """
     graph = grown(bench, variant).network.graph
     view, before = view_of(graph), _state(graph)
@@ -140,14 +141,15 @@ def _names(part: SubgraphView) -> str:
     return ", ".join(repr(layer.name) for layer in part)
 
 
-# --- the whole and its layers -----------------------------------------------------------------------------------------
+# --- whole networks and their layers ----------------------------------------------------------------------------------
 
 
 @on_backend(*_NETWORKS)
 def composition(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield a network gives what its layers give one by one, and uses its memory in the right order.
+    """Yield an error if a network gives other results than its layers one by one, or uses memory in the wrong order.
 
-    Tensors whose lives do not overlap may share memory, and layers may be compiled into one; neither may show.
+    Tensors whose lifetimes do not overlap may share memory, and several layers may be compiled into one. Neither may
+    affect the results.
     """
     growth, recording = grown(bench, variant), Recording()
     try:
@@ -167,7 +169,7 @@ def composition(bench: Bench, variant: str) -> Iterator[str]:
 
 @on_backend(*_NETWORKS)
 def division(bench: Bench, variant: str) -> Iterator[str]:
-    """A network gives the same when every other layer is left to another backend, and data is copied between them."""
+    """Yield an error if results change if every other layer runs on another backend, with copies in between."""
     growth = grown(bench, variant)
     names = [layer.name for layer in view_of(growth.network.graph)]
     for held_back in (names[::2], names[1::2]):
@@ -195,10 +197,10 @@ def _differences(bench: Bench, growth: Growth, outputs: Outputs, expected: Outpu
 
 @on_backend("twice", "in-turns", "after-unloading")
 def isolation(bench: Bench, variant: str) -> Iterator[str]:
-    """Networks that are loaded at the same time do not touch each other's tensors.
+    """Yield an error if networks that are loaded at the same time overwrite each other's tensors.
 
-    The same optimized network may be loaded twice; runs of several networks may take turns; a network runs on when
-    another one is unloaded.
+    The same optimized network may be loaded twice; runs of several networks may alternate; a network must still run
+    after another one is unloaded.
     """
     growth = grown(bench, "chain-0")
     other = growth if variant == "twice" else grown(bench, "chain-1")
@@ -221,7 +223,7 @@ def _unequal(outputs: Outputs, expected: Outputs) -> Iterator[str]:
 
 @on_backend("notices")
 def context(bench: Bench, variant: str) -> Iterator[str]:
-    """Yield where the backend has a context, it agrees to networks, and is told of each in the right order."""
+    """Yield an error if the backend context rejects a network, or misses a notification or their order."""
     require(bench)
     recording = Recording()
     optimized = bench.optimize(grown(bench, "chain-0").network, recording)

@@ -1,9 +1,9 @@
 """Operators whose results are exact by specification, so that no tolerance applies.
 
-An operator that moves elements gives each of them bit by bit: it does not compute with them. An operator that chooses
-among its elements gives one of them, except that the sign of a zero may be either, as -0.0 and 0.0 are equal. Both hold
-for quantized tensors as long as all tensors have the same quantization, because then nothing is rescaled. Hardmax marks
-the element that it chooses by a 1 among zeros.
+Operators that move elements must reproduce each of them bit by bit. Operators that select elements return one of them
+unchanged, except that a zero may have either sign, as -0.0 and 0.0 are equal. For quantized tensors, both rules hold
+if all tensors have the same quantization, since nothing is rescaled then. Hardmax marks the selected element by a 1
+among zeros.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHOOSING: Final[tuple[type[Op], ...]] = (
 
 
 def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
-    """The tolerances for the results of a layer: those given, or none if the results are exact by specification."""
+    """Return the tolerances for the results of a layer: `tolerances`, or exact equality if the results are exact."""
     if not _one_quantization(layer):
         return tolerances
     if isinstance(layer.op, _MOVING):

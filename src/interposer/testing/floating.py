@@ -1,4 +1,4 @@
-"""The floating-point mode of the calling thread: whether denormals are kept, and how results are rounded."""
+"""The floating-point mode of the calling thread: denormal handling and rounding mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["mode_problems", "reset_mode"]
 
 
 def mode_problems() -> list[str]:
-    """What is not as a thread begins with, found by arithmetic on values that show it; empty where all is well."""
+    """Return the deviations from the default floating-point mode, detected by arithmetic; empty if there are none."""
     tiny, item = np.array([1e-39, 2e-39], np.float32), np.array([1.0, -1.0])
     small, third = np.array([2.0**-54, -(2.0**-54)]), np.array([1.0, 3.0], np.float32)
     errors = []
@@ -24,7 +24,7 @@ def mode_problems() -> list[str]:
 
 
 def reset_mode() -> None:
-    """Give the calling thread the mode that it began with, where the C library can."""
+    """Restore the default floating-point mode of the calling thread, if the C library supports it."""
     with suppress(OSError, AttributeError):
         libm = ctypes.CDLL("libm.so.6")
         libm.fesetenv(ctypes.c_void_p(-1))  # FE_DFL_ENV

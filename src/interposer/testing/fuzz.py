@@ -1,4 +1,4 @@
-"""The check on random networks: their results are compared with the reference, and the first failure becomes a script."""
+"""The check on random networks: results are compared with the reference, and the first failure becomes a script."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _count(bench: Bench, operators: int) -> int:
-    """Return how many networks to try: fewer for backends with few operators, which leave most layers to the reference."""
+    """Return how many networks to try: fewer for backends with few operators, which leave most layers to others."""
     return bench.settings.examples * min(operators, _MANY_OPERATORS) // _MANY_OPERATORS
 
 

@@ -415,7 +415,7 @@ def _one_step(e: Evidence) -> str | None:
 
 
 def _vector_tail(e: Evidence) -> str | None:
-    """Return a hint if all elements from a multiple of a vector width on are wrong, along an axis or in memory order."""
+    """Return a hint if all elements after a multiple of a vector width are wrong, along an axis or in memory order."""
     for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
         rows = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
         wrong = np.asarray(rows.any(axis=1))

@@ -1,4 +1,4 @@
-"""What networks should give: every layer by its reference kernel."""
+"""The expected results of networks, computed layer by layer with the reference kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Oracle", "reference_outputs", "reference_values"]
 
 
 class Oracle(Backend):
-    """The reference kernels as a backend of their own, which takes what the backend under test does not."""
+    """A backend of the reference kernels, which runs the layers that the backend under test does not support."""
 
     id: ClassVar = "Oracle"
     kernels: ClassVar[KernelTable] = reference()
@@ -24,7 +24,7 @@ class Oracle(Backend):
 
 
 def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Array]:
-    """Return every value of a graph, for the inputs' arrays by binding id."""
+    """Return every value of a graph, computed from the input arrays in `feeds` (by binding id)."""
     known: dict[Value, Array] = {}
     for layer in graph.topological():
         if isinstance(layer.op, Input):
@@ -37,7 +37,7 @@ def reference_values(graph: Graph, feeds: Mapping[int, Array]) -> dict[Value, Ar
 
 
 def layer_values(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer on arrays that are known; what is unknown of shapes follows from these."""
+    """Return the results of one layer on the arrays in `known`; unknown shapes are inferred from these arrays."""
     arrays = [None if value is None else known[value] for value in layer.inputs]
     infos = [_info(value, known) for value in layer.inputs]
     return evaluate(layer.op, arrays, infos, infos_for(layer, infos))

@@ -1,4 +1,4 @@
-"""In which order a backend, its memory and its workloads must be asked: rules over a recording."""
+"""Rules about the order of calls to a backend, its memory and its workloads, checked on a recording."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Rule = Callable[[Recording], Iterator[str]]
 
 
 def order_problems(recording: Recording) -> Iterator[str]:
-    """Yield what was wrong while one network was loaded, run and unloaded."""
+    """Yield the violations of the rules while one network was loaded, run and unloaded."""
     for rule in _RULES:
         yield from rule(recording)
 
 
 def _acquired_once(recording: Recording) -> Iterator[str]:
-    """Memory is acquired once, in the first run, and released once, when the network is unloaded."""
+    """Yield an error unless memory is acquired once, in the first run, and released once, on unloading."""
     runs, loaded, unload = (recording.positions(what) for what in ("run", "loaded", "unload"))
     for manager in _managers(recording):
         acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
         if not (acquired or released or manager in recording.manager_of.values()):
-            continue  # of a registry that was only asked what factories can do
+            continue  # from a registry that was only queried for the properties of its factories
         if len(acquired) != min(1, len(runs)):
             yield f"the memory was acquired {len(acquired)} times in {len(runs)} runs; expected once, before the first"
         if loaded and any(at < loaded[0] for at in acquired):
@@ -42,9 +42,10 @@ def _managers(recording: Recording) -> list[int]:
 
 
 def _planned_once(recording: Recording) -> Iterator[str]:
-    """Yield a handle is managed and then allocated, once each, before any memory is acquired.
+    """Yield an error unless each handle is managed and then allocated, once each, before any memory is acquired.
 
-    One at the network's border that can lie in the caller's memory is not managed, and only allocated in a run.
+    A handle of a network input or output that can import the caller's memory is not managed, and is only allocated in a
+    run.
     """
     run = min(recording.positions("run"), default=len(recording.events))
     for handle in recording.things("manage") + recording.things("allocate"):
@@ -60,7 +61,7 @@ def _planned_once(recording: Recording) -> Iterator[str]:
 
 
 def _mapped_while_there(recording: Recording) -> Iterator[str]:
-    """Yield a tensor is mapped only while it has memory."""
+    """Yield an error if a tensor is mapped while it has no memory."""
     for handle in recording.things("map"):
         manager = recording.manager_of.get(handle, -1)
         acquired, released = (recording.positions(what, manager) for what in ("acquire", "release"))
@@ -74,7 +75,7 @@ def _mapped_while_there(recording: Recording) -> Iterator[str]:
 
 
 def _unmapped(recording: Recording) -> Iterator[str]:
-    """Every map is followed by an unmap, at the latest when the run is done."""
+    """Yield an error unless every map is followed by an unmap before the run ends."""
     open_maps: dict[int, int] = {}
     for event in recording.events:
         if event.what in ("map", "unmap"):
@@ -88,7 +89,7 @@ def _unmapped(recording: Recording) -> Iterator[str]:
 
 
 def _destroyed_once(recording: Recording) -> Iterator[str]:
-    """Every handle is used, destroyed exactly once when the network is unloaded, and not used afterwards."""
+    """Yield an error unless every handle is used, destroyed exactly once on unloading, and not used afterwards."""
     if not recording.positions("unloaded"):
         return
     used = {event.thing for event in recording.events if event.what != "destroy"}
@@ -96,7 +97,7 @@ def _destroyed_once(recording: Recording) -> Iterator[str]:
     for number, handle in recording.handles.items():
         title, destroyed = recording.titles[number], recording.positions("destroy", number)
         if type(handle) is ArrayHandle:
-            continue  # it holds nothing but an array, and the runtime has nothing to destroy
+            continue  # the handle only wraps an array, so the runtime does not destroy it
         if not destroyed:
             yield f"{title} was created but never destroyed; who creates a handle beside the runtime must destroy it"
         elif len(destroyed) > 1:
@@ -113,7 +114,7 @@ def _uses(event: Event, number: int) -> bool:
 
 
 def _configured_once(recording: Recording) -> Iterator[str]:
-    """Yield a workload is configured once, before it runs, and runs only while the network does."""
+    """Yield an error unless a workload is configured once, before it runs, and runs only during a network run."""
     for workload in recording.things("execute"):
         configured = recording.positions("post_allocation_configure", workload)
         executed = recording.positions("execute", workload)
@@ -130,7 +131,7 @@ def _within_runs(recording: Recording, positions: list[int]) -> bool:
 
 
 def _written_before_read(recording: Recording) -> Iterator[str]:
-    """In every run, a result is read only after the workload that gives it."""
+    """Yield an error if a run reads a result before the workload that produces it has run."""
     written: set[int] = set()
     handles = {handle for event in recording.events if event.what == "execute" for handle in event.outputs}
     for event in recording.events:
@@ -140,7 +141,7 @@ def _written_before_read(recording: Recording) -> Iterator[str]:
             written |= set(event.outputs)
         reads = (event.thing,) if event.what == "copy_out" else event.inputs if event.what == "execute" else ()
         for handle in reads:
-            if handle >= 0 and handle in handles and handle not in written:  # those of one run have no number
+            if handle >= 0 and handle in handles and handle not in written:  # handles of a single run have no number
                 yield f"{recording.titles[handle]} was read before the workload that gives it had run"
                 return
 
@@ -159,11 +160,12 @@ _NOTICES: Final = ("before_load_network", "after_load_network", "before_unload_n
 
 
 def context_problems(recording: Recording) -> Iterator[str]:
-    """Every network's context is told of loading and unloading, before and after, once each and in this order."""
+    """Yield an error unless each context is notified before and after loading and unloading, once, in order."""
     reported: dict[int, list[str]] = {}
     for event in recording.events:
         if event.what in _NOTICES:
             reported.setdefault(event.inputs[0], []).append(event.what)
     for network, notices in reported.items():
         if tuple(notices) != _NOTICES:
-            yield f"of network {network} the context was told {', '.join(notices)}; expected {', '.join(_NOTICES)}"
+            calls = ", ".join(notices)
+            yield f"of network {network} the context was notified of {calls}; expected {', '.join(_NOTICES)}"

@@ -1,4 +1,4 @@
-"""What can come of a case."""
+"""The possible outcomes of a case."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ __all__ = ["Refused", "Result", "Skipped", "Status"]
 
 
 class Skipped(Exception):  # noqa: N818 - no error, but the end of a check
-    """A check that may apply to the backend cannot be made here; says why."""
+    """Raised with a reason if a check may apply to the backend but cannot run here."""
 
 
 class Refused(Exception):  # noqa: N818 - no error, but an answer
-    """The backend does not take what a check is about, or does not claim it; says why."""
+    """Raised with a reason if the backend does not support, or does not claim, what a check is about."""
 
 
 class Status(Enum):
-    """How a case ended."""
+    """The status with which a case ended."""
 
     PASS = "pass"
     FAIL = "fail"
     SKIP = "skip"
-    """The check may apply to the backend, but could not be made."""
+    """The check may apply to the backend, but could not run."""
     REFUSED = "refused"
-    """The backend does not take the sample and says why, or does not claim what the check is about. That is right."""
+    """The backend refuses the sample with a reason, or does not claim the checked property. This is conforming."""
     XFAIL = "xfail"
-    """It failed, as was expected."""
+    """The case failed, as expected."""
     XPASS = "xpass"
-    """It was expected to fail and did not, which is wrong too: the expectation is out of date."""
+    """The case was expected to fail but passed, which counts as a failure: the expectation is outdated."""
 
     @property
     def good(self) -> bool:
-        """True unless something is to be done about it."""
+        """True if the status needs no action."""
         return self not in (Status.FAIL, Status.XPASS)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one case; `text` says what is wrong, or why it was refused or skipped."""
+    """The outcome of one case; `text` holds the errors, or the reason why the case was refused or skipped."""
 
     id: str
     check: str

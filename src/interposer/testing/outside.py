@@ -1,8 +1,8 @@
-"""Cases that are run in another process, so that a crash or a hang is a failed case, and the next ones go on.
+"""Execution of cases in a child process, so that a crash or hang fails one case and the remaining cases still run.
 
-The process is a new one for backends that are named: by the path of a shared object, by ``module:Class``, or by an id.
-It is forked from this one for those that are given as objects. While it works it tells what it is doing, in shared
-memory. A case that makes no progress for some time has failed, and its process is ended.
+A backend that is named by the path of a shared object, by ``module:Class``, or by an id is created in a fresh process.
+A backend that is passed as an object is used in a fork of this process. The child reports its current activity in
+shared memory. A case that makes no progress for some time has failed, and the child process is terminated.
 """
 
 from __future__ import annotations
@@ -44,31 +44,32 @@ __all__ = ["Outside", "check_name", "main", "serve_cases", "survives_fork"]
 START_SECONDS: Final = 300.0
 MOST_CRASHES: Final = 10
 MOST_HANGS: Final = 3
-"""After so many crashes, or so many hangs, the other cases are not tried any more."""
+"""The number of crashes, or of hangs, after which the remaining cases are skipped."""
 _HANGS: Final = "hangs"
 _TICK: Final = 0.2
 _SIGNAL: Final = signal.SIGRTMIN + 9 if sys.platform == "linux" else signal.SIGUSR1
-"""At this signal the process writes down where its threads are, even while none of them runs Python code."""
+"""The signal on which the process writes the stacks of its threads, even while none of them runs Python code."""
 _MOST_FRAMES: Final = 12
 
 Ending = tuple[Status, str]
 
 
 def survives_fork(backend: Backend) -> bool:
-    """Return True unless a backend cannot be used in a forked process, as it has threads or processes of its own."""
+    """Return False if a backend cannot be used in a forked process because it has its own threads or processes."""
     if isinstance(backend, DynamicBackend):
         return Cap.FORK_SAFE in backend.library.info.capabilities
     return not isinstance(backend, IsolatedBackend)
 
 
 class Outside:
-    """Carries out cases of a `Conformance` in another process. Not thread safe; `close` ends the process.
+    """Runs cases of a `Conformance` in a child process. Not thread-safe; `close` ends the process.
 
     Args:
-        given: the backend as it was given to the kit.
-        settings: what the kit is told.
-        seconds: how long a case may make no progress.
-        serve: carries out cases in a forked process; None for a new process, which can make all it needs from `given`.
+        given: the backend as passed to the kit.
+        settings: the settings of the kit.
+        seconds: the time without progress after which a case has failed.
+        serve: a function that runs cases in a forked process; None for a fresh process, which creates the backend from
+            `given`.
         families: the families of operators to try; none means all of them.
     """
 
@@ -92,27 +93,27 @@ class Outside:
 
     @property
     def is_new(self) -> bool:
-        """Whether the process is a new one, not a copy of this one."""
+        """True if the child is a fresh process, False if it is a fork of this process."""
         return self._serve is None
 
     def start(self) -> None:
-        """Begin the process, unless it runs; does not wait until it is ready."""
+        """Start the process unless it runs already; do not wait until it is ready."""
         if self._process is None:
             self._process = _Process(self.given, self.settings, self._serve, self._families)
             self._running.append(self._process)
             self._has_begun = False
 
     def close(self) -> str | None:
-        """Let the process end, and say how it failed to, or None."""
+        """End the process; return a description of its failure to end, or None."""
         process, self._process = self._process, None
         self._running.clear()
         return None if process is None else process.finish(self.seconds)
 
     def outcomes(self, ids: Sequence[str]) -> Iterator[Ending]:
-        """Yield what came of each of these cases, in their order.
+        """Yield the outcome of each of these cases, in order.
 
         Raises:
-            PluginError: the backend cannot be made, or crashes or hangs at the same time.
+            PluginError: the backend cannot be created, or crashes or hangs while it is created.
         """
         left = deque(ids)
         while left:
@@ -133,7 +134,7 @@ class Outside:
                 yield ending
 
     def _why_not(self, case: str) -> str:
-        """Return why a case is not tried, or an empty text."""
+        """Return the reason why a case is skipped, or an empty text."""
         if self.hangs >= MOST_HANGS:
             return f"the backend has hung {self.hangs} times"
         if self.crashes >= MOST_CRASHES:
@@ -177,7 +178,7 @@ def _close(running: list[_Process]) -> None:
 
 
 class _Process:
-    """One process, from its beginning to its end."""
+    """One child process, from its start to its end."""
 
     def __init__(self, text: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
         self._endings: deque[Ending] = deque()
@@ -198,18 +199,18 @@ class _Process:
         self.child.__enter__()
 
     def ask(self, ids: Sequence[str]) -> None:
-        """Let the process carry out these cases."""
+        """Request the process to run these cases."""
         line = memoryview(json.dumps(ids).encode() + b"\n")
-        with suppress(BrokenPipeError):  # then the process has ended, which `receive` finds
+        with suppress(BrokenPipeError):  # the process has ended, which `receive` detects
             while line:
                 line = line[os.write(self._requests, line) :]
 
     def begin(self) -> dict[str, Any] | str:
-        """Who the backend is, or why it cannot be made; a text where the process crashed or hung."""
+        """Return the description of the backend or the creation error; a text if the process crashed or hung."""
         return self._message(START_SECONDS)
 
     def receive(self, seconds: float) -> Ending | str:
-        """Return what came of the next case; a text where the process crashed or hung."""
+        """Return the outcome of the next case; a text if the process crashed or hung."""
         if not self._endings:
             result = self._message(seconds)
             if isinstance(result, str):
@@ -231,7 +232,7 @@ class _Process:
             return "disturbs its process"
 
     def _waited(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next message, for which it waits as long as there is progress."""
+        """Return the next message; raise `TimeoutError` if the process makes no progress for `seconds`."""
         count, deadline = self._progress.read()[0], time.monotonic() + seconds
         while True:
             try:
@@ -251,7 +252,7 @@ class _Process:
         return f"{text}\nit was {doing}" if doing else text
 
     def _where(self) -> Iterator[str]:
-        """Yield where the threads of the process are, the innermost calls first."""
+        """Yield the stack of each thread of the process, innermost calls first."""
         with suppress(ProcessLookupError):
             os.kill(self.child.pid, _SIGNAL)
         before, end = 0, time.monotonic() + 2
@@ -269,7 +270,7 @@ class _Process:
                 yield line
 
     def finish(self, seconds: float) -> str | None:
-        """Let the process come to its end, and say how it failed to."""
+        """Let the process end; return a description of its failure to end, or None."""
         os.close(self._requests)
         self._requests = -1
         try:
@@ -282,7 +283,7 @@ class _Process:
             self.kill()
 
     def kill(self) -> None:
-        """End the process now."""
+        """Kill the process."""
         self.child.__exit__(None, None, None)
         for descriptor in (self._requests, self._stacks):
             if descriptor >= 0:
@@ -291,24 +292,26 @@ class _Process:
         self._requests = self._stacks = -1
 
 
-# --- in the other process ---------------------------------------------------------------------------------------------
+# --- in the child process ---------------------------------------------------------------------------------------------
 
 
 def main(
     report: Channel, text: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
 ) -> None:
-    """In a new process: carry out cases on a backend that is named."""
+    """Run cases on a named backend. This is the entry point of a fresh child process."""
     from interposer.testing.conformance import Conformance  # noqa: PLC0415 - which needs this module
 
-    os.environ.setdefault(CHECK_BACKENDS, "yes")  # what a plug-in writes where it must not is a finding, no crash
+    os.environ.setdefault(
+        CHECK_BACKENDS, "yes"
+    )  # an invalid write of a plug-in is reported as an error instead of crashing
     if is_library(text):
-        os.environ.pop(BACKEND_PATH, None)  # it is this one that is checked
+        os.environ.pop(BACKEND_PATH, None)  # only the given backend is checked
     conformance = Conformance(text, families=families, settings=pickle.loads(base64.b64decode(settings)))
     serve_cases(report, conformance, requests, shared, stacks)
 
 
 def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, stacks: int) -> None:
-    """Carry out the cases that are asked for, until nobody asks any more."""
+    """Run the requested cases until the request channel is closed."""
     faulthandler.register(_SIGNAL, file=stacks, all_threads=True)
     show_in(Progress(shared))
     try:
@@ -318,7 +321,7 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
         return
     report.send(backend=backend.id, version=backend.version)
     cases = {case.id: case for case in conformance.every_case}
-    gc.freeze()  # collections need not look at the samples again and again
+    gc.freeze()  # garbage collections need not scan the samples
     with open(requests, encoding="utf-8") as lines:
         for line in lines:
             settled: list[Ending] = []
@@ -332,14 +335,14 @@ def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, s
 
 
 def _send(report: Channel, endings: list[Ending]) -> None:
-    """Report how cases have ended, all in one message, as there may be thousands."""
+    """Send the outcomes of cases, all in one message, as there may be thousands."""
     if endings:
         report.send(endings=[(status.value, text) for status, text in endings])
         endings.clear()
 
 
 def check_name(path: Path) -> None:
-    """Raise `PluginError` if a shared object has no name by which backends are found."""
+    """Raise `PluginError` if the file name of a shared object does not follow the naming rule of backends."""
     error = name_problem(path.name)
     if error is not None:
         raise PluginError(str(path), "name", error)

@@ -1,4 +1,4 @@
-"""Networks of several layers, put together from samples so that every layer is one that a backend takes."""
+"""Networks of several layers, built from samples that a backend supports."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["PATTERNS", "VARIANTS", "Growth", "Pool"]
 
 LENGTH: Final = 6
 VARIANTS: Final = 16
-"""How many networks are made of every pattern, each from other samples."""
+"""The number of networks for each pattern, each built from other samples."""
 
 _PLACES: Final = frozenset({DataType.INT32, DataType.INT64})
 
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A sample with one result, whose first operand may be any tensor of its kind."""
+    """A sample with one result, whose first operand may be any tensor with the same info."""
 
     sample: Sample
     takes: TensorInfo
@@ -32,7 +32,7 @@ class Link:
 
 
 class Pool:
-    """Samples that fit together."""
+    """Samples that can be connected to each other."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         links = [link for link in map(_link, samples) if link is not None]
@@ -53,7 +53,7 @@ def _link(sample: Sample) -> Link | None:
 
 
 def _is_open(sample: Sample, index: int) -> bool:
-    """Return True if an operand comes from outside and is no index, size or box, which could not be just any tensor."""
+    """Return True if an operand is an input with arbitrary values, and not an index, size or box."""
     item: Given | None = sample.inputs[index]
     allowed = sample.op.operands[min(index, len(sample.op.operands) - 1)].dtypes
     return item is not None and not item.constant and item.values is None and not (allowed and allowed <= _PLACES)
@@ -65,7 +65,7 @@ def _joins(link: Link) -> bool:
 
 
 class Growth:
-    """A network that grows from a pool, and the arrays to run it on. The same seed gives the same network."""
+    """A network that is built from a pool, and its input arrays. The same seed gives the same network."""
 
     def __init__(self, pool: Pool, seed: str) -> None:
         self.pool, self.random = pool, random.Random(seed)
@@ -73,7 +73,7 @@ class Growth:
         self.feeds: dict[int, Array] = {}
 
     def start(self, *, merged: bool = False) -> Value:
-        """A new input, which layers can follow that keep its kind; with `joined`, some that make one value of two."""
+        """Add an input for layers that preserve its info; with `merged`, also for layers that combine two values."""
         choices = [info for info, links in (self.pool.joining if merged else self.pool.keeping).items() if links]
         if not choices:
             raise Refused("the samples that the backend takes do not fit together in this way")
@@ -83,20 +83,20 @@ class Growth:
         return self._input(info, array)
 
     def follow(self, value: Value, *, last: bool = False) -> Value:
-        """Return a layer behind a value; unless it is the last one, more layers can follow."""
+        """Add a layer that reads a value and return its result; unless `last`, further layers can follow."""
         links = self.pool.after[value.known]
         return self._add([link for link in links if last or link.gives in self.pool.after] or links, {0: value})
 
     def keep(self, value: Value) -> Value:
-        """Return a layer behind a value that gives a value of the same kind."""
+        """Add a layer that reads a value and return its result, which has the same info."""
         return self._add(self.pool.keeping[value.known], {0: value})
 
     def join(self, first: Value, second: Value) -> Value:
-        """Return a layer that makes one value of two."""
+        """Add a layer that combines two values into one, and return its result."""
         return self._add(self.pool.joining[first.known], {0: first, 1: second})
 
     def output(self, *values: Value) -> None:
-        """Let these values be the outputs."""
+        """Make these values the outputs."""
         for number, value in enumerate(values):
             self.network.add_output_layer(number, value)
 
@@ -131,40 +131,40 @@ def _chain(growth: Growth, value: Value) -> list[Value]:
 
 
 def chain(growth: Growth) -> None:
-    """One layer behind the other."""
+    """Build a chain of layers."""
     growth.output(_chain(growth, growth.start())[-1])
 
 
 def ladder(growth: Growth) -> None:
-    """One layer behind the other, and every value is an output."""
+    """Build a chain of layers in which every value is an output."""
     growth.output(*_chain(growth, growth.start()))
 
 
 def fan(growth: Growth) -> None:
-    """One value that goes into several layers."""
+    """Build a value that several layers read."""
     value = growth.keep(growth.start())
     growth.output(*(growth.follow(value, last=True) for _ in range(3)))
 
 
 def diamond(growth: Growth) -> None:
-    """Two ways of different lengths that part and meet."""
+    """Build two paths of different lengths that split and merge again."""
     top = growth.keep(growth.start(merged=True))
     growth.output(growth.join(growth.keep(top), growth.keep(growth.keep(top))))
 
 
 def twice(growth: Growth) -> None:
-    """A value that goes into one layer twice, and on from there."""
+    """Build a value that one layer reads twice, and that other layers read too."""
     value = growth.start(merged=True)
     growth.output(growth.keep(growth.join(value, value)))
 
 
 def twins(growth: Growth) -> None:
-    """Two networks in one that have nothing to do with each other."""
+    """Build two independent networks in one."""
     growth.output(_chain(growth, growth.start())[-1], _chain(growth, growth.start())[-1])
 
 
 def braid(growth: Growth) -> None:
-    """Two values that meet again and again, each time with one from before."""
+    """Build two values that are combined repeatedly, each time with an earlier one."""
     first = growth.start(merged=True)
     second = growth.keep(first)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What the kit is doing at the moment, kept in memory that a watchdog in another process can read."""
+"""The current activity of the kit, in shared memory that a watchdog in another process can read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 __all__ = ["SIZE", "Progress", "note", "show_in"]
 
 SIZE: Final = 1024
-"""Bytes of the shared memory: a count of what was done, the length of a text, and the text."""
+"""The size of the shared memory in bytes: a progress counter, the length of a text, and the text."""
 _HEAD: Final = struct.Struct("=QI")
 
 
 class Progress:
-    """A count and a text in shared memory, written by one process and read by another.
+    """A counter and a text in shared memory, written by one process and read by another.
 
     Args:
         descriptor: a file of `SIZE` bytes that both processes have open.
@@ -27,26 +27,26 @@ class Progress:
 
     @classmethod
     def create(cls) -> tuple[Progress, int]:
-        """New shared memory, and the descriptor by which another process opens it."""
+        """Create shared memory, and return it with the file descriptor by which another process opens it."""
         descriptor = os.memfd_create("progress")
         os.ftruncate(descriptor, SIZE)
         return cls(descriptor), descriptor
 
     def write(self, doing: str) -> None:
-        """Say that something was done, and what is done next."""
+        """Increment the counter, and set the text that describes the next action."""
         self._count += 1
         text = doing.encode("utf-8", "replace")[: SIZE - _HEAD.size]
         self._memory[_HEAD.size : _HEAD.size + len(text)] = text
         _HEAD.pack_into(self._memory, 0, self._count, len(text))
 
     def read(self) -> tuple[int, str]:
-        """Return how much was done so far, and what is done now."""
+        """Return the counter and the text of the current action."""
         count, size = _HEAD.unpack_from(self._memory)
         text = self._memory[_HEAD.size : _HEAD.size + min(size, SIZE - _HEAD.size)]
         return count, text.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the shared memory."""
         self._memory.close()
 
 
@@ -54,11 +54,11 @@ _shown: list[Progress] = []
 
 
 def show_in(progress: Progress) -> None:
-    """Let `note` write to this shared memory from now on, in this process."""
+    """Make `note` write to this shared memory from now on, in this process."""
     _shown[:] = [progress]
 
 
 def note(doing: str) -> None:
-    """Say that the backend made progress (it loaded, ran, finished a layer ...), and what it is asked to do next."""
+    """Report that the backend made progress (it loaded, ran, ...), and describe the next call to it."""
     for progress in _shown:
         progress.write(doing)

@@ -1,4 +1,4 @@
-"""Operators that a backend refuses as a whole, so that not every one of their samples needs to be asked."""
+"""Detection of operators that a backend refuses as a whole, so that not every sample of them needs a query."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from interposer.testing.sample import Sample
 __all__ = ["Refusals"]
 
 _LAYER_TYPE: Final = 1
-"""The reason code of the C interface for a type of layer that cannot be run."""
+"""The reason code of the C interface for an unsupported type of layer."""
 _EVERY: Final = 16
-"""Of the samples of an operator, each of this many is a probe, besides one for each type of data."""
+"""The sampling interval of probes: every n-th sample of an operator, besides one for each data type."""
 
 Reasons = tuple[str, ...]
 
 
 class Refusals:
-    """Why a backend refuses operators as a whole, found out when the first sample of an operator is tried.
+    """The reasons why a backend refuses operators as a whole, determined when the first sample of an operator is tried.
 
-    A backend refuses an operator as a whole if its table of kernels has none for it, if a shared object says that the
-    type of the layer is the reason, or if all probes are refused for the same reason. Probes are one sample of each
-    type of data, and some of the others.
+    A backend refuses an operator as a whole in three cases: its kernel table has no entry, a shared object reports the
+    type of the layer as the reason, or all probes are refused for the same reason. Probes are one sample of each data
+    type, and some of the others.
     """
 
     def __init__(self) -> None:
@@ -35,21 +35,21 @@ class Refusals:
         self._seen: set[tuple[type[Op], Reasons]] = set()
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
-        """Return why a backend refuses the operator of a sample, whatever its tensors and attributes are, or None."""
+        """Return why a backend refuses the operator of a sample for all tensors and attributes; None if it does not."""
         kind = type(sample.op)
         if kind not in self._known:
             try:
                 self._known[kind] = _asked(kind, bench)
-            except Exception:  # the checks of samples say what went wrong
+            except Exception:  # the checks of samples report the error
                 self._known[kind] = None
         return self._known[kind]
 
     def is_known(self, sample: Sample) -> bool:
-        """Return True if samples of the operator are refused without another question."""
+        """Return True if samples of the operator are refused without another query."""
         return self._known.get(type(sample.op)) is not None and type(sample.op) in self._begun
 
     def is_new(self, sample: Sample, reasons: Reasons) -> bool:
-        """Return True for the first refusal of an operator for these reasons, which alone is asked for again."""
+        """Return True for the first refusal of an operator for these reasons; only this refusal is queried twice."""
         key = type(sample.op), tuple(reasons)
         new = key not in self._seen
         self._seen.add(key)
@@ -62,10 +62,10 @@ class Refusals:
         return first
 
     def of_operator(self, sample: Sample) -> str:
-        """Return why the operator of a sample is refused as a whole; empty if that is not so, or not known yet.
+        """Return why the operator of a sample is refused as a whole; empty if it is not, or not known yet.
 
-        It is also empty for the first sample of the operator, which the backend is asked about nevertheless, and for a
-        refusal without a reason.
+        The text is also empty for the operator's first sample, which is always queried, and for a refusal without a
+        reason.
         """
         kind = type(sample.op)
         if self._begun.get(kind, sample) is sample:

@@ -1,4 +1,4 @@
-"""Backends by the names that people give them: ids, classes, functions and paths of shared objects."""
+"""Resolution of backends from ids, classes, functions and paths of shared objects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Factory = Callable[[], Backend]
 
 
 def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
-    """The backend of an id that the runtime knows, of a class written as ``module:Class``, of a factory, or of a path.
+    """Return the backend for an id that the runtime knows, a ``module:Class``, a factory function, or a path.
 
     Raises:
-        UnknownBackendError: nobody knows the id.
-        BackendUnavailableError: it is known, but cannot be used here.
-        InvalidArgumentError: it cannot be imported, or gives no backend.
+        UnknownBackendError: no backend has this id.
+        BackendUnavailableError: the backend is known, but cannot be used on this machine.
+        InvalidArgumentError: the name cannot be imported, or does not yield a backend.
         PluginError: the shared object cannot be loaded.
     """
     if isinstance(text, str) and is_library(text):
@@ -39,12 +39,12 @@ def backend_of(text: str | Factory, runtime: Runtime | None = None) -> Backend:
     except (Exception, SystemExit) as error:
         raise InvalidArgumentError(f"{text!r} gives no backend: {type(error).__name__}: {error}") from error
     if not isinstance(value, Backend):
-        raise InvalidArgumentError(f"{text!r} gives {value!r}, which is no Backend")
+        raise InvalidArgumentError(f"{text!r} gives {value!r}, which is not a Backend")
     return value
 
 
 def is_library(text: str) -> bool:
-    """Return whether a backend is given by the path of a shared object."""
+    """Return True if the text is the path of a shared object."""
     return ":" not in text and (os.sep in text or re.search(r"\.so(\.[0-9.]+)?\Z", text) is not None)
 
 

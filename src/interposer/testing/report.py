@@ -175,7 +175,7 @@ def _cause(text: str) -> str:
 
 
 def _severity(result: Result) -> tuple[int, float, int]:
-    """Return a sort key for failures: exceptions before wrong numbers, then the share and the number of wrong elements."""
+    """Return a sort key for failures: exceptions first, then by the share and the number of wrong elements."""
     matches = _WRONG.search(result.text)
     if matches is None:
         return 1, 0.0, 0
@@ -202,7 +202,7 @@ def _any(rows: Iterable[Sequence[str]], column: int) -> bool:
 
 
 def _printable(text: str) -> str:
-    """Replace the control characters that XML does not allow."""
+    """Remove the control characters that XML does not allow."""
     return "".join(letter for letter in text if letter.isprintable() or letter in "\n\t")
 
 

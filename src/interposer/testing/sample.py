@@ -1,6 +1,6 @@
-"""Samples: one operator with the tensors that it is tried on. They are the rows of every conformance check.
+"""Samples: one operator with the tensors to try it on. They are the inputs of every conformance check.
 
-A family's samples stand in ``testing/samples/<family>.py``, a generator for each operator::
+The samples of a family are in ``testing/samples/<family>.py``, as a generator for each operator::
 
     @samples(DepthToSpace)
     def depth_to_space() -> Iterator[Sample]:
@@ -29,10 +29,10 @@ __all__ = ["Given", "Sample", "given", "given_by", "of", "samples", "samples_of"
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """One operand of a sample: its info, and its values, which are drawn where none are given.
+    """One operand of a sample: its info, and its values, which are random if none are specified.
 
-    Drawn numbers are real ones between `low` and `high`, rounded for integers and stored as the info's quantization
-    says. A `constant` operand is part of the network, any other one comes from the caller.
+    Random values are drawn between `low` and `high`, then rounded for integers, or quantized with the info's
+    quantization. A `constant` operand is part of the network; any other operand is an input from the caller.
     """
 
     info: TensorInfo
@@ -74,11 +74,11 @@ def _range(dtype: DataType) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An operator, its operands (None if an optional one is absent), and what is declared of its results.
+    """An operator, its operands (None for an absent optional operand), and the declared infos of its results.
 
-    `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the answer of
-    a worked example; without it, the reference backend's answer counts. `statistical` marks an operator that draws at
-    random, of which only shapes and types can be compared. `exact` marks results that must be the same bit by bit.
+    `outputs` gives infos where inference needs them, above all for quantized results. `expected` holds the results of a
+    worked example; without it, those of the reference backend are expected. `statistical` marks an operator that draws
+    random numbers, of which only shapes and types are compared. `exact` marks results that must be equal bit by bit.
     """
 
     op: Op
@@ -91,16 +91,16 @@ class Sample:
 
     @property
     def id(self) -> str:
-        """The operator's name and the sample's, unique among all samples."""
+        """The operator's name and the sample's name, unique among all samples."""
         return f"{self.op.op_name()}-{self.name}" if self.name else self.op.op_name()
 
     def arrays(self) -> list[Array | None]:
-        """Return the operands' arrays: the same ones every time, others for every sample."""
+        """Return the operands' arrays: always the same for one sample, but different between samples."""
         generator = np.random.default_rng(zlib.crc32(self.id.encode()))
         return [None if item is None else item.array(generator) for item in self.inputs]
 
     def network(self) -> tuple[Network, dict[int, Array]]:
-        """Return a network of this one layer, and the arrays to run it on, by binding id."""
+        """Return a network of this single layer, and its input arrays by binding id."""
         network, feeds = Network(self.id), dict[int, Array]()
         values: list[Layer | None] = []
         for index, (item, array) in enumerate(zip(self.inputs, self.arrays(), strict=True)):
@@ -125,7 +125,7 @@ def given(
     low: float = -4.0,
     high: float = 4.0,
 ) -> Given:
-    """Return an operand from the caller, drawn at random."""
+    """Return an operand that the caller provides, with random values."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high)
 
 
@@ -137,7 +137,7 @@ def weights(
     low: float = -1.0,
     high: float = 1.0,
 ) -> Given:
-    """Return an operand that is part of the network, drawn at random."""
+    """Return a constant operand with random values."""
     return Given(TensorInfo(shape, dtype, quantization), low=low, high=high, constant=True)
 
 
@@ -153,7 +153,7 @@ _KNOWN: Final[dict[type[Op], tuple[Sample, ...]]] = {}
 
 
 def samples(*ops: type[Op]) -> Callable[[Source], Source]:
-    """Add the decorated generator as the samples of these operators."""
+    """Return a decorator that registers a generator as a source of samples of these operators."""
 
     def add(source: Source) -> Source:
         for op in ops:
@@ -164,7 +164,7 @@ def samples(*ops: type[Op]) -> Callable[[Source], Source]:
 
 
 def sources_of(op: type[Op]) -> tuple[Source, ...]:
-    """Return the generators that were added for an operator; each may also give samples of other operators."""
+    """Return the generators that are registered for an operator; each may also yield samples of other operators."""
     return tuple(_SOURCES.get(op, ()))
 
 
@@ -188,7 +188,7 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
 
 @cache
 def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
-    """What a generator gives, by operator; each runs once, as one that gives samples of many operators takes long."""
+    """Return the samples of a generator by operator, cached since generators for many operators are slow."""
     result: dict[type[Op], list[Sample]] = {}
     for item in source():
         result.setdefault(type(item.op), []).append(item)
@@ -196,7 +196,7 @@ def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
 
 
 def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
-    """Return the samples of an operator that a generator gives."""
+    """Return the samples of one operator that a generator yields."""
     return _given_by(source).get(op, ())
 
 

@@ -1,4 +1,4 @@
-"""Layers of a network by themselves."""
+"""Execution of single layers of a network, each as a separate network."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["layer_alone", "one_by_one"]
 
 
 def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
-    """Return a network of one layer of another network, with the arrays that go into it there.
+    """Return a network of one layer of another network, and its input arrays taken from `known`.
 
-    A value that the layer takes twice becomes one input, or several inputs with equal arrays if `merged` is False.
+    A value that the layer reads twice becomes one input, or several inputs with equal arrays if `merged` is False.
     """
     network, feeds = Network(layer.name), dict[int, Array]()
     inside: dict[Value, Layer] = {}
@@ -28,7 +28,7 @@ def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = Tr
             values.append(None)
             continue
         if not merged or value not in inside:
-            array = known[value] if merged else known[value].copy()  # equal arrays in memory of their own
+            array = known[value] if merged else known[value].copy()  # equal arrays in separate memory
             inside[value] = _stand_in(network, value, array, feeds)
         values.append(inside[value])
     created = network.add_layer(layer.op, *values, name=layer.name, outputs=_declared(layer), regions=layer.regions)
@@ -38,7 +38,7 @@ def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = Tr
 
 
 def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Array]) -> Layer:
-    """Add a constant or an input in place of a value."""
+    """Add a constant or an input that replaces a value."""
     info, number = value.known.with_constant(None), len(feeds)
     if value.is_constant:
         return network.add_constant_layer(array, info.quantization)
@@ -47,10 +47,10 @@ def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Arr
 
 
 def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
-    """Return what the backend gives for one layer of another network.
+    """Return the backend's results for one layer of another network.
 
-    The same layer on the same arrays runs once. On other arrays it is loaded again, but not optimized again.
-    A value that the layer takes twice comes as two tensors, so that a layer that confuses the two is found.
+    The same layer on the same arrays runs once. For other arrays, the network is loaded again, but not optimized again.
+    A value that the layer reads twice is passed as two tensors, so that layers that confuse the two are detected.
     """
     arrays = [known[value] for value in layer.values]
     if any(array.dtype.kind == "O" for array in arrays):
@@ -69,7 +69,7 @@ def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict
 
 
 def _given(layer: Layer) -> Iterator[TensorInfo | int | None]:
-    """Yield the info of each input: None for one that is absent, and a number for a value that was taken before."""
+    """Yield the info of each input: None for an absent one, and the earlier position for a repeated value."""
     seen: dict[Value, int] = {}
     for position, value in enumerate(layer.inputs):
         if value is None:
@@ -88,7 +88,7 @@ def _declared(layer: Layer) -> Sequence[Any]:
 def one_by_one(
     bench: Bench, network: Network, feeds: Mapping[int, Array], held_back: Collection[str] = ()
 ) -> dict[int, Array]:
-    """Return what the layers of a network give by themselves, each on what those before it gave.
+    """Return the results of a network's layers, each run separately on the results of the layers before it.
 
     Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
     """

@@ -1,20 +1,19 @@
-"""How near a backend's results must be to the reference's.
+"""Tolerances: the allowed difference between results of a backend and of the reference.
 
 ==================  ==========================================================================================
 float64             1e-9: sums are added in another order
-float32             1e-4, and 1e-5 of the largest element: other orders, and exponentials that were made quick
-float16             1e-2: ten steps, as devices sum in float16 what the reference sums in float32
-bfloat16            4e-2: five steps, likewise
+float32             1e-4, and 1e-5 of the largest element: other orders of summation, approximated exponentials
+float16             1e-2: ten steps, as devices sum in float16 and the reference sums in float32
+bfloat16            4e-2: five steps, for the same reason
 float8, 6 and 4     one step of the type, from 1/8 of the number to the number itself
-quantized           one step, as results that lie between two steps are rounded either way
-integers and bool   exact, texts as well
+quantized           one step, as results that are between two steps may be rounded either way
+integers and bool   exact; texts as well
 ==================  ==========================================================================================
 
-Operators that only move elements must give every element bit by bit, whatever its type: see `interposer.testing.exact`.
+Operators that only move elements must reproduce every element bit by bit for any type: see `interposer.testing.exact`.
 
-A number may differ by its relative part, plus an absolute one that is taken of the largest number in the tensor: what
-is small beside its neighbours is what they left over when they cancelled out. Infinities, and what is not a number,
-must be in the same places.
+The allowed difference is relative to the element, plus a fraction of the largest absolute element of the tensor. The
+second term covers small elements that result from cancellation. Infinities and NaN must be at the same positions.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["FLOAT_TOLERANCES", "Tolerance", "Tolerances", "bias", "same"]
 
 
 class Tolerance(NamedTuple):
-    """How much a number may differ: a part of itself, and a part of the largest number in its tensor."""
+    """The allowed difference of a float: a fraction of its own size, and a fraction of its tensor's largest element."""
 
     relative: float
     absolute: float
@@ -57,12 +56,12 @@ FLOAT_TOLERANCES: Final[Mapping[DataType, Tolerance]] = {
 
 @dataclass(frozen=True)
 class Tolerances:
-    """What is allowed for every type.
+    """The tolerances of all types.
 
     Args:
-        floats: tolerances that replace those above.
-        steps: how many steps a quantized element may be off.
-        bits: whether elements must be the same bit by bit, including the sign of zero; any NaN equals any other NaN.
+        floats: tolerances by type that replace the defaults above.
+        steps: the number of steps by which a quantized element may differ.
+        bits: True if elements must be equal bit by bit, including the sign of zero; any NaN equals any other NaN.
     """
 
     floats: Mapping[DataType, Tolerance] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Tolerances:
         return self.floats.get(dtype, FLOAT_TOLERANCES[dtype])
 
     def times(self, count: int) -> Tolerances:
-        """Return the tolerances for so many layers one after the other."""
+        """Return the tolerances for the results of `count` consecutive layers."""
         floats = {dtype: Tolerance(*(count * part for part in self.of(dtype))) for dtype in FLOAT_TOLERANCES}
         return Tolerances(floats, count * self.steps)
 
@@ -90,9 +89,9 @@ class Tolerances:
         inputs: Sequence[tuple[Array, TensorInfo]] = (),
         earlier: Array | None = None,
     ) -> str | None:
-        """Describe how an array differs from the right one, with a hint at the cause; None if it is near enough.
+        """Describe how an array differs from the expected one, with a hint at the cause; None if it is near enough.
 
-        `inputs` are the arrays that the layer ran on and `earlier` is the result of the run before; both only serve
+        `inputs` are the input arrays of the layer and `earlier` is the result of the previous run; both only improve
         the hint.
         """
         if (array.shape, array.dtype) != (expected.shape, expected.dtype):
@@ -112,7 +111,7 @@ class Tolerances:
         return f"{text}; hint: {cause}" if cause else text
 
     def is_near(self, array: Array, expected: Array, info: TensorInfo) -> bool:
-        """Return True if `difference` would give None; quicker, as no hint is looked for."""
+        """Return True if `difference` would return None. This method is faster, as it computes no hint."""
         if (array.shape, array.dtype) != (expected.shape, expected.dtype):
             return False
         if info.element is not None:
@@ -121,7 +120,7 @@ class Tolerances:
             return bool(np.all(self._near(array, expected, info)))
 
     def _compared(self, info: TensorInfo) -> Callable[[Array, Array], Array]:
-        """Compare two arrays of float64 as elements of this info."""
+        """Return a function that compares two float64 arrays element by element within the tolerance for this info."""
         if info.dtype.is_float:
             return lambda result, expected: _near(result, expected, self.of(info.dtype))
         steps = self.steps if info.is_quantized else 0
@@ -153,13 +152,13 @@ def _near(array: Array, expected: Array, tolerance: Tolerance) -> Array:
 
 
 def _same_bits(array: Array, expected: Array) -> Array:
-    """Return the same numbers with the same signs; any two that are not numbers count as the same."""
+    """Return where two arrays hold the same numbers with the same signs; any NaN equals any other NaN."""
     alike = (array == expected) & (np.signbit(array) == np.signbit(expected))
     return np.asarray(alike | (np.isnan(array) & np.isnan(expected)))
 
 
 def _steps(array: Array, expected: Array) -> Array:
-    """Return how many steps two arrays of integers are apart; unsigned ones of 64 bits do not fit into signed ones."""
+    """Return the differences of two integer arrays in steps, computed without overflow of 64-bit unsigned integers."""
     low, high = np.minimum(array, expected), np.maximum(array, expected)
     return np.asarray(high.astype(np.uint64) - low.astype(np.uint64))
 
@@ -172,12 +171,12 @@ _FEWEST_AT_END: Final = 16
 def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     """Describe a bias of a quantized result whose elements are all within one step; None if there is none.
 
-    Results may be one step off, but not all in one direction. An element that is rounded to the nearest step is as
-    often too high as too low, except for numbers halfway between two steps. Rounding down, up or towards zero is half
-    a step off on average, and an offset of one step a whole step. The threshold is half of the smaller one: 0.25. The
-    mean of 400 errors of at most one step has a standard deviation of at most 1 / sqrt(400) = 0.05, so that a result
-    without a bias stays below it by five of them. Fewer elements are not judged. Elements at the ends of the range of
-    the type cannot err in one of the directions, and are judged by themselves: most of them must be at the end.
+    Results may be one step off, but not all in one direction. Rounding to nearest errs in both directions equally
+    often, except for values halfway between two steps. Rounding down, up or towards zero shifts the mean by half a
+    step, and an offset by a whole step. The threshold is half of the smaller one: 0.25. The mean of 400 errors of at
+    most one step has a standard deviation of at most 1 / sqrt(400) = 0.05, so the threshold is five standard deviations
+    of an unbiased result. Results with fewer elements are not judged. Elements at the ends of the type's range can err
+    in one direction only, and are judged separately: most of them must be at the end.
     """
     if info.element is not None or not info.is_quantized or not info.dtype.is_integer:
         return None
@@ -197,9 +196,9 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
 
 
 def _end_missed(array: Array, expected: Array, end: int) -> str | None:
-    """Describe a clamp that misses an end of the range, if most of the results that saturate there do not reach it.
+    """Describe a clamp that misses an end of the range: most results that should saturate there do not reach it.
 
-    Only a result that is within half a step of the end may be one step off, and that is one of many.
+    Only results within half a step of the end may be one step off, and these are few.
     """
     saturated = expected == end
     count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (array != end)))
@@ -232,7 +231,7 @@ def _stated_bias(mean: float, away: float, count: int) -> str:
 
 
 def same(array: Array, expected: Array) -> bool:
-    """Return True if two arrays hold the same, bit by bit; any two that are not numbers count as the same."""
+    """Return True if two arrays are equal bit by bit; any NaN equals any other NaN."""
     if (array.shape, array.dtype) != (expected.shape, expected.dtype):
         return False
     if array.dtype.kind == "O":
@@ -246,7 +245,7 @@ def same(array: Array, expected: Array) -> bool:
 
 
 def _same_item(value: object, expected: object) -> bool:
-    """Return two texts, or two elements of what is no tensor."""
+    """Return True if two texts, or two elements of a sequence, are equal."""
     if isinstance(value, np.ndarray) and isinstance(expected, np.ndarray):
         return same(value, expected)
     return value == expected

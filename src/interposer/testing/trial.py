@@ -1,4 +1,4 @@
-"""A trial: one sample on the backend under test, asked, loaded, run three times and unloaded, with a recording."""
+"""`Trial`: one sample on the backend under test, queried, loaded, run three times and unloaded, with a recording."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Outputs = dict[int, Array]
 
 
 class Trial:
-    """What came of a sample.
+    """The outcome of a sample on the backend under test.
 
-    `reasons` are those of a refusal, or name the capability that the sample needs and the backend does not have.
-    `error` says what kept a sample that was not refused from running, or is empty.
-    `first` and `again` are the results of two runs on the same inputs. Between them lies a run on `other_feeds`, whose
-    results are `other` (None if there is nothing to compute on them). The later run took arrays with odd strides and
-    filled arrays with odd strides. `untouched` is False if the arrays of inputs or constants were written to.
+    `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `fault` describes the
+    error that prevented a sample from running, or is empty. `first` and `again` are the results of two runs on the same
+    inputs. In between, `other_feeds` were run, whose results are `other` (None if those inputs leave nothing to
+    compute). The last run used input and output arrays with unusual strides. `untouched` is False if the arrays of
+    inputs or constants were written to.
     """
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
@@ -57,17 +57,17 @@ class Trial:
 
     @property
     def network(self) -> Network:
-        """The network of the sample's one layer; it is built when it is needed first."""
+        """The network that consists of the sample's layer; built on first use."""
         return self._built[0]
 
     @property
     def feeds(self) -> Outputs:
-        """The arrays of the first and the last run, by binding id."""
+        """The input arrays of the first and the last run, by binding id."""
         return self._built[1]
 
     @cached_property
     def other_feeds(self) -> Outputs:
-        """The arrays of the run between them."""
+        """The input arrays of the run in between, by binding id."""
         return _others(self.feeds)
 
     @property
@@ -77,21 +77,21 @@ class Trial:
 
     @property
     def ran(self) -> bool:
-        """True if nothing kept it from running; there are results then."""
+        """True if the sample ran, so that results are available."""
         return not (self.reasons or self.fault)
 
     def expected(self) -> Outputs:
-        """Return what the sample should give: its worked example, or what the reference kernel gives."""
+        """Return the expected results: those of the worked example, or of the reference kernel."""
         if self.sample.expected is not None:
             return dict(enumerate(self.sample.expected))
         return reference_outputs(self.network.graph, self.feeds)
 
     def expected_of_others(self) -> Outputs:
-        """Return what the reference kernel gives on `other_feeds`."""
+        """Return the results of the reference kernel on `other_feeds`."""
         return reference_outputs(self.network.graph, self.other_feeds)
 
     def evidence(self, feeds: Outputs) -> list[tuple[Array, TensorInfo]]:
-        """Return the arrays that the layer ran on, for hints at the cause of a wrong result, with their infos."""
+        """Return the input arrays of the layer with their infos, for hints at the cause of a wrong result."""
         result = []
         for value in self.layer.values:
             array = value.constant if value.is_constant else feeds.get(binding_id(value.producer))
@@ -99,7 +99,7 @@ class Trial:
                 result.append((array, value.known))
         return result
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- support queries ----------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         known = self.bench.refusals.of(self.sample, self.bench)
@@ -124,7 +124,7 @@ class Trial:
             self._refused(first[0].reasons)
 
     def _lacking(self) -> str:
-        """Say which capability the sample needs and the backend does not have, or return an empty text."""
+        """Return which capability the sample needs and the backend lacks; empty if none is missing."""
         capabilities = self.bench.backend.capabilities
         if not (can_be_shaped(self.layer) or capabilities.has("DynamicShapes")):
             return "its shape depends on data, for which the backend lacks the capability DynamicShapes"
@@ -187,7 +187,7 @@ class Trial:
         self.untouched = all(same(now, then) for now, then in pairs)
 
     def _run_on_others(self, loaded: Loaded) -> None:
-        """A run on other inputs, which may be such that there is nothing to compute."""
+        """Run on other inputs, which may leave nothing to compute."""
         try:
             self.other = self._run_once(loaded, self.other_feeds)
         except InterposerError:
@@ -203,7 +203,7 @@ class Trial:
 
 
 def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
-    """Run a network once; the recording notes when, and whether the floating-point mode is the same afterwards."""
+    """Run a network once; record the start and end, and whether the run changed the thread's floating-point mode."""
     recording.mark("run")
     try:
         return loaded.run(feeds, outputs)
@@ -221,7 +221,7 @@ def _said(verdicts: list[Support]) -> str:
 
 
 def _doubled(sample: Sample) -> SubgraphView:
-    """Return the sample's layer twice, concurrently."""
+    """Return a view with two copies of the sample's layer."""
     network, _ = sample.network()
     layer = network.graph.layer("layer")
     network.add_layer(layer.op, *layer.inputs, name="layer again", outputs=sample.outputs)
@@ -235,7 +235,7 @@ def _constants(network: Network) -> list[Array]:
 
 
 def _others(feeds: Outputs) -> Outputs:
-    """Other inputs of the same kind: the same rows in another order, as rows may be boxes, that is belong together."""
+    """Return other inputs of the same kind: the same rows in another order, as the elements of a row may form a box."""
     return {key: _turned(array) for key, array in feeds.items()}
 
 
@@ -254,7 +254,7 @@ def _turned(array: Array) -> Array:
 
 
 def _strided(array: Array) -> Array:
-    """The same array with strides that are not usual: every other element of a larger one, the last axis first."""
+    """Return the same array with unusual strides: every second element of a larger array, with the last axis first."""
     if array.ndim == 0 or any(isinstance(item, np.ndarray) for item in array.flat):
         return array
     wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")

@@ -1,4 +1,4 @@
-"""`Watched`: a backend that forwards everything to another one, and shows an observer what that one makes."""
+"""`Watched`: a backend that forwards all calls to another one, and reports the created objects to an observer."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = ["Observer", "Watched", "replace_method"]
 
 
 class Observer(Protocol):
-    """Is shown everything that a backend makes."""
+    """Receives every object that a backend creates."""
 
     def manager(self, memory_manager: MemoryManager) -> None:
-        """The memory of a network."""
+        """Receive the memory manager of a network."""
 
     def factory(self, workload_factory: WorkloadFactory, manager: MemoryManager | None) -> None:
-        """What makes workloads and handles."""
+        """Receive a workload factory."""
 
     def handle_factory(self, tensor_handle_factory: TensorHandleFactory, manager: MemoryManager | None) -> None:
-        """A factory of tensor handles that the backend registered, and the memory manager registered beside it."""
+        """Receive a tensor handle factory that the backend registered, and the memory manager registered with it."""
 
     def context(self, backend_context: BackendContext) -> None:
-        """What is told of loading and unloading."""
+        """Receive the context that is notified of loading and unloading."""
 
 
 class Watched(Backend):
-    """Another backend under its own id. Layers whose names are in `held_back` are refused in its name."""
+    """A wrapper of another backend, with the same id. It refuses layers whose names are in `held_back`."""
 
     def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
         self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
@@ -53,21 +53,21 @@ class Watched(Backend):
         vars(self).update({name: getattr(inner, name) for name in said})
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Return the backend's own, but for the layers that are held back."""
+        """Return the support of the wrapped backend, except for the layers in `held_back`."""
         support = self.inner.layer_support(options)
         return _Picky(support, self.held_back) if self.held_back else support
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Return the backend's own."""
+        """Forward to the wrapped backend."""
         return self.inner.optimize_subgraph(view, options)
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
-        """The backend's own."""
+        """The preferences of the wrapped backend."""
         return self.inner.handle_factory_preferences
 
     def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        """The backend's own, shown to the observer."""
+        """Register the factories of the wrapped backend, and report them to the observer."""
         managers, factories = set(registry.memory_managers), set(registry)
         self.inner.register_tensor_handle_factories(registry, options)
         new = [memory_manager for memory_manager in registry.memory_managers if memory_manager not in managers]
@@ -78,14 +78,14 @@ class Watched(Backend):
                 self.observer.handle_factory(factory, new[-1] if new else None)
 
     def create_memory_manager(self) -> MemoryManager | None:
-        """Return the backend's own, shown to the observer."""
+        """Return the memory manager of the wrapped backend, and report it to the observer."""
         memory_manager = self.inner.create_memory_manager()
         if isinstance(memory_manager, MemoryManager):
             self.observer.manager(memory_manager)
         return memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Return the backend's own, shown to the observer."""
+        """Return the workload factory of the wrapped backend, and report it to the observer."""
         workload_factory = self.inner.create_workload_factory(memory_manager, options)
         if isinstance(workload_factory, WorkloadFactory):
             self.observer.factory(workload_factory, memory_manager)
@@ -93,7 +93,7 @@ class Watched(Backend):
         return workload_factory
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """Return the backend's own, shown to the observer."""
+        """Return the context of the wrapped backend, and report it to the observer."""
         backend_context = self.inner.create_backend_context(options)
         if isinstance(backend_context, BackendContext):
             self.observer.context(backend_context)
@@ -101,7 +101,7 @@ class Watched(Backend):
 
 
 def _note_layers(factory: WorkloadFactory) -> None:
-    """Let every layer that begins and ends to run count as progress."""
+    """Report progress when a layer begins or ends to run."""
     make = factory.create_workload
 
     def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:
@@ -139,7 +139,7 @@ class _Picky(LayerSupport):
 
 
 def replace_method(thing: object, name: str, function: Callable[..., Any]) -> bool:
-    """Give an object a method of its own; False if it has no room for that."""
+    """Replace a method on one object; return False if the object has no writable attributes."""
     try:
         setattr(thing, name, function)
     except AttributeError:
