@@ -1,4 +1,4 @@
-"""Front ends: each turns a model file, or plain data, into a `Network`. They are imported when they are first used."""
+"""Front ends: each converts a model file, or plain data, into a `Network`. Front ends are imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that a model file gives its tensors, kept with the values that the tensors have become."""
+"""Recording which value of a network each named tensor of the model file has become."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RETAINED_ELEMENTS: Final = 4096
 
 
 def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:
-    """Note on the values of a graph which tensors of the file they are.
+    """Record on the values of a graph the names of the file's tensors that they represent.
 
-    A value that left the graph, because the import has computed all that follows from it, goes to `Graph.folded` if
-    it is a small constant. Values of other graphs are left alone.
+    A value that is no longer in the graph, because all its consumers were constant-folded, is added to
+    `Graph.folded` if it is a small constant. Values of other graphs are ignored.
     """
     folded = dict(graph.folded)
     for name, value in named:

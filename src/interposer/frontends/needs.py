@@ -1,4 +1,4 @@
-"""What would have to be known of a model's inputs, so that an operator's operand is known."""
+"""Which facts about a model's inputs (values or shapes) would make the value of an operand known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Needs", "needs_of"]
 
 
 class Needs(NamedTuple):
-    """The inputs whose values must be known, and whether all inputs' shapes must be."""
+    """The inputs whose values must be known, and whether the shapes of all inputs must be known."""
 
     values: frozenset[str] = frozenset()
     shapes: bool = False
@@ -34,9 +34,9 @@ def needs_of(
     folds: Callable[[Op], bool],
     around: Mapping[Layer, Value] = MappingProxyType({}),
 ) -> Needs | None:
-    """Return what a value follows from: inputs and their shapes; None if something is in between that only runs.
+    """Return the inputs and shapes that determine a value; None if a layer that cannot be folded is in between.
 
-    `around` are the values around regions by the regions' inputs that take them.
+    `around` maps each input layer of a region to the value outside the region that it captures.
     """
     values: set[str] = set()
     shapes = False

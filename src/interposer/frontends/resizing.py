@@ -1,4 +1,4 @@
-"""Shapes that a caller gives to the inputs of a model: by input name a shape, by dimension name a value."""
+"""Shapes that a caller gives for the inputs of a model: a shape by input name, or a size by dimension name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
 
 
 def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, TensorShape]:
-    """Return the shapes of all inputs, with those that the caller gives.
+    """Return the shapes of all inputs, with the caller's shapes applied.
 
-    A given shape must have the rank of the input. It may change a known dimension; None keeps what the model says. A
-    named dimension has the same value wherever it stands.
+    A shape from the caller must have the rank of the input. It may change a known dimension; None keeps the model's. A
+    named dimension has the same size in every input.
 
     Raises:
-        InvalidArgumentError: an input or a dimension that the model does not have, another rank, or two values for one
-            dimension.
+        InvalidArgumentError: an unknown input or dimension, a different rank, or two sizes for one
+            dimension name.
     """
     _check_names(inputs, shapes)
     value = {name: _given(name, shape, shapes.get(name)) for name, shape in inputs.items()}
@@ -71,7 +71,7 @@ def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
 
 
 def _learn(sizes: dict[str, int], declared: TensorShape, tensor_shape: TensorShape) -> None:
-    """A named dimension that a given shape settles is the same wherever it has that name."""
+    """Record in `sizes` the sizes of the named dimensions that a shape from the caller fixes."""
     if not declared.is_ranked:
         return
     for dim, size in zip(declared, tensor_shape, strict=True):

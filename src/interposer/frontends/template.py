@@ -1,4 +1,4 @@
-"""Models whose network depends on their inputs: shapes and values that decide which layers there are."""
+"""Models whose network depends on their inputs: shapes and values of inputs decide which layers exist."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Values: TypeAlias = "Mapping[str, Any]"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A model that was read, and that becomes a network once enough is known of its inputs.
+    """A parsed model that becomes a network once enough shapes and values of its inputs are known.
 
-    What is enough, only trying tells: `network` raises `UnboundInputError` with what it lacks.
+    Call `network` to find out what is required: it raises `UnboundInputError` with the missing shapes and values.
 
     Args:
         name: the network's name.
-        inputs: what the model says of its inputs, in its order.
-        outputs: the same of its outputs; None if it says nothing.
-        build: gives the network for shapes by name, and for values of inputs, which then are inputs no more. It may be
-            called from several threads.
-        usual: shapes of inputs that are open, as they were where the model was made.
+        inputs: the info that the model declares for each input, in the model's order.
+        outputs: the info that the model declares for each output; None if it declares nothing.
+        build: function of shapes and values, both by name, that returns the network. Inputs that have a value become
+            constants. It may be called from several threads.
+        usual: shapes of the inputs with open dimensions, as recorded when the model was exported.
     """
 
     name: str
@@ -44,13 +44,16 @@ class Template:
         """Return the network for these shapes and values.
 
         Raises:
-            UnboundInputError: more must be known; says of which inputs, and what.
-            InterposerError: whatever else the front end finds.
+            UnboundInputError: more shapes or values are required; the message lists them.
+            InterposerError: any other error that the front end reports.
         """
         return self.build(shapes or {}, values or {})
 
     def bound(self, values: Values) -> Template:
-        """Return the template with values for some inputs, which it has no more then; `network` will check them."""
+        """Return a template in which some inputs are bound to values; these inputs are removed.
+
+        The values are checked when `network` is called.
+        """
         rest = {name: info for name, info in self.inputs.items() if name not in values}
         usual = {name: shape for name, shape in self.usual.items() if name not in values}
         build = self.build
@@ -58,7 +61,7 @@ class Template:
 
 
 def check_names(values: Values, inputs: Iterable[str]) -> None:
-    """Raise `InvalidArgumentError` if one of the values is for what is no input."""
+    """Raise `InvalidArgumentError` if `values` has a name that is not an input of the model."""
     known = list(inputs)
     for name in values:
         if name not in known:
@@ -67,10 +70,10 @@ def check_names(values: Values, inputs: Iterable[str]) -> None:
 
 
 def value_of(name: str, info: TensorInfo, value: Any) -> Array:
-    """What the caller gave as the value of an input, as an array of the input's type; a number for an only element.
+    """Return a caller's value for an input as an array of the input's type; a number may stand for a single element.
 
     Raises:
-        InvalidArgumentError: it is no array, of another kind, or has a shape that the input cannot have.
+        InvalidArgumentError: the value is not an array of the input's type, or does not fit its shape.
     """
     if not info.is_tensor:
         raise InvalidArgumentError(f"values: {name!r} is {info}; only tensors can be given values")

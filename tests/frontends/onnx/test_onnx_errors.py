@@ -118,7 +118,7 @@ def test_graphs_that_are_none_are_told(nodes, outputs, text):
         (single("Reshape", X, np.array([4, -1])), "an input of shape [2, 3] cannot be given the shape"),
         (single("Reshape", X, np.array([1] * 9)), "its shape has rank 9; ranks 0 to 8 are supported"),
         (single("Reshape", X, np.array([2, 3, 0])), "its shape [2, 3, 0] copies a dimension that the input of"),
-        (single("Squeeze", X, np.array([0])), "axis 0 of its input of shape [2, 3] has not the dimension 1"),
+        (single("Squeeze", X, np.array([0])), "axis 0 of its input of shape [2, 3] does not have size 1"),
         (single("Transpose", X, perm=[0, 0]), "permutation is (0, 0); expected every axis of the input"),
         (single("Slice", X, np.array([0]), np.array([1]), np.array([0]), np.array([0])), "or a step is 0"),
         (single("Slice", X, np.array([0.5]), np.array([1])), "its starts is float64[1]; expected a list of integers"),

@@ -1,8 +1,8 @@
-"""The ONNX front end: `load` turns a model into a `Network`, `template` into what gives one for its inputs' values.
+"""The ONNX front end: `load` converts a model to a `Network`, `template` to a `Template` of networks.
 
-Operators are functions in family files (convolution, elementwise ...), registered with the opset version since which
-they hold; a node gets the function for the version that the model imports. A new operator is one more function, under
-the decorator of `registry`; users have `operator` for their own::
+Converters are functions in family files (convolution, elementwise ...), registered with the first opset version for
+which they are valid; a node is converted by the function for the version that the model imports. To support a new
+operator, add a function with the decorator of `onnx_converters`; users register their own with `operator`::
 
     @operator("LeakyRelu", since=6)
     def leaky_relu(node: Node) -> Value:

@@ -1,4 +1,4 @@
-"""Activation functions, softmax among them."""
+"""ONNX converters for activation functions, softmax included."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FUNCTIONS: Final = {
     "Softsign": Activation(ActivationFunction.SOFTSIGN),
     "Tanh": Activation(ActivationFunction.TANH, a=1.0, b=1.0),
 }
-# The names of the attributes that are a and b, with their defaults.
+# The names of the attributes for the parameters a and b of each function, with their defaults.
 _PARAMETERS: Final[dict[str, tuple[ActivationFunction, dict[str, float]]]] = {
     "Celu": (ActivationFunction.CELU, {"alpha": 1.0}),
     "Elu": (ActivationFunction.ELU, {"alpha": 1.0}),
@@ -60,13 +60,13 @@ for _name, (_which, _defaults) in _PARAMETERS.items():
 
 @operator("Selu")
 def selu_with_short_constants(node: Node) -> Value:
-    """Return the constants had four digits."""
+    """Convert Selu before opset 6, whose default constants have four decimal digits."""
     return _selu(node, 1.6732, 1.0507)
 
 
 @operator("Selu", since=6)
 def selu(node: Node) -> Value:
-    """Return the constants as float32 has them."""
+    """Convert Selu, whose default constants have the precision of float32."""
     return _selu(node, 1.67326319217681884765625, 1.05070102214813232421875)
 
 
@@ -77,7 +77,7 @@ def _selu(node: Node, alpha: float, gamma: float) -> Value:
 
 @operator("Gelu", since=20)
 def gelu(node: Node) -> Value:
-    """Exact, or approximated with tanh."""
+    """Convert Gelu, either exact or with the tanh approximation (attribute approximate)."""
     approximate = node.text("approximate", "none")
     functions = {"none": ActivationFunction.GELU, "tanh": ActivationFunction.GELU_TANH}
     if approximate not in functions:
@@ -87,7 +87,7 @@ def gelu(node: Node) -> Value:
 
 @operator("Clip")
 def clip_by_attributes(node: Node) -> Value:
-    """Bounds were attributes."""
+    """Convert Clip with its bounds as attributes (before opset 11)."""
     low = node.number("min") if node.has_attribute("min") else None
     high = node.number("max") if node.has_attribute("max") else None
     return _clipped(node, low, high)
@@ -95,7 +95,7 @@ def clip_by_attributes(node: Node) -> Value:
 
 @operator("Clip", since=11)
 def clip(node: Node) -> Value:
-    """Bounds are operands; those that are numbers in the model become a bounded ReLU."""
+    """Convert Clip with its bounds as operands; bounds that are constants become a bounded ReLU."""
     low, high = node.optional(1), node.optional(2)
     fixed = all(bound is None or bound.constant is not None for bound in (low, high))
     if fixed and node.info(0).dtype.is_float and node.info(0).dtype is not DataType.FLOAT64:
@@ -123,7 +123,10 @@ def _clipped(node: Node, low: float | None, high: float | None) -> Value:
 
 @operator("PRelu")
 def prelu(node: Node) -> Value:
-    """Return the slope broadcasts since 7; before, it was one for each channel, or one for all."""
+    """Convert PRelu.
+
+    Since opset 7 the slope broadcasts; before, it has one element per channel, or one element in all.
+    """
     x, slope = node.value(0), node.value(1)
     if node.version < 7 and slope.known.num_elements != 1:
         slope = reshaped(node, slope, [-1, *[1] * (x.known.rank - 2)])
@@ -138,7 +141,7 @@ def _softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
 
 
 def _flat_softmax(op: type[Softmax | LogSoftmax | Hardmax]) -> Converter:
-    """Before 13, all axes from the given one on were taken for one."""
+    """Return the converter for opsets before 13, which flatten all axes from the attribute axis on into one."""
 
     def convert(node: Node) -> Value:
         x, shape = node.value(0), node.info(0).shape
@@ -158,6 +161,6 @@ for _name, _kind in {"Softmax": Softmax, "LogSoftmax": LogSoftmax, "Hardmax": Ha
 
 @operator("SwiGLU", since=28)
 def gated_swish(node: Node) -> Value:
-    """Return the one operand, through Swish, is the gate of the other."""
+    """Convert a gated activation: one operand, passed through Swish, is multiplied with the other."""
     gate = node.step(Activation(ActivationFunction.SWISH, node.number("alpha", 1.0)), node.value(0))
     return node.add(Multiplication(), gate, node.value(1))

@@ -1,4 +1,4 @@
-"""Attention and what belongs to it."""
+"""ONNX converters for attention and the operators that accompany it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RULES: Final = {"linear": (False, False), "gated": (True, False), "delta": (Fal
 
 @operator("Attention", since=23)
 def attention(node: Node) -> Sequence[Value]:
-    """Return the softmax is computed with 32 bits or more unless another precision is asked for."""
+    """Convert Attention; the softmax is computed in 32 bits or more unless softmax_precision says otherwise."""
     precision = node.integer("softmax_precision", 0)
     flat = node.info(0).rank == 3
     op = Attention(
@@ -62,7 +62,7 @@ def _scores(node: Node) -> AttentionScores:
 
 
 def _mask(node: Node) -> Value | None:
-    """Return integers are added like other numbers."""
+    """Return the attention mask; integer masks are converted to float and added, as float masks are."""
     mask = node.optional(3)
     if mask is not None and mask.known.dtype.is_integer:
         return node.step(Cast(node.info(0).dtype), mask)
@@ -71,7 +71,7 @@ def _mask(node: Node) -> Value | None:
 
 @operator("RotaryEmbedding", since=23)
 def rotary_embedding(node: Node) -> Value:
-    """Return the number of heads is of use only where they are no axis."""
+    """Convert RotaryEmbedding; the attribute num_heads is only used if the input has no axis of heads."""
     op = RotaryEmbedding(
         interleaved=node.flag("interleaved"),
         num_heads=node.integer("num_heads") if node.info(0).rank == 3 else 0,
@@ -82,7 +82,7 @@ def rotary_embedding(node: Node) -> Value:
 
 @operator("LinearAttention", since=27)
 def linear_attention(node: Node) -> Sequence[Value]:
-    """Return what the update rule says, decay and beta say by being there."""
+    """Convert LinearAttention; the update rule must agree with whether the operands decay and beta are present."""
     rule = node.text("update_rule", "gated_delta")
     if rule not in _RULES:
         raise ParseError(f"its update_rule is {rule!r}; expected {', '.join(_RULES)}")
@@ -94,7 +94,10 @@ def linear_attention(node: Node) -> Sequence[Value]:
 
 @operator("CausalConvWithState", since=27)
 def causal_convolution(node: Node) -> Sequence[Value]:
-    """Return a depthwise convolution of what was and what is; its last steps are what was for the next time."""
+    """Convert the causal convolution: a depthwise convolution of the past state followed by the new steps.
+
+    The last steps of the input are the second result, the state for the next call.
+    """
     x, weights, activation = node.value(0), node.value(1), node.text("activation", "none")
     if activation not in {"none", "silu", "swish"}:
         raise ParseError(f"its activation is {activation!r}; expected none, silu or swish")
@@ -113,7 +116,7 @@ def causal_convolution(node: Node) -> Sequence[Value]:
 
 
 def _last(count: int) -> Op:
-    """Return the last elements along the third axis."""
+    """Return an operator that slices the last `count` elements along the third axis."""
     if count == 0:
         return Slice((0, 0, 0), (-1, -1, 0))
     return StridedSlice((0, 0, -count), (0, 0, 0), (1, 1, 1), begin_mask=0b011, end_mask=0b111)

@@ -1,4 +1,4 @@
-"""The attributes of a node, by the type that they must have."""
+"""The attributes of an ONNX node, read with their expected types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TITLES: Final = {
 
 
 class Attributes:
-    """Attributes by name. One that is asked for without a default must be there.
+    """Attributes by name; an attribute that is read without a default is required.
 
     Raises from all methods:
         ParseError: an attribute is missing, or of another type.
@@ -42,7 +42,7 @@ class Attributes:
             self._attributes[message.name] = message
 
     def has_attribute(self, name: str) -> bool:
-        """Return True if an attribute is given."""
+        """Return True if the node has the attribute."""
         return name in self._attributes
 
     def _attribute(self, name: str, kind: int) -> Message | None:
@@ -59,60 +59,63 @@ class Attributes:
         raise ParseError(f"it needs the attribute {name!r}")
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an integer; an attribute without default must be there. So do all of these."""
+        """Return an integer attribute.
+
+        Like in the other methods, an attribute without a default is required.
+        """
         result = self._attribute(name, _INT)
         if result is not None:
             return int(result.i)
         return self._required(name) if default is None else default
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an integer that is 0 or not."""
+        """Return an integer attribute as a boolean: True if it is not 0."""
         return self.integer(name, int(default)) != 0
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a number, rounded to float32 as in the file."""
+        """Return a float attribute, rounded to float32 as in the file."""
         result = self._attribute(name, _FLOAT)
         if result is not None:
             return float(result.f)
         return self._required(name) if default is None else float(np.float32(default))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a text."""
+        """Return a string attribute."""
         result = self._attribute(name, _STRING)
         if result is not None:
             return str(result.s.decode("utf-8", "replace"))
         return self._required(name) if default is None else default
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return a list of integers."""
+        """Return an attribute that is a list of integers."""
         result = self._attribute(name, _INTS)
         if result is not None:
             return tuple(result.ints)
         return self._required(name) if default is None else tuple(default)
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
-        """Return a list of numbers."""
+        """Return an attribute that is a list of floats."""
         result = self._attribute(name, _FLOATS)
         if result is not None:
             return tuple(result.floats)
         return self._required(name) if default is None else tuple(default)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return an attribute that is a list of strings."""
         result = self._attribute(name, _STRINGS)
         return self._required(name) if result is None else tuple(s.decode("utf-8", "replace") for s in result.strings)
 
     def tensor(self, name: str) -> Message:
-        """Return a tensor's message."""
+        """Return the `TensorProto` of an attribute."""
         result = self._attribute(name, _TENSOR)
         return self._required(name) if result is None else result.t
 
     def type_proto(self, name: str) -> Message:
-        """Return a type's message."""
+        """Return the `TypeProto` of an attribute."""
         result = self._attribute(name, _TYPE)
         return self._required(name) if result is None else result.tp
 
     def graph(self, name: str) -> Message:
-        """Return a graph's message."""
+        """Return the `GraphProto` of an attribute."""
         result = self._attribute(name, _GRAPH)
         return self._required(name) if result is None else result.g

@@ -1,4 +1,4 @@
-"""The inputs of a model: types, shapes, and what the caller says of dimensions that the model leaves open."""
+"""The inputs of a model: types, shapes, and the sizes that the caller gives for open dimensions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LARGEST: Final = 2**31 - 1
 
 
 class Bindings:
-    """What the caller gave as `shapes`: dimensions by their name, and shapes by the input's name.
+    """The caller's argument `shapes`: sizes by dimension name, and shapes by input name.
 
-    A shape may change dimensions that the model declares, but not for the inputs in `values`, whose shape is that of
+    A shape may change dimensions that the model declares, except for the inputs in `values`: their shape is that of
     their value.
     """
 
@@ -33,8 +33,8 @@ class Bindings:
         """Yield the name and the info of every input.
 
         Raises:
-            ParseError: an input of a type that is not supported, or one without shape.
-            InvalidArgumentError: shapes for what the model does not have, or that disagree with the model.
+            ParseError: an input has an unsupported type or no shape.
+            InvalidArgumentError: `shapes` has an unknown name, or disagrees with the model.
         """
         declared = {value.name: _declared(value) for value in inputs}
         self._check_names(declared)
@@ -66,7 +66,7 @@ class Bindings:
                 self._bind(name, value)
 
     def _learn(self, name: str, dims: Sequence[int] | None) -> None:
-        """Dimensions whose names stand where the given shape has a number have that value everywhere."""
+        """Record the sizes that a shape from the caller gives to the named dimensions of an input."""
         value = self._given(name)
         if value is None or dims is None:
             return
@@ -89,7 +89,7 @@ class Bindings:
 
 
 def declared_info(value: Message) -> TensorInfo | None:
-    """Return what the model says of an output; None if it says nothing."""
+    """Return the info that the model declares for an output; None if it declares none."""
     try:
         dims = _declared(value)
         return _info(value, UNRANKED if dims is None else dims)
@@ -132,9 +132,9 @@ def _info(value: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def _declared(value: Message) -> list[int] | None:
-    """Return the dimensions that the model declares, None if it declares no rank; open ones are named after the input.
+    """Return the declared dimensions, None if no rank is declared; unnamed open dimensions are named after the input.
 
-    What is no tensor has one, of how many elements there are.
+    Sequences and optionals have one dimension, the number of their elements.
     """
     if value.type.WhichOneof("value") != "tensor_type":
         return [Dim(f"{value.name}_0")]

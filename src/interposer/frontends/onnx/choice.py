@@ -1,4 +1,4 @@
-"""Operators that choose: the largest elements, the place of an index, boxes and regions."""
+"""ONNX converters for operators that select: TopK, OneHot, boxes and regions of interest."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ROI_COORDINATES: Final = {"half_pixel": True, "output_half_pixel": False}
 
 @operator("TopK")
 def top_k_by_attribute(node: Node) -> Sequence[Value]:
-    """Return the count was an attribute."""
+    """Convert TopK with k as an attribute (before opset 10)."""
     return _top_k(node, node.integer("k"))
 
 
 @operator("TopK", since=10)
 def top_k(node: Node) -> Sequence[Value]:
-    """Best first, whether that is asked for or not."""
+    """Convert TopK; the results are always sorted best first, whatever the attribute sorted says."""
     if node.is_computed(1):
         op = DynamicTopK(node.integer("axis", -1), node.flag("largest", True), DataType.INT64)
         return node.add_many(op, node.value(0), node.value(1))
@@ -45,7 +45,7 @@ def _top_k(node: Node, k: int) -> Sequence[Value]:
 
 @operator("OneHot", since=9)
 def one_hot(node: Node) -> Value:
-    """Negative indices count from the end since 11."""
+    """Convert OneHot; negative indices count from the end since opset 11."""
     indices, values = node.value(0), node.array(2, "values").reshape(-1)
     if values.size != 2 or values.dtype.kind == "O":
         node.unsupported(f"its values are {values.dtype}{list(values.shape)}; two numbers are supported")
@@ -65,7 +65,7 @@ def one_hot(node: Node) -> Value:
 
 @operator("NonMaxSuppression", since=10)
 def non_max_suppression(node: Node) -> Value:
-    """No boxes at all where their number is not given."""
+    """Convert NonMaxSuppression; without max_output_boxes_per_class, no boxes are selected."""
     op = NonMaxSuppression(
         max_output_boxes_per_class=max(0, int(_scalar(node, 2, "max_output_boxes_per_class") or 0)),
         iou_threshold=_scalar(node, 3, "iou_threshold") or 0.0,
@@ -81,13 +81,13 @@ def _scalar(node: Node, index: int, title: str) -> float | None:
 
 @operator("RoiAlign", since=10)
 def roi_align_of_whole_cells(node: Node) -> Value:
-    """Return the center of a cell was its corner."""
+    """Convert RoiAlign before opset 16, in which ROI coordinates have no half-pixel offset."""
     return _roi_align(node, half_pixel=False)
 
 
 @operator("RoiAlign", since=16)
 def roi_align(node: Node) -> Value:
-    """Half a cell is taken off, or not."""
+    """Convert RoiAlign, with a half-pixel offset if coordinate_transformation_mode says so."""
     coordinates = node.text("coordinate_transformation_mode", "half_pixel")
     if coordinates not in _ROI_COORDINATES:
         raise ParseError(f"its coordinate_transformation_mode is {coordinates!r}")

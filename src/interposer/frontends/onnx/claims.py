@@ -1,4 +1,4 @@
-"""What the nodes say of the integers that a caller gives: an input that is taken with one scale is quantized so."""
+"""Quantization parameters of a model's inputs, derived from the nodes that take them and from annotations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interposer.frontends.onnx.proto import Message
 
 __all__ = ["annotated_quantizations", "claimed_quantizations"]
 
-# Which operands are quantized; the scale comes behind each, and the zero point behind that.
+# The positions of quantized operands; each is followed by its scale, and the scale by the zero point.
 _QUANTIZED: Final = {
     "DequantizeLinear": (0,),
     "QGemm": (0, 3),
@@ -33,7 +33,7 @@ _ANNOTATED: Final = frozenset({"SCALE_TENSOR", "ZERO_POINT_TENSOR"})
 
 
 def claimed_quantizations(nodes: Iterable[Message], arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """The quantization of every value of which all nodes that name scales name the same ones, constant and single."""
+    """Return the quantization of each value whose quantized uses all agree on one constant per-tensor scale."""
     claims: dict[str, set[Quantization | None]] = {}
     for node in nodes:
         for name, claim in _claims(node, arrays):
@@ -50,7 +50,7 @@ def _claims(node: Message, arrays: Mapping[str, Array]) -> Iterator[tuple[str, Q
 
 
 def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: bool) -> Quantization | None:
-    """Return None if a number is not a constant, or cannot be meant, which whoever reads the node will say."""
+    """Return a quantization, or None if a number is invalid (which the node's converter reports) or not constant."""
     if scale is None or scale.size != 1 or (has_zero_point and zero_point is None):
         return None
     factor = float(scale.reshape(-1)[0])
@@ -60,7 +60,7 @@ def _claim(scale: Array | None, zero_point: Array | None, *, has_zero_point: boo
 
 
 def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict[str, Quantization]:
-    """Return what the graph's own annotations say of tensors; those with several scales have them along one axis."""
+    """Return the quantization of tensors from the graph's annotations; several scales are along one axis."""
     result = {}
     for note in graph.quantization_annotation:
         named = {entry.key: arrays.get(entry.value) for entry in note.quant_parameter_tensor_names}
@@ -72,7 +72,7 @@ def annotated_quantizations(graph: Message, arrays: Mapping[str, Array]) -> dict
 
 
 def _annotation(scale: Array, point: Array | None) -> Quantization | None:
-    """Return None if the numbers cannot be meant; an annotation is no part of what the model computes."""
+    """Return a quantization, or None if the numbers are invalid, as an annotation does not affect the results."""
     long = [axis for axis, size in enumerate(scale.shape) if size != 1]
     if len(long) > 1 or (point is not None and (point.size != scale.size or point.dtype.kind == "f")):
         return None

@@ -1,4 +1,4 @@
-"""Sequences and optionals. Where it is known which tensors a sequence holds, operators on it are ones on these."""
+"""ONNX converters for sequences and optionals; operators on a sequence of known tensors become tensor operators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TRACED: Final = 256
 
 
 def _tensors(sequence: Value) -> list[Value] | None:
-    """Return the tensors that a sequence was made of, where these are known."""
+    """Return the tensors that a sequence consists of, or None if they are not known."""
     op = sequence.producer.op
     if isinstance(op, SequenceEmpty):
         return []
@@ -50,7 +50,7 @@ def _tensors(sequence: Value) -> list[Value] | None:
 
 
 def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
-    """Return a sequence of these tensors."""
+    """Return a sequence of `tensors`; `like` is a sequence of the same element type."""
     if tensors:
         return node.add(SequenceConstruct(), *tensors)
     element = like.known.element
@@ -59,7 +59,7 @@ def _made_of(node: Node, tensors: Sequence[Value], like: Value) -> Value:
 
 
 def _place(node: Node, index: int, low: int, high: int, default: int) -> int | None:
-    """The place that an operand says, counted from the front; None if it is not known, or where there is none."""
+    """Return the position that an operand gives, counted from the front; None if it is not known or not in range."""
     value = node.optional(index)
     if value is not None and (value.constant is None or value.constant.size != 1):
         return None
@@ -81,7 +81,7 @@ def sequence_construct(node: Node) -> Value:
 
 @operator("SequenceInsert", since=11)
 def sequence_insert(node: Node) -> Value:
-    """At the back, where no position is given."""
+    """Convert SequenceInsert; without a position, the tensor is appended."""
     sequence, tensor, tensors = node.value(0), node.value(1), _tensors(node.value(0))
     if tensors is not None and len(tensors) < _TRACED:
         place = _place(node, 2, -len(tensors), len(tensors), len(tensors))
@@ -92,7 +92,7 @@ def sequence_insert(node: Node) -> Value:
 
 @operator("SequenceErase", since=11)
 def sequence_erase(node: Node) -> Value:
-    """Return the last one, where no position is given."""
+    """Convert SequenceErase; without a position, the last tensor is removed."""
     sequence, tensors = node.value(0), _tensors(node.value(0))
     if tensors:
         place = _place(node, 1, -len(tensors), len(tensors) - 1, len(tensors) - 1)
@@ -127,7 +127,7 @@ def concat_from_sequence(node: Node) -> Value:
 
 @operator("SplitToSequence", since=11)
 def split_to_sequence(node: Node) -> Value:
-    """Pieces of size 1, where nothing is said of them."""
+    """Convert SplitToSequence; without the operand split, the pieces have size 1."""
     op = SplitToSequence(node.integer("axis", 0), node.flag("keepdims", True))
     x, split = node.value(0), node.optional(1)
     sizes = _dimensions(op, x, split)
@@ -144,7 +144,7 @@ def split_to_sequence(node: Node) -> Value:
 
 
 def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int] | None:
-    """Return the dimensions of the pieces, where all are known and they are not too many."""
+    """Return the sizes of the pieces, or None if they are not all known or too many."""
     if not x.known.is_ranked or (split is not None and split.constant is None):
         return None
     info = None if split is None else split.known
@@ -161,7 +161,7 @@ def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int]
 
 @operator("Optional", since=15)
 def optional(node: Node) -> Value:
-    """Without an input, the attribute says what it could hold."""
+    """Convert Optional; without an input, the attribute type gives the type of the empty optional."""
     if node.has(0):
         return node.add(OptionalConstruct(), node.value(0))
     held = element_info(node.type_proto("type"))
@@ -174,7 +174,7 @@ def optional(node: Node) -> Value:
 
 @operator("OptionalHasElement", since=15)
 def optional_has_element(node: Node) -> Value:
-    """Return a tensor and a sequence are there; an input that is not given is not."""
+    """Convert OptionalHasElement: true for a tensor or a sequence, false for an absent input."""
     if not node.has(0):
         return node.constant(np.array(False))
     x = node.value(0)
@@ -185,7 +185,7 @@ def optional_has_element(node: Node) -> Value:
 
 @operator("OptionalGetElement", since=15)
 def optional_get_element(node: Node) -> Value:
-    """Return what is no optional is its own element."""
+    """Convert OptionalGetElement; the element of a tensor or a sequence is the value itself."""
     x = node.value(0)
     if x.known.dtype is not DataType.OPTIONAL:
         return x

@@ -1,4 +1,4 @@
-"""Control flow: unrolled where it is known what will run, else layers with regions."""
+"""ONNX converters for control flow: unrolled if the condition or trip count is known, else layers with regions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Infos = tuple[TensorInfo, ...]
 
 @operator("If")
 def if_(node: Node) -> Sequence[Value]:
-    """Return the branch itself where the condition is known."""
+    """Convert If; a known condition selects a branch, which is converted in place of the node."""
     condition = node.value(0)
     branches = node.graph("then_branch"), node.graph("else_branch")
     for graph in branches:
@@ -69,7 +69,7 @@ def if_(node: Node) -> Sequence[Value]:
 
 
 def _known(value: Value, dtype: DataType) -> Any:
-    """Return the only element of a tensor of that type, where it is known; else None."""
+    """Return the single element of a tensor of type `dtype`, or None if it is not known."""
     constant = value.constant
     if constant is None or constant.size != 1 or value.known.dtype is not dtype:
         return None
@@ -77,7 +77,7 @@ def _known(value: Value, dtype: DataType) -> Any:
 
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
-    """Little is known of results of several ranks, so that sizes and shapes which choose one should be known."""
+    """Refuse branches whose results differ in rank while the condition could become known from the inputs' sizes."""
     pairs = zip(*(item.given for item in regions), strict=True)
     if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
         return
@@ -97,9 +97,9 @@ def _check_counts(graph: Message, inputs: int, outputs: int) -> None:
 
 
 def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
-    """The region of a body, converted again as long as an iteration leaves less known of carried values than there was.
+    """Return the region of a loop body, converted repeatedly until the infos of the carried values no longer change.
 
-    Its inputs are `head`, the carried values and `tail`; the carried ones come out of it behind `skip` others.
+    The region's inputs are `head`, the carried values and `tail`. Its first `skip` outputs are not carried values.
     """
     carried = tuple(info.with_constant(None) for info in initial)
     arrays = initializers(node.importer, body)
@@ -116,7 +116,7 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
 
 
 def _held(result: Region, carried: Infos, skip: int) -> Region:
-    """Return the region, where an optional value that it leaves as what that held is an optional one again."""
+    """Return the region with each carried optional wrapped again where the body returned its bare element."""
     value, held = list(result.given), list[int]()
     for index, info in enumerate(carried):
         output = result.graph.outputs[skip + index]
@@ -133,7 +133,7 @@ def _held(result: Region, carried: Infos, skip: int) -> Region:
 
 @operator("Loop")
 def loop(node: Node) -> Sequence[Value]:
-    """Return one iteration after the other where it is known how many there are, and they are few."""
+    """Convert Loop; a loop with a small known number of iterations is unrolled."""
     body, trip_count, condition = node.graph("body"), node.optional(0), node.optional(1)
     initial = [node.value(index) for index in range(2, node.num_inputs)]
     _check_counts(body, 2 + len(initial), 1 + max(len(initial), node.num_outputs))
@@ -152,7 +152,7 @@ def loop(node: Node) -> Sequence[Value]:
 def _unrolled_loop(
     node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial: list[Value]
 ) -> list[Value] | None:
-    """Return the results of all iterations; None if the loop has to be a layer."""
+    """Return the results of the unrolled loop; None if the loop must become a layer."""
     count = _known_count(trip_count, condition)
     scans = len(body.output) - 1 - len(initial)
     if count is None or not _is_few(node, count, body) or (scans and not count):
@@ -193,7 +193,7 @@ def _known_count(trip_count: Value | None, condition: Value | None) -> int | Non
 
 @operator("Scan", since=9)
 def scan(node: Node) -> Sequence[Value]:
-    """Return one iteration after the other where the dimension of the axis is known and small."""
+    """Convert Scan; a scan along an axis of small known size is unrolled."""
     body, values = node.graph("body"), [node.value(index) for index in range(node.num_inputs)]
     op = _scan_op(node, body, len(values))
     _check_counts(body, len(values), max(op.num_states, node.num_outputs))
@@ -266,11 +266,11 @@ def _stacked(node: Node, op: Scan, index: int, values: Sequence[Value]) -> Value
 
 @operator("Scan", since=8)
 def scan_of_batches(node: Node) -> Sequence[Value]:
-    """Return a scan along axis 1 for every index of axis 0, one after the other: a scan in a scan."""
+    """Convert Scan of opset 8: a scan along axis 1 for every index of axis 0, as two nested scans."""
     body, values = node.graph("body"), [node.value(index) for index in range(1, node.num_inputs)]
     scanned = node.integer("num_scan_inputs")
     if not 1 <= scanned <= len(values):
-        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {len(values)} inputs behind sequence_lens")
+        raise ParseError(f"its num_scan_inputs is {scanned}, but it has {len(values)} inputs after sequence_lens")
     states, collected = len(values) - scanned, len(body.output) - len(values) + scanned
     _check_counts(body, len(values), max(states, node.num_outputs))
     _check_lengths(node, values[states].known)
@@ -295,7 +295,7 @@ def _infos(values: Sequence[Value]) -> Infos:
 
 
 def _check_lengths(node: Node, first: TensorInfo) -> None:
-    """Sequences that end before others in a batch are not supported."""
+    """Refuse sequences of a batch that have different lengths."""
     if not node.has(0):
         return
     lengths, size = node.array(0, "sequence_lens"), first.shape[1] if first.rank > 1 else 0

@@ -1,4 +1,4 @@
-"""Convolutions of images and volumes; those with one spatial axis are taken for images of height 1."""
+"""ONNX converters for convolutions; a convolution with one spatial axis becomes one over images of height 1."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ __all__: list[str] = []
 
 @operator("Conv")
 def convolution(node: Node) -> Value:
-    """Float values, or whatever else both operands are."""
+    """Convert Conv on float tensors, or on any other type that both operands have."""
     return _convolved(node, node.value(0), node.value(1), node.optional(2))
 
 
 @operator("ConvInteger", since=10)
 def integer_convolution(node: Node) -> Value:
-    """Return the operands without their zero points, with 32 bits."""
+    """Convert ConvInteger: zero points are subtracted and the result is int32."""
     x = centered(node, node.value(0), node.optional(2))
     return _convolved(node, x, centered(node, node.value(1), node.optional(3), axis=0), None)
 
 
 @operator("QLinearConv", since=10)
 def quantized_convolution(node: Node) -> Value:
-    """In integers where the tensors are known to have the scales that are given here, else by way of float values."""
+    """Convert QLinearConv.
+
+    The convolution is quantized if the tensors have the scales of the node, else it is computed in float.
+    """
     x, weights, bias = node.value(0), node.value(3), node.optional(8)
     qx, qw, qy = (quantization(node, i, axes, 0) for i, axes in ((1, x.known.rank), (4, weights.known.rank), (6, 1)))
     q_bias = Quantization([qx.scale * scale for scale in qw.scales], 0, 0 if qw.per_axis else None)
@@ -56,7 +59,7 @@ def quantized_convolution(node: Node) -> Value:
 def _convolved(
     node: Node, x: Value, weights: Value, bias: Value | None, quantization: Quantization | None = None
 ) -> Value:
-    """As many groups as channels make it a depthwise one."""
+    """Return the output of a convolution; with as many groups as channels, of a depthwise convolution."""
     result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
     groups, rank = node.integer("group", 1), x.known.rank
     x, weights = as_image(node, x), as_image(node, weights)
@@ -87,7 +90,7 @@ def _finished(
 
 
 def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
-    """Return the spatial dimensions of the weights, with which the attribute has to agree where it is given."""
+    """Return the spatial dimensions of the weights, after checking the attribute kernel_shape against them."""
     shape = weights.known.shape
     if x.known.rank < 3 or len(shape) != x.known.rank:
         raise ParseError(f"its input has shape {x.known.shape} and its weights {shape}; expected one rank, 3 or more")
@@ -100,7 +103,7 @@ def _kernel(node: Node, x: Value, weights: Value) -> tuple[int, ...]:
 
 @operator("DeformConv", since=19)
 def deformable_convolution(node: Node) -> Value:
-    """Images only: where the weights look is moved along two axes."""
+    """Convert DeformConv on images: offsets along two axes move the positions that the weights sample."""
     x, weights = node.value(0), node.value(1)
     if x.known.rank != 4:
         node.unsupported(f"its input has shape {x.known.shape}; images with two spatial axes are supported")
@@ -112,7 +115,10 @@ def deformable_convolution(node: Node) -> Value:
 
 @operator("ConvTranspose")
 def transpose_convolution(node: Node) -> Value:
-    """Output padding makes the result larger at its end, where the pads end earlier; so does a given output shape."""
+    """Convert ConvTranspose.
+
+    output_padding, or a larger output_shape, extends the result at its end by reducing the pads there.
+    """
     image = node.info(0).shape[2:]
     result = _output_padded(node, windows(node, _kernel(node, node.value(0), node.value(1)), image), image)
     if result.axes == 3:
@@ -127,7 +133,10 @@ def transpose_convolution(node: Node) -> Value:
 
 
 def _transposed_volume(node: Node, result: Windows) -> Value:
-    """Return the products of all weights with every cell, put to where the window lies."""
+    """Return a transposed convolution in any number of axes.
+
+    The product of each weight and input element is added at the position of the weight in its window.
+    """
     x, weights, bias = node.value(0), node.value(1), node.optional(2)
     sizes, groups = _sizes(node, result), node.integer("group", 1)
     batch, channels, *volume = node.concrete(x.known.shape, "input")
@@ -168,7 +177,7 @@ def _output_padded(node: Node, result: Windows, image: Sequence[int]) -> Windows
 def _pads_for(
     node: Node, result: Windows, requested: Sequence[int], image: Sequence[int], extra: Sequence[int]
 ) -> Windows:
-    """Return the pads with which the result has the wanted dimensions; an odd cell goes where auto_pad says."""
+    """Return windows whose pads give the requested result size; auto_pad says which end gets an odd cell."""
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
     for i, dimension in enumerate(image):
@@ -181,7 +190,7 @@ def _pads_for(
 
 
 def _larger(node: Node, result: Windows, channels: int) -> tuple[int, ...]:
-    """Return the result's shape where it reaches beyond what the windows cover."""
+    """Return the shape of the result including the cells beyond those that the windows cover."""
     return (node.concrete(node.info(0).shape, "input")[0], channels, *_sizes(node, result))
 
 

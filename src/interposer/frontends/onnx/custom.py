@@ -1,4 +1,4 @@
-"""Operators of users: functions that turn their nodes into layers, registered for all loads or given to one."""
+"""User-defined operators: converters registered for all loads, or given to one load."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Conver
 
 
 def overrides(operators: Mapping[str, Converter] | None) -> dict[str, Converter]:
-    """What a caller gave as `operators` for one load; `InvalidArgumentError` if it is no mapping to functions."""
+    """Return the caller's `operators` as a dict; raise `InvalidArgumentError` if it is not a mapping to functions."""
     expect(operators, Mapping | None, "operators must be a mapping from an operator's name to its function")
     return {name: guarded(convert) for name, convert in (operators or {}).items()}
 
 
 def guarded(convert: Converter) -> Converter:
-    """Return the function, whose failures and whose results of other kinds are told as such."""
+    """Return `convert` wrapped so that its exceptions and results of wrong types become parse errors."""
     if not callable(convert):
         raise InvalidArgumentError(f"an operator's function must be callable, not {convert!r}")
 

@@ -1,4 +1,4 @@
-"""What the format's types say of a tensor, a sequence or an optional, and of the elements in the latter."""
+"""The infos of tensors, sequences and optionals that the types of the ONNX format declare."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TITLES: Final = {"map_type": "a map", "sparse_tensor_type": "a sparse tensor", 
 
 
 def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
-    """What a type says of something of this shape, that of a sequence or optional being how many elements it holds.
+    """Return the info of a value of type `kind`; the shape of a sequence or optional is its number of elements.
 
     Raises:
-        ParseError: it is neither a tensor nor a sequence nor an optional, or of elements that are not supported.
+        ParseError: the type is not a tensor, sequence or optional, or has elements of an unsupported type.
     """
     which = kind.WhichOneof("value")
     if which == "tensor_type":
@@ -30,7 +30,10 @@ def info_of_type(kind: Message, shape: ShapeLike) -> TensorInfo:
 
 
 def element_info(kind: Message) -> TensorInfo:
-    """Return what a type says of every element; names of dimensions say nothing, as each element has others."""
+    """Return the info of the elements of a sequence or optional, without names of dimensions.
+
+    Each element may have other sizes, so the names do not identify one size.
+    """
     if kind.WhichOneof("value") != "tensor_type":
         return info_of_type(kind, (UNKNOWN,))
     if not kind.tensor_type.HasField("shape"):

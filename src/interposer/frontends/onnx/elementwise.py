@@ -1,4 +1,4 @@
-"""Operators that compute every element on its own, with broadcasting."""
+"""ONNX converters for elementwise operators, with broadcasting."""
 
 from __future__ import annotations
 
@@ -91,7 +91,11 @@ def _binary(op: Op) -> Converter:
 
 
 def binary_operands(node: Node) -> tuple[Value, Value]:
-    """Both operands; before opset 7 the second one was broadcast only on request, with its axes put to a place."""
+    """Return both operands of a binary operator.
+
+    Before opset 7, the second operand broadcasts only if the attribute broadcast is set, and the attribute axis aligns
+    its axes.
+    """
     a, b = node.value(0), node.value(1)
     if node.version >= 7 or not node.flag("broadcast") or not node.has_attribute("axis"):
         return a, b
@@ -110,7 +114,7 @@ for _name, _op in _BINARY.items():
 
 
 def _chain(op: Op) -> Converter:
-    """Return an operator with any number of operands, as a chain of one with two."""
+    """Return a converter for an operator with any number of operands, as a chain of binary operators."""
 
     def convert(node: Node) -> Value:
         *first, last = node.values()
@@ -126,7 +130,7 @@ operator("Min")(_chain(Minimum()))
 
 @operator("Mean")
 def mean(node: Node) -> Value:
-    """Return the sum divided by the number of operands."""
+    """Convert Mean: the sum of the operands divided by their number."""
     values = node.values()
     total = reduce(lambda a, b: node.step(Addition(), a, b), values)
     return node.add(Division(), total, node.scalar_like(len(values), total))
@@ -134,14 +138,14 @@ def mean(node: Node) -> Value:
 
 @operator("Mod", since=10)
 def modulo(node: Node) -> Value:
-    """Return the remainder has the sign of the divisor, or with fmod that of the dividend."""
+    """Convert Mod: the remainder has the sign of the divisor, or with fmod that of the dividend."""
     operation = BinaryOperation.FMOD if node.flag("fmod") else BinaryOperation.MOD
     return node.add(ElementwiseBinary(operation), *binary_operands(node))
 
 
 @operator("BitShift", since=11)
 def bit_shift(node: Node) -> Value:
-    """In one of two directions."""
+    """Convert BitShift, to the left or to the right."""
     direction = node.text("direction")
     if direction not in {"LEFT", "RIGHT"}:
         raise ParseError(f"its direction is {direction!r}; expected LEFT or RIGHT")
@@ -150,7 +154,7 @@ def bit_shift(node: Node) -> Value:
 
 @operator("IsInf", since=10)
 def is_infinite(node: Node) -> Value:
-    """Infinities of one sign may be left out."""
+    """Convert IsInf; attributes can exclude infinities of one sign."""
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
     operation = {
         (True, True): UnaryOperation.IS_INF,
@@ -164,5 +168,5 @@ def is_infinite(node: Node) -> Value:
 
 @operator("Where", since=9)
 def where(node: Node) -> Value:
-    """Condition, then what to take where it is true."""
+    """Convert Where: the condition selects elements of the second operand if true, of the third if false."""
     return node.add(Where(), node.value(0), node.value(1), node.value(2))

@@ -1,4 +1,4 @@
-"""Tensor data in files beside the model: mapped, not read, and only from the model's own folder."""
+"""Tensor data in files beside the model, memory-mapped and restricted to the model's folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ExternalFiles", "files_of_weights"]
 
 
 class ExternalFiles:
-    """The files that hold data of one model; each is mapped once, read-only, for as long as an array of it lives."""
+    """The external data files of one model; each is mapped once, read-only, until no array refers to it."""
 
     def __init__(self, model: Path | None) -> None:
         self._model = model
@@ -28,7 +28,7 @@ class ExternalFiles:
         """Return the bytes that a tensor's entries (location, offset, length) name, exactly `needed` of them.
 
         Raises:
-            ParseError: a place outside of the model's folder, no regular file, or fewer bytes than needed.
+            ParseError: the path leads out of the model's folder, is not a regular file, or has too few bytes.
         """
         fields = {entry.key: entry.value for entry in entries}
         location = fields.get("location", "")
@@ -49,7 +49,7 @@ class ExternalFiles:
         return self._mapped[location]
 
     def _resolved(self, location: str) -> Path:
-        """The real path, which may only be in the folder of the model, or of the file that the model links to."""
+        """Return the resolved path, which must be in the folder of the model or of the model's link target."""
         if self._model is None:
             raise ParseError(f"data lies in the file {location!r} beside the model, which was not given as a path")
         if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:

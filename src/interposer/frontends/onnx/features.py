@@ -1,4 +1,4 @@
-"""Operators that turn words and labels into numbers and back, among them some of the domain ai.onnx.ml."""
+"""ONNX converters for operators that encode words and labels as numbers and back, some of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ML: Final = "ai.onnx.ml"
 
 @operator("TfIdfVectorizer", since=9)
 def tf_idf_vectorizer(node: Node) -> Value:
-    """Return the pool holds either numbers or texts."""
+    """Convert TfIdfVectorizer; its pool holds either integers or strings."""
     mode = node.text("mode")
     if mode not in TermWeighting.__members__:
         raise ParseError(f"its mode is {mode!r}; expected {', '.join(TermWeighting.__members__)}")
@@ -48,7 +48,7 @@ def tf_idf_vectorizer(node: Node) -> Value:
 
 
 def _list(node: Node, name: str) -> Array:
-    """Return the numbers or texts of an attribute, the end of whose name says what they are."""
+    """Return a list attribute as an array; the end of its name (such as int64s or strings) gives its type."""
     if name.endswith("_tensor"):
         return node.tensor_array(name)
     if name.endswith("strings"):
@@ -58,7 +58,7 @@ def _list(node: Node, name: str) -> Array:
 
 @operator("LabelEncoder", since=1, domain=_ML)
 def label_encoder_of_classes(node: Node) -> Value:
-    """Return texts become their places in the list of classes, and places become texts."""
+    """Convert LabelEncoder of ai.onnx.ml 1: strings become indices into the list of classes, and indices strings."""
     classes = _list(node, "classes_strings")
     places = np.arange(len(classes), dtype=np.int64)
     if node.info(0).dtype is DataType.STRING:
@@ -68,14 +68,14 @@ def label_encoder_of_classes(node: Node) -> Value:
 
 @operator("LabelEncoder", since=2, domain=_ML)
 def label_encoder(node: Node) -> Value:
-    """Keys and values are lists of numbers or texts, or tensors since 4."""
+    """Convert LabelEncoder; keys and values are lists of numbers or strings, and since 4 also tensors."""
     keys, values = _given(node, "keys"), _given(node, "values")
     op = LabelEncoder(_list(node, keys).reshape(-1), _list(node, values).reshape(-1), _default(node, values))
     return node.add(op, node.value(0))
 
 
 def _given(node: Node, title: str) -> str:
-    """Return the name of the one attribute that gives the keys or the values."""
+    """Return the name of the single attribute that gives the keys or the values."""
     names = [f"{title}_{kind}" for kind in ("int64s", "floats", "strings", "tensor")]
     result = [name for name in names if node.has_attribute(name)]
     if len(result) != 1:
@@ -98,7 +98,7 @@ def _default(node: Node, values: str) -> Any:
 
 @operator("ArrayFeatureExtractor", since=1, domain=_ML)
 def array_feature_extractor(node: Node) -> Value:
-    """Return elements along the last axis; of a list, a table of one row."""
+    """Convert ArrayFeatureExtractor: elements along the last axis; a vector counts as one row."""
     x, places = node.value(0), reshaped(node, node.value(1), (-1,))
     if x.known.rank > 1:
         return node.add(Gather(-1), x, places)
@@ -108,7 +108,7 @@ def array_feature_extractor(node: Node) -> Value:
 
 @operator("Binarizer", since=1, domain=_ML)
 def binarizer(node: Node) -> Value:
-    """Return whether elements are above the threshold, as numbers of their own type."""
+    """Convert Binarizer: 1 for elements above the threshold, else 0, in the input's type."""
     x, threshold = node.value(0), node.number("threshold", 0.0)
     dtype = x.known.dtype
     if dtype.is_integer:

@@ -1,4 +1,4 @@
-"""What is known before running: operators on constants, and shapes whose dimensions are known only by name."""
+"""Constant folding during the import, also of shapes whose dimensions are only known by name."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _MANY: Final = 32 << 20
 
 
 class Folder:
-    """Computes operators on constants with the reference kernels, as long as that costs no more than the file itself.
+    """Evaluates operators on constants with the reference kernels, within a budget of memory.
 
-    Families that cost more than they touch (convolutions ...) are left to run time, and so are results that add up to
-    more than the allowance: 64 MiB and four times what the file's own tensors take. What is small is always folded.
-    Many weights of few bits are not, as they would take several times the memory of the file.
+    Expensive families (convolutions ...) are left to run time, and so are results whose total size exceeds
+    the budget: 64 MiB plus four times the size of the file's own tensors. Small results are always folded.
+    Large tensors of narrow types are not unpacked, as they would take several times the memory of the file.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -48,7 +48,7 @@ class Folder:
         self._collections: dict[Value, Array] = {}
 
     def note(self, value: Value, array: Array) -> None:
-        """Remember what a sequence or an optional holds, which no constant can."""
+        """Record the contents of a sequence or an optional, which cannot be a constant."""
         self._collections[value] = array
 
     def _known(self, value: Value | None) -> Array | None:
@@ -56,11 +56,11 @@ class Folder:
 
     @staticmethod
     def takes(op: Op) -> bool:
-        """Return True for an operator of a kind that is computed at once where its operands are known."""
+        """Return True for operators that are evaluated at once if their operands are known."""
         return op.family in _FAMILIES or isinstance(op, Cast)
 
     def fold(self, op: Op, values: Sequence[Value | None]) -> list[tuple[TensorInfo, Array]] | None:
-        """Return the operator's results, each with what is known of it; None if it is not to be folded."""
+        """Return the operator's results with their infos; None if the operator is not folded."""
         arrays = [self._known(value) for value in values]
         if not (self.takes(op) and (values or op.family in _SIZED_BY_DATA)):
             return None
@@ -104,7 +104,10 @@ class Folder:
 
 
 def _bytes(array: Array) -> int:
-    """Bytes of an array, where an empty one counts by its other sizes, and a string as often as there are strings."""
+    """Return the size of an array in bytes, for the budget.
+
+    An empty array counts by its other sizes, and a string once for every reference to it.
+    """
     own: int = math.prod(max(dim, 1) for dim in array.shape) * array.itemsize
     if array.dtype != object:
         return own
@@ -117,7 +120,7 @@ def _bytes_of_result(info: TensorInfo) -> int:
 
 
 def _unpacks_much(source: TensorInfo | None, result: TensorInfo) -> bool:
-    """Return True for numbers of few bits that would take much memory as wider ones."""
+    """Return True if folding would turn many elements of a narrow type into a wider type."""
     few = source is not None and source.dtype.bits < _FEW_BITS
     return few and result.is_concrete and result.num_bytes > _MANY
 
@@ -147,7 +150,7 @@ _ON_DIMENSIONS: Final[dict[type[Op], Callable[..., Array | list[Array]]]] = {
 
 
 def fold_dimensions(op: Op, operands: Sequence[Array | None]) -> list[Array] | None:
-    """The results of an operator on dimensions (arrays of integers and `Dim`), or None if it does not keep them."""
+    """Return an operator's results on dimensions (arrays of integers and `Dim`); None if it does not preserve them."""
     function = next((_ON_DIMENSIONS[base] for base in type(op).__mro__ if base in _ON_DIMENSIONS), None)
     if function is None or any(operand is None for operand in operands):
         return None

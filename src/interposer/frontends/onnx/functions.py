@@ -1,4 +1,4 @@
-"""Functions: nodes that stand for other nodes, which the model itself defines, or the standard does for an operator."""
+"""Functions: nodes that expand to other nodes, defined by the model or by the standard."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FunctionKey: TypeAlias = tuple[str, str, str]
 
 
 class Body(NamedTuple):
-    """What a node stands for: nodes whose values have names of their own, and the operator sets that these are of.
+    """The expansion of a call: nodes with unique value names, and the versions of their operator sets.
 
-    `aliases` are outputs that are inputs: pairs of the output's name and that of the value.
+    `aliases` are outputs that are inputs of the function: pairs of the output's name and the input's name.
     """
 
     nodes: tuple[Message, ...]
@@ -37,7 +37,7 @@ def domain_of(message: Message) -> str:
 
 
 def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
-    """Return the version of every operator set that a model or a function imports; `ParseError` if one is not clear."""
+    """Return the version of every operator set that a model or a function imports; `ParseError` if one is ambiguous."""
     opsets: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry)
@@ -48,12 +48,12 @@ def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
 
 
 class Functions:
-    """What nodes stand for: functions that the model defines, and functions of ours or the caller's for operators.
+    """The functions that the model defines, and the converters for operators.
 
-    A node of the former is expanded when its turn comes; names never clash.
+    A call of a model's function is expanded when the importer reaches it; names never clash.
 
     Raises:
-        ParseError: two functions of one name, one that calls itself, or more nodes than anybody needs.
+        ParseError: two functions have one name, one calls itself, or they expand to too many nodes.
     """
 
     def __init__(self, model: Message, overrides: Mapping[str, Converter]) -> None:
@@ -71,7 +71,7 @@ class Functions:
             self._count(model.graph.node, ())
 
     def _count(self, nodes: Iterable[Message], calls: tuple[FunctionKey, ...]) -> int:
-        """Return how many nodes these become at most."""
+        """Return the maximal number of nodes after all calls are expanded."""
         count, pending = 0, list(nodes)
         while pending:
             node = pending.pop()
@@ -95,22 +95,22 @@ class Functions:
         return self._counts[key]
 
     def converter(self, node: Message, version: int | None) -> Converter | None:
-        """Return the function for an operator in that version of its opset, or None if it is not known."""
+        """Return the converter for an operator in a version of its opset, or None if the operator is not known."""
         domain = domain_of(node)
         value = self._overrides.get(title(domain, node.op_type))
         return value or (None if version is None else find(domain, node.op_type, version))
 
     def find(self, node: Message) -> Message | None:
-        """Return the model's own function that a node calls, or None if it is an operator."""
+        """Return the model's function that a node calls, or None if the node is an operator."""
         return self._definitions.get(_key(node, node.op_type)) if self._definitions else None
 
     def body(self, function: Message, node: Message, name: str) -> Body:
-        """Return the nodes that a call stands for; `name` is the call's own, and comes before those of the nodes.
+        """Return the nodes that a call expands to; their names are prefixed by `name`, the name of the call.
 
-        A function that is none of the model's may hold graphs of the node, and what these take from around the node.
+        A function of the standard may contain subgraphs of the node, which may refer to values outside of the node.
 
         Raises:
-            ParseError: a function that uses what it does not define, or that takes other inputs and outputs.
+            ParseError: the function uses undefined values, or has other numbers of inputs and outputs.
         """
         names = _Names(function, node, self._prefix(function, name))
         if self.find(node) is not function:
@@ -126,7 +126,7 @@ class Functions:
         return Body(tuple(created), opsets_of(function.opset_import), aliases)
 
     def _prefix(self, function: Message, name: str) -> str:
-        """Return what comes before the names of a function's values, so that they differ from all others."""
+        """Return the prefix that makes the names of a function's values unique."""
         if self._taken is None:
             self._taken = set(_all_names(self._graph.node))
             self._taken.update(value.name for value in (*self._graph.input, *self._graph.initializer))
@@ -140,7 +140,7 @@ class Functions:
 
 
 class _Names:
-    """From the names in a function to those in the graph that calls it."""
+    """A mapping from names in a function to names in the graph that calls it."""
 
     def __init__(self, function: Message, node: Message, prefix: str) -> None:
         title = _title(_key(function, function.name))
@@ -159,16 +159,16 @@ class _Names:
         return str(self._actual.get(name, f"{self._prefix}{name}")) if name else ""
 
     def take_from_outside(self, names: Iterable[str]) -> None:
-        """Let these names mean what they mean to the caller."""
+        """Keep `names` unchanged, as they refer to values of the calling graph."""
         self._outside = set(names)
         self._actual.update((name, name) for name in self._outside)
 
     def from_outside(self, name: str) -> bool:
-        """Return True for a name that means what it means to the caller."""
+        """Return True for a name that refers to a value of the calling graph."""
         return name in self._outside
 
     def actual_output(self, name: str) -> str:
-        """Return what the caller calls an output."""
+        """Return the caller's name of an output."""
         return str(self._outputs[name])
 
 
@@ -187,7 +187,7 @@ def _numbered(kind: str, numbers: Counter[str]) -> str:
 
 
 def _undefined(function: Message) -> set[str]:
-    """Return the names that nodes of a function take and that it does not define."""
+    """Return the names that nodes of a function use but that the function does not define."""
     results = {name for inner in function.node for name in inner.output}
     return {name for inner in function.node for name in names_in(inner)} - results - {*function.input}
 
@@ -226,7 +226,7 @@ def _attributes(function: Message, node: Message) -> dict[str, Message]:
 
 
 def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Message]) -> Message:
-    """Return a copy of a node with other names for its values, and with attributes in place of references to them."""
+    """Return a copy of a node with renamed values, and with attribute references replaced by their values."""
     created = type(node)()
     created.CopyFrom(node)
     created.input[:] = [names(name) for name in node.input]
@@ -235,7 +235,7 @@ def _renamed(node: Message, names: Callable[[str], str], value: Mapping[str, Mes
     for attribute in node.attribute:
         result = value.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
         if result is None:
-            continue  # without a value, the attribute is left out as well
+            continue  # an attribute without a value is dropped
         cached = created.attribute.add()
         cached.CopyFrom(result)
         cached.name = attribute.name

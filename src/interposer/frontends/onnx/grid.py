@@ -1,4 +1,4 @@
-"""Images that are sampled at places."""
+"""ONNX converters for image sampling at computed positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PADDINGS: Final = {
 
 @operator("GridSample", since=16)
 def grid_sample(node: Node) -> Value:
-    """Return the modes had the names for two axes before 20."""
+    """Convert GridSample; before opset 20, its modes had the names for two axes (bilinear, bicubic)."""
     mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
     if mode not in _MODES or padding not in _PADDINGS:
         raise ParseError(f"its mode is {mode!r} and its padding_mode {padding!r}")
@@ -38,6 +38,6 @@ def grid_sample(node: Node) -> Value:
 
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node) -> Value:
-    """Return the size is that of the whole result of the sampling, batch and channels included."""
+    """Convert AffineGrid; the operand size is the shape of the whole sampled result, batch and channels included."""
     size = node.array_integers(1, "size")
     return node.add(AffineGrid(size[2:], node.flag("align_corners")), node.value(0))

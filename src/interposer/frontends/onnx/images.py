@@ -1,4 +1,4 @@
-"""Image files."""
+"""The ONNX converter for image decoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @operator("ImageDecoder", since=20)
 def image_decoder(node: Node) -> Value:
-    """Return the size of the image is in the file."""
+    """Convert ImageDecoder; the size of the result is only known from the encoded data."""
     value, formats = node.text("pixel_format", "RGB"), {item.value: item for item in PixelFormat}
     if value not in formats:
         raise ParseError(f"its pixel_format is {value!r}; expected {', '.join(formats)}")

@@ -1,4 +1,4 @@
-"""Turns the nodes of a graph into layers of a network, one after the other."""
+"""The conversion of the nodes of a graph to layers of a network, one after the other."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from interposer.ops.reshape import Shape
 
 __all__ = ["Importer"]
 
-# What Python raises where a converter takes something for granted that a damaged node does not keep to.
+# The Python exceptions that a converter raises for a malformed node.
 _SLIPS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Importer:
-    """The state of one import: the network, what every name of the model stands for, and what is not supported."""
+    """The state of one import: the network, the value of every name of the model, and the unsupported operators."""
 
     def __init__(self, network: Network, opsets: Mapping[str, int], files: ExternalFiles, functions: Functions) -> None:
         self.network = network
@@ -62,33 +62,33 @@ class Importer:
         self.converted_inside = 0
 
     def reserve(self, names: set[str]) -> None:
-        """Keep these names for layers to come: no node gets one of them."""
+        """Reserve names for layers that are added later, so that no other layer gets them."""
         self._reserved = names
 
     def define_constants(self, arrays: Mapping[str, Array]) -> None:
-        """Give names their arrays: the initializers."""
+        """Define constants by name: the initializers."""
         self._arrays.update(arrays)
         self._folder = Folder(sum(array.nbytes for array in self._arrays.values()))
 
     def annotate(self, notes: Mapping[str, Quantization]) -> None:
-        """What the model says beside its nodes of the integers that tensors hold; noted for constants and outputs."""
+        """Record the model's quantization annotations, which apply to constants and outputs."""
         self._notes_of_scales = dict(notes)
 
     def define(self, name: str, value: Value) -> None:
-        """Give a name its value."""
+        """Define the value of a name."""
         self._values[name] = value
 
     def define_input(self, name: str, value: Value) -> None:
-        """Give a name its value, which is an input of the model."""
+        """Define the value of a name that is an input of the model."""
         self._inputs.add(value.producer)
         self.define(name, value)
 
     def array(self, tensor: Message) -> Array:
-        """Return the data of a tensor in the file."""
+        """Return the data of a `TensorProto` in the file as an array."""
         return array_of(tensor, self._files)
 
     def value(self, name: str) -> Value:
-        """Return what a name stands for; an array becomes a constant of the network when it is first asked for."""
+        """Return the value of a name; an array becomes a constant of the network on first use."""
         if name not in self._values and name in self._arrays:
             self._values[name] = self._initializer(name)
         if name not in self._values:
@@ -100,7 +100,7 @@ class Importer:
         return self.constant(array, name, f"initializer {name!r}", note if _fits(TensorInfo.of(array), note) else None)
 
     def annotated(self, name: str) -> Value:
-        """Return what a name stands for, quantized as the model says beside its nodes."""
+        """Return the value of a name, quantized as the model's annotations say."""
         value, note = self.value(name), self._notes_of_scales.get(name)
         if note is None or value.known.quantization == note or not _fits(value.known, note):
             return value
@@ -112,31 +112,31 @@ class Importer:
         return self._arrays
 
     def extents(self, value: Value) -> Array | None:
-        """The elements of a tensor of dimensions, each an integer or a `Dim`; None if nothing is known of them."""
+        """Return the elements of a tensor of dimensions, each an integer or a `Dim`; None if they are unknown."""
         if value.constant is not None:
             return value.constant.astype(object) if value.constant.dtype.kind in "iu" else None
         return self._dimensions.get(value)
 
     def ask_for(self, value: Value, title: str) -> NoReturn:
-        """Refuse a node as long as the value of one of its operands is not known."""
+        """Refuse a node whose operand `title` must be known, and report which inputs would determine it."""
         needs = needs_of(value, self._inputs, self._folder.takes, self._around)
         if needs is None:
             raise UnsupportedFormError(f"its operand {title!r} is computed from data")
         raise UnboundFormError(f"its operand {title!r} is no constant", needs)
 
     def needs(self, value: Value) -> Needs | None:
-        """Return what would have to be known of the inputs so that a value is; None if it is computed while running."""
+        """Return the inputs that must be known to determine a value; None if it is computed at run time."""
         return needs_of(value, self._inputs, self._folder.takes)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def convert(self, nodes: Sequence[Message]) -> None:
-        """Convert nodes, which must be in running order.
+        """Convert nodes, which must be in topological order.
 
         Raises:
-            ParseError: a node that breaks the format.
-            UnsupportedOperatorError: with everything that is not supported.
-            UnboundInputError: nothing of that kind, but more must be known of the inputs.
+            ParseError: a node violates the format.
+            UnsupportedOperatorError: operators are not supported; the error lists all of them.
+            UnboundInputError: all operators are supported, but shapes or values of inputs are missing.
         """
         with np.errstate(all="ignore"):
             for message in nodes:
@@ -178,14 +178,14 @@ class Importer:
             raise ParseError(text, where=f"node {name!r} ({message.op_type})") from error
 
     def _standard_function(self, message: Message, version: int | None) -> Message:
-        """The function that the standard gives for an operator that is not known; `UnsupportedFormError` for none."""
+        """Return the standard's function body for an unknown operator; `UnsupportedFormError` if there is none."""
         result = version and standard_function(message, version, lambda name: self.value(name).known)
         if not result:
             raise UnsupportedFormError("")
         return result
 
     def _inline(self, function: Message, message: Message, name: str, visit: Callable[[Message, str], None]) -> None:
-        """Visit the nodes of a function in place of the node that calls it."""
+        """Visit the nodes of a function in place of the node that calls the function."""
         body = self._functions.body(function, message, name)
         opsets, self._opsets = self._opsets, {**self._opsets, **body.opsets}
         for inner in body.nodes:
@@ -198,7 +198,7 @@ class Importer:
                 self._values[output] = self.value(value)
 
     def _survey(self, message: Message, name: str) -> None:
-        """Refuse what is not known in a node that cannot be converted for another reason, its graphs included."""
+        """Refuse unknown operators in a node that cannot be converted for another reason, its subgraphs included."""
         domain = domain_of(message)
         version, function = self._opsets.get(domain), self._functions.find(message)
         if function is not None:
@@ -220,7 +220,7 @@ class Importer:
                 self._values[name] = value
 
     def _refuse(self, message: Message, name: str, domain: str, error: UnsupportedFormError) -> None:
-        """Keep the reason; a node that only waits for the inputs is refused where all is known of them."""
+        """Record why a node is refused; a node that needs more of the inputs is only refused if no input can help."""
         version = self._opsets.get(domain)
         opset = f"opset {version}" if version is not None else "whose opset the model does not import"
         place = f"{opset}; first as node {name!r}"
@@ -238,24 +238,24 @@ class Importer:
         return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     def give_up(self, outputs: Sequence[str]) -> None:
-        """Note that these values are missing, as what they follow from is not supported."""
+        """Mark these values as missing, as they depend on an unsupported operator."""
         self._missing.update(name for name in outputs if name)
 
     def mark(self) -> int:
-        """Return a place in the network that `forget` can go back to."""
+        """Return a position in the network to which `forget` can roll back."""
         return len(self.network.graph)
 
     def forget(self, mark: int) -> None:
-        """Take back the layers that came in since `mark` was asked for and that nobody uses.
+        """Remove the unused layers that were added since `mark` was called.
 
-        Constants and what a region takes from around it stay, as names stand for them.
+        Constants and captured values of a region are not removed, as names refer to them.
         """
         for layer in reversed(list(self.network.graph)[mark:]):
             if not isinstance(layer.op, Constant | Input) and not any(value.uses for value in layer.outputs):
                 self.network.graph.erase(layer)
 
     def keep_names(self) -> None:
-        """Note the model's names on the values of the network that they stand for."""
+        """Record the model's names on the values of the network."""
         keep_names(self.network.graph, self._values.items())
 
     # --- layers -------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Importer:
         source: str,
         quantization: Quantization | None = None,
     ) -> list[Value]:
-        """Return the outputs of a new layer, or constants in their place where all is known already."""
+        """Return the outputs of a new layer, or constants if all results are already known."""
         op = op.canonical()
         folded = None if quantization else self._folder.fold(op, operands)
         if folded is not None and all(info.is_tensor for info, _ in folded):
@@ -289,14 +289,14 @@ class Importer:
     def add_control(
         self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph], name: str, source: str
     ) -> list[Value]:
-        """Return the outputs of a new layer that has these graphs as its regions."""
+        """Return the outputs of a new control-flow layer with `graphs` as its regions."""
         layer = self.network.graph.add(op, operands, name=self._name(name), source=source, regions=graphs)
         for error in infer_layer(layer):
             raise ParseError(error)
         return list(layer.outputs)
 
     def _note_collection(self, value: Value, info: TensorInfo, array: Array) -> None:
-        """A sequence that is known stays a layer, which nobody needs where all that is done with it is computed too."""
+        """Add a layer for a sequence whose contents are known; it is unused if all its consumers are folded."""
         value.info = info
         self._folder.note(value, array)
 
@@ -312,13 +312,13 @@ class Importer:
         return None if inferred is None else TensorInfo(inferred.shape, inferred.dtype, quantization)
 
     def _name(self, requested: str) -> str:
-        """Return the name, or with a number behind it from the second time on."""
+        """Return the requested name, with a number appended from the second use on."""
         name = f"{requested}/layer" if requested in self._reserved else requested
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}_{self._used[name] - 1}"
 
     def _settled(self, value: Value) -> Value:
-        """Return a value that inference knows already, such as a shape, becomes a constant."""
+        """Return a value as a constant if inference already determines it, such as a shape."""
         if value.constant is None or value.is_constant:
             return value
         return self._constant(value.known, value.producer.name, value.producer.source)
@@ -338,7 +338,7 @@ class Importer:
 
 
 def _fits(info: TensorInfo, note: Quantization | None) -> bool:
-    """Return True if a tensor can be quantized so."""
+    """Return True if a tensor can have the quantization."""
     try:
         info.with_quantization(note)
     except InvalidArgumentError:

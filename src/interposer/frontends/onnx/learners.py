@@ -1,4 +1,4 @@
-"""Linear and support vector machines, and what prepares features for them."""
+"""ONNX converters for linear and support vector machines, and for feature preprocessing (ai.onnx.ml)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ML: Final = "ai.onnx.ml"
 
 
 def _linear(node: Node, count: int) -> Value:
-    """Features times coefficients, one row of these for each result, plus intercepts."""
+    """Return features times coefficients, of which each result has a row, plus intercepts."""
     x = features(node)
     dtype = x.known.dtype.numpy
     weights = np.array(node.numbers("coefficients"), dtype).reshape(count, -1)
@@ -60,13 +60,16 @@ def _linear(node: Node, count: int) -> Value:
 
 @operator("LinearRegressor", domain=_ML)
 def linear_regressor(node: Node) -> Value:
-    """Return a sum for each target."""
+    """Convert LinearRegressor: one weighted sum for each target."""
     return transformed(node, _linear(node, node.integer("targets", 1)), node.text("post_transform", "NONE"))
 
 
 @operator("LinearClassifier", domain=_ML)
 def linear_classifier(node: Node) -> Sequence[Value]:
-    """With two classes and coefficients for one only, the other one's score is the opposite."""
+    """Convert LinearClassifier.
+
+    With two classes but coefficients for one, the other class has the opposite score.
+    """
     names, transform = labels(node), node.text("post_transform", "NONE")
     width = node.known(node.info(0).shape[-1], "number of features")
     count = len(node.numbers("coefficients")) // max(1, width)
@@ -78,7 +81,7 @@ def linear_classifier(node: Node) -> Sequence[Value]:
 
 @operator("SVMRegressor", domain=_ML)
 def support_vector_regressor(node: Node) -> Value:
-    """Return the kernel of every row with every support vector, times coefficients; or just a linear machine."""
+    """Convert SVMRegressor: kernel values times coefficients, or without support vectors a linear model."""
     x, count = features(node), node.integer("n_supports", 0)
     dtype = x.known.dtype.numpy
     coefficients = np.array(node.numbers("coefficients"), dtype)
@@ -95,7 +98,7 @@ def support_vector_regressor(node: Node) -> Value:
 
 
 def _kernel(node: Node, x: Value, vectors: Array) -> Value:
-    """Return the kernel function of every row with every support vector."""
+    """Return the kernel function of every row with every support vector, of shape [rows, vectors]."""
     kind, (gamma, offset, degree) = node.text("kernel_type", "LINEAR"), (*node.numbers("kernel_params", (0, 0, 0)),)[:3]
     products = node.step(BatchMatMul(transpose_y=True), x, node.constant(vectors))
     if kind == "LINEAR":
@@ -126,7 +129,7 @@ def _gaussian(node: Node, x: Value, products: Value, vectors: Array, gamma: floa
 
 @operator("Scaler", domain=_ML)
 def scaler(node: Node) -> Value:
-    """Moved, then stretched; one number for all columns or one for each."""
+    """Convert Scaler: subtract an offset, then multiply by a scale; each is one number in all or one per column."""
     x = node.value(0) if node.info(0).dtype is DataType.FLOAT32 else node.step(Cast(DataType.FLOAT32), node.value(0))
     if node.has_attribute("offset"):
         x = node.step(Subtraction(), x, node.constant(np.array(node.numbers("offset"), np.float32)))
@@ -135,7 +138,7 @@ def scaler(node: Node) -> Value:
 
 @operator("Normalizer", domain=_ML)
 def normalizer(node: Node) -> Value:
-    """Return every row is divided by its greatest element, the sum of its sizes, or its length."""
+    """Convert Normalizer: divide every row by its maximum, by its sum of absolute values, or by its Euclidean norm."""
     norms = {"MAX": ReduceOperation.MAX, "L1": ReduceOperation.L1, "L2": ReduceOperation.L2}
     kind = node.text("norm", "MAX")
     if kind not in norms:
@@ -148,7 +151,7 @@ def normalizer(node: Node) -> Value:
 
 @operator("Imputer", domain=_ML)
 def imputer(node: Node) -> Value:
-    """Return what stands for a missing number gives way to another one; one for all columns or one for each."""
+    """Convert Imputer: replace the number that marks missing values by another one, for all columns or for each."""
     x = node.value(0)
     if x.known.dtype.is_float:
         values, missing = node.numbers("imputed_value_floats"), node.number("replaced_value_float", 0.0)
@@ -163,7 +166,7 @@ def imputer(node: Node) -> Value:
 
 @operator("OneHotEncoder", domain=_ML)
 def one_hot_encoder(node: Node) -> Value:
-    """Return a one where the category is; only zeros for an unknown one."""
+    """Convert OneHotEncoder: a 1 at the category's position; zeros for an unknown category."""
     if not node.flag("zeros", True):
         node.unsupported("it fails where a category is unknown (zeros = 0)")
     x = node.value(0)
@@ -179,7 +182,7 @@ def one_hot_encoder(node: Node) -> Value:
 
 @operator("FeatureVectorizer", domain=_ML)
 def feature_vectorizer(node: Node) -> Value:
-    """Return the columns of all tensors beside each other."""
+    """Convert FeatureVectorizer: concatenate the columns of all tensors."""
     parts = [node.step(Cast(DataType.FLOAT32), value) for value in node.values()]
     parts = [value if value.known.rank == 2 else reshaped(node, value, [-1, 1]) for value in parts]
     return node.add(Concat(1), *parts)
@@ -187,12 +190,12 @@ def feature_vectorizer(node: Node) -> Value:
 
 @operator("ZipMap", domain=_ML)
 def zip_map(node: Node) -> Value:
-    """Refused."""
+    """Refuse ZipMap, whose result is a list of maps."""
     node.unsupported("its result is a list of maps, which are no tensors; export the model without it")
 
 
 @operator("CastMap", domain=_ML)
 @operator("DictVectorizer", domain=_ML)
 def of_maps(node: Node) -> Value:
-    """Refused."""
+    """Refuse operators that take maps."""
     node.unsupported("it takes maps, which are no tensors")

@@ -1,4 +1,4 @@
-"""Losses, as a trained network may still give them out."""
+"""ONNX converters for loss functions, which an exported network may still contain."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ __all__: list[str] = []
 
 @operator("NegativeLogLikelihoodLoss", since=12)
 def negative_log_likelihood(node: Node) -> Value:
-    """Of the classes that are meant."""
+    """Convert NegativeLogLikelihoodLoss."""
     return _loss(node, node.value(0))
 
 
 @operator("SoftmaxCrossEntropyLoss", since=12)
 def softmax_cross_entropy(node: Node) -> Sequence[Value]:
-    """Of the logarithms of what softmax makes of the scores, which may be asked for as well."""
+    """Convert SoftmaxCrossEntropyLoss; the logarithms of the softmax are an optional second result."""
     logarithms = node.step(LogSoftmax(axis=1), node.value(0))
     return [_loss(node, logarithms), logarithms]
 
 
 def _loss(node: Node, logarithms: Value) -> Value:
-    """Return the logarithms at the places of the classes, each with its class's weight; a class may be left out."""
+    """Return the loss: the weighted log-probabilities of the target classes, reduced as the node asks.
+
+    Targets equal to ignore_index do not count.
+    """
     reduction, target = node.text("reduction", "mean"), node.value(1)
     if reduction not in {"none", "sum", "mean"} or logarithms.known.rank < 2:
         raise ParseError(f"its reduction is {reduction!r} and its input has shape {logarithms.known.shape}")
@@ -68,7 +71,7 @@ def _losses(node: Node, logarithms: Value, target: Value) -> Value:
 
 
 def _weights(node: Node, logarithms: Value, target: Value, ignored: Value | None) -> Value | None:
-    """Return what each loss counts; None if all count the same."""
+    """Return the weight of each loss; None if all weigh the same."""
     if not node.has(2) and ignored is None:
         return None
     item, zero = node.scalar_like(1, logarithms), node.scalar_like(0, logarithms)

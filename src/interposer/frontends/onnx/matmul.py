@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""ONNX converters for matrix products."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__: list[str] = []
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
-    """Float values, or whatever else both operands are."""
+    """Convert MatMul on float tensors, or on any other type that both operands have."""
     return _product(node, node.value(0), node.value(1))
 
 
 def _product(node: Node, a: Value, b: Value, quantization: Quantization | None = None) -> Value:
-    """A product with a constant matrix is a layer of a neural network, and weights; any other one is just a product."""
+    """Return a product: a fully connected layer for a constant matrix, else a batch matrix product."""
     if not _is_layer(a, b):
         return node.add(BatchMatMul(), a, b, quantization=quantization)
     _check_rows(a, b.known.shape[0])
@@ -31,7 +31,10 @@ def _product(node: Node, a: Value, b: Value, quantization: Quantization | None =
 
 
 def _check_rows(a: Value, size: int) -> None:
-    """A fully connected layer would take the elements for rows of any dimension."""
+    """Raise `ParseError` if the rows of `a` do not have `size` elements.
+
+    FullyConnected itself accepts rows that span several dimensions.
+    """
     if differ(a.known.shape[-1], size):
         raise ParseError(f"a of shape {a.known.shape} has rows of {a.known.shape[-1]} elements, but b takes {size}")
 
@@ -42,14 +45,17 @@ def _is_layer(a: Value, b: Value) -> bool:
 
 @operator("MatMulInteger", since=10)
 def integer_matmul(node: Node) -> Value:
-    """Return the operands without their zero points, with 32 bits."""
+    """Convert MatMulInteger: zero points are subtracted and the result is int32."""
     a = centered(node, node.value(0), node.optional(2), axis=-2)
     return _product(node, a, centered(node, node.value(1), node.optional(3), axis=-1))
 
 
 @operator("QLinearMatMul", since=10)
 def quantized_matmul(node: Node) -> Value:
-    """In integers where the tensors are known to have the scales that are given here, else by way of float values."""
+    """Convert QLinearMatMul.
+
+    The product is quantized if the tensors have the scales of the node, else it is computed in float.
+    """
     a, b, dtype = node.value(0), node.value(3), node.info(7).dtype
     qa, qb, qy = (
         quantization(node, i, rank, max(0, rank - back))
@@ -63,7 +69,7 @@ def quantized_matmul(node: Node) -> Value:
 
 @operator("Gemm")
 def gemm(node: Node) -> Value:
-    """alpha * A * B + beta * C; factors of weights and bias are multiplied into these."""
+    """Convert Gemm, alpha * A * B + beta * C; the factors are multiplied into constant weights and bias."""
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     a, b, c = node.value(0), node.value(1), node.optional(2)
     if a.known.rank != 2 or b.known.rank != 2:
@@ -83,7 +89,7 @@ def gemm(node: Node) -> Value:
 
 
 def _bias(node: Node, c: Value, outputs: int) -> Value | None:
-    """`c` as one number for each output, or None if it is something else."""
+    """Return `c` as a vector with one number for each output, or None if it has another shape."""
     shape = c.known.shape
     if not shape or shape[-1] != outputs or any(dim != 1 for dim in shape[:-1]):
         return None

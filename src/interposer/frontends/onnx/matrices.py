@@ -1,4 +1,4 @@
-"""Operators on matrices."""
+"""ONNX converters for operators on matrices."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__: list[str] = []
 
 @operator("Trilu", since=14)
 def trilu(node: Node) -> Value:
-    """Return the number of the diagonal is an operand."""
+    """Convert Trilu; the number of the diagonal is an operand."""
     k = int(node.array_scalar(1, "k")) if node.has(1) else 0
     return node.add(Trilu(k, node.flag("upper", True)), node.value(0))
 
 
 @operator("EyeLike", since=9)
 def eye_like(node: Node) -> Value:
-    """Of the input's type where none is given."""
+    """Convert EyeLike; without the attribute dtype, the result has the input's type."""
     dtype = data_type(node.integer("dtype")) if node.has_attribute("dtype") else None
     return node.add(EyeLike(node.integer("k", 0), dtype), node.value(0))
 
 
 @operator("Det", since=11)
 def det(node: Node) -> Value:
-    """Return one for every matrix."""
+    """Convert Det: one determinant for every matrix."""
     return node.add(Det(), node.value(0))
 
 
 @operator("Einsum", since=12)
 def einsum(node: Node) -> Value:
-    """Return the equation means the same as in NumPy."""
+    """Convert Einsum; the equation has the same meaning as in NumPy."""
     return node.add(Einsum(node.text("equation")), *node.values())

@@ -1,4 +1,4 @@
-"""`load` and `template`: from a model to a network, and the checks of the graph as a whole."""
+"""The functions `load` and `template`, which convert a model to a network, and checks of the whole graph."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def load(
         source: a path, the bytes of a file, or an `onnx.ModelProto`; binary or in protobuf's text format.
         shapes: by input's name a shape, by dimension's name a number. None in a shape keeps what the model says. A
             dimension that the model fixes may get another size where the nodes allow that.
-        values: binds inputs by name to arrays; they are constants of the network then, and inputs no more. One that
-            has a default in the model, an initializer, gets another value so.
-        operators: functions for operators by their names ("Relu", "com.example.Swish"), which come before all others;
-            `operator` registers them for good.
+        values: arrays by input name. These inputs become constants of the network. A value also overrides the default
+            (the initializer) that the model has for an input.
+        operators: functions for operators by their names ("Relu", "com.example.Swish"). They take precedence over
+            all others; use the decorator `operator` to register one for all loads.
 
     Raises:
         ParseError: the file cannot be read, is no ONNX model, or is damaged; says where.
-        UnsupportedOperatorError: with all operators that are not supported, or not in the form that the model uses.
+        UnsupportedOperatorError: operators are unknown, or used in an unsupported form; it lists all.
         UnboundInputError: operators need the values of inputs (Reshape its shape, TopK its k), or their shapes.
-        InvalidArgumentError: `shapes` or `values` that do not fit the model.
+        InvalidArgumentError: `shapes` or `values` do not fit the model.
         MissingDependencyError: the package onnx is not installed.
 
     >>> load(b"")
@@ -67,9 +67,9 @@ def load(
 def template(
     source: Source, *, shapes: Shapes | None = None, operators: Mapping[str, Converter] | None = None
 ) -> Template:
-    """Return the model as something that gives a network for shapes and values of its inputs.
+    """Return a `Template`, which creates networks for shapes and values of the model's inputs.
 
-    Args and errors are those of `load`; what is wrong with nodes is only told when a network is asked for. The file's
+    The arguments and errors are those of `load`; errors in nodes are raised when a network is created. The file's
     content must not be changed afterwards.
     """
     own = overrides(operators)
@@ -91,27 +91,27 @@ def template(
 
 
 def _without_sizes(info: TensorInfo | None, shapes: Shapes) -> TensorInfo | None:
-    """What the model says of an output, without sizes that may be others for the shapes that the caller gives."""
+    """Return the declared info of an output, without the sizes that the caller's shapes may change."""
     if info is None or not shapes or not info.is_tensor or not info.is_ranked:
         return info
     return info.with_shape([None] * info.rank)
 
 
 def _name(graph: Message) -> str:
-    """Return the graph's name, which protobuf gives as bytes where it is no text."""
+    """Return the graph's name; protobuf gives a name that is not valid text as bytes."""
     name = graph.name
     return (name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)) or "network"
 
 
 class _Read(NamedTuple):
-    """A model's message, with the arrays that it holds, and the files where others lie."""
+    """A model's message, with its arrays and its external data files."""
 
     message: Message
     constants: Mapping[str, Array]
     files: ExternalFiles
 
     def arrays(self, values: Values) -> dict[str, Array]:
-        """Return the initializers, but for those that are given other values."""
+        """Return the initializers, except those that `values` overrides."""
         return {name: array for name, array in self.constants.items() if name not in values}
 
 
@@ -163,14 +163,14 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
 
 
 def _check_opset(version: int) -> None:
-    """What later versions of the standard make of an operator is not known."""
+    """Raise an error if the installed package onnx does not know this opset, as its meaning is unknown."""
     newest = onnx_package().defs.onnx_opset_version()
     if version > newest:
         raise ParseError(f"it imports opset {version}; the package onnx that is installed knows opsets up to {newest}")
 
 
 def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
-    """Yield what is known of every input, those that are bound to values included; quantized as nodes claim it is."""
+    """Yield the info of every input, bound ones included; quantized as the consuming nodes imply."""
     graph, arrays = model.message.graph, model.arrays(values)
     claims = claimed_quantizations(graph.node, arrays) | annotated_quantizations(graph, arrays)
     settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -179,7 +179,7 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
 
 
 def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values) -> None:
-    """Define the inputs: as constants those that are bound to values."""
+    """Define the inputs of the model; inputs that are bound to values become constants."""
     check_names(values, [value.name for value in model.message.graph.input])
     number = 0
     for name, info in _infos(model, shapes, values):
@@ -192,7 +192,10 @@ def _add_inputs(importer: Importer, model: _Read, shapes: Shapes, values: Values
 
 
 def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
-    """The input's info as nodes claim it is quantized; where that cannot be, the nodes' own errors will be told."""
+    """Return the input's info with the implied quantization; invalid quantizations are ignored.
+
+    Converting the nodes reports the error.
+    """
     try:
         return info.with_quantization(claim)
     except InvalidArgumentError:
@@ -200,7 +203,7 @@ def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
 
 
 def _check_names(graph: Message) -> None:
-    """Every value is defined once and every name that is used is defined; there is something to compute."""
+    """Raise `ParseError` unless every value is defined once, every used name is defined, and there are outputs."""
     for error in _name_problems(graph):
         raise ParseError(error)
 

@@ -1,4 +1,4 @@
-"""Forms of operators that are supported once more is known of a model's inputs."""
+"""Operator forms that are supported once more is known of a model's inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["UnboundFormError"]
 
 
 class UnboundFormError(UnsupportedFormError):
-    """A form that is supported once more is known of the model's inputs."""
+    """A form that is supported once `needs`, values or shapes of the model's inputs, are given."""
 
     def __init__(self, reason: str, needs: Needs) -> None:
         self.reason, self.needs = reason, needs

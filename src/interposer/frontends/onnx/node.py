@@ -1,4 +1,4 @@
-"""One node of the model, as a converter sees it: operands, attributes, and the layers that it becomes."""
+"""One node of the model as a converter sees it: operands, attributes, and the layers that it becomes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Node"]
 
-# What moves elements or compares them, and what has scales among its own operands. For anything else, the format says
-# that the elements are just integers.
+# The operators that move or compare elements, or that have scales among their operands. For all other operators, the
+# format says that the elements are plain integers.
 _KEEPS_QUANTIZATION: Final = frozenset(
     {
         "Concat", "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather", "GatherND", "GlobalMaxPool",
@@ -43,7 +43,7 @@ class Node(Attributes):
 
     Raises from all methods:
         ParseError: the node breaks the format: an operand or attribute is missing or of the wrong kind.
-        UnsupportedFormError: it is right, but has a form that is not supported.
+        UnsupportedFormError: it is valid, but has a form that is not supported.
     """
 
     def __init__(self, importer: Importer, message: Message, name: str, version: int) -> None:
@@ -62,22 +62,22 @@ class Node(Attributes):
         return self._importer
 
     def inside(self, importer: Importer) -> Node:
-        """Return the same node as part of another import."""
+        """Return a copy of this node as part of another import."""
         return Node(importer, self._message, self.name, self.version)
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     @property
     def num_inputs(self) -> int:
-        """How many inputs are listed, absent ones included."""
+        """The number of inputs that are listed, absent ones included."""
         return len(self._inputs)
 
     def has(self, index: int) -> bool:
-        """Return True if an input is given."""
+        """Return True if the input exists and is not absent."""
         return index < len(self._inputs) and bool(self._inputs[index])
 
     def optional(self, index: int) -> Value | None:
-        """An input, or None if it is absent; without its quantization, where the operator is for plain integers."""
+        """Return an input, or None if absent; without its quantization if the operator is defined on plain integers."""
         if not self.has(index):
             return None
         if index not in self._operands:
@@ -86,35 +86,35 @@ class Node(Attributes):
         return self._operands[index]
 
     def plain(self, value: Value) -> Value:
-        """Return the value's elements without what they stand for, where it is quantized."""
+        """Return the quantized values as plain integers, without scale and zero point."""
         return self.step(Cast(value.known.dtype), value) if value.known.is_quantized else value
 
     def value(self, index: int) -> Value:
-        """Return an input that must be there."""
+        """Return a required input."""
         result = self.optional(index)
         if result is None:
             raise ParseError(f"it has no input number {index}")
         return result
 
     def values(self) -> list[Value]:
-        """Return all inputs, which must be there."""
+        """Return all inputs, all of which are required."""
         return [self.value(index) for index in range(max(1, len(self._inputs)))]
 
     def info(self, index: int) -> TensorInfo:
-        """Return the info of an input that must be there."""
+        """Return the info of a required input."""
         return self.value(index).known
 
     def array(self, index: int, title: str) -> Array:
-        """Return the value of an input that must be a constant; `title` says in messages which one it is."""
+        """Return the value of an input that must be a constant; `title` names the input in error messages."""
         value = self.value(index)
         if value.constant is None:
             self._importer.ask_for(value, title)
         return value.constant
 
     def is_computed(self, *indices: int) -> bool:
-        """Return True if one of these inputs is only known while running, whatever is known of the model's inputs.
+        """Return True if one of these inputs is computed at run time, even if all of the model's inputs were known.
 
-        All that are there must be lists of a known length then, as the operators are that take them as operands.
+        In this case, all inputs that are present must be vectors of known length, as the dynamic operators require.
         """
         values = [value for value in map(self.optional, indices) if value is not None]
         lists = all(item.known.is_ranked and item.known.rank == 1 and item.known.is_concrete for item in values)
@@ -150,68 +150,68 @@ class Node(Attributes):
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs are listed, unused ones included."""
+        """The number of outputs that are listed, unused ones included."""
         return len(self._outputs)
 
     def wants(self, index: int) -> bool:
-        """Return True if an output has a name, so that somebody may use it."""
+        """Return True if an output has a name, so that it may be used."""
         return index < len(self._outputs) and bool(self._outputs[index])
 
     def add(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return the output of a layer that has the node's own name, quantized so where that is said."""
+        """Return the output of a new layer that has the node's name; `quantization` is that of the output."""
         return self._importer.add(op, operands, self.name, self.source, quantization)[0]
 
     def add_many(self, op: Op, *operands: Value | None) -> list[Value]:
-        """Return the outputs of a layer that has the node's own name."""
+        """Return the outputs of a new layer that has the node's name."""
         return self._importer.add(op, operands, self.name, self.source)
 
     def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
-        """Return the outputs of a layer with regions that has the node's own name."""
+        """Return the outputs of a new layer with regions that has the node's name."""
         return self._importer.add_control(op, operands, graphs, self.name, self.source)
 
     def give_up(self) -> list[Value]:
-        """What stands for the results where a graph in the node holds what is not supported, which is told later."""
+        """Return placeholders for the results if a subgraph of the node is not supported, which is reported later."""
         self._importer.give_up(self._outputs)
         infos = [TensorInfo(())] * len(self._outputs)
         return list(self._importer.network.add_layer(StandIn(len(infos)), outputs=infos).outputs)
 
     def step(self, op: Op, *operands: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return the output of a layer on the way to the node's result, named after node and operator."""
+        """Return the output of an intermediate layer, named after the node and the operator."""
         return self._importer.add(op, operands, f"{self.name}/{op.op_name()}", self.source, quantization)[0]
 
     def tensor_array(self, name: str) -> Array:
-        """Return the data of an attribute that is a tensor."""
+        """Return the data of a tensor attribute."""
         return self._importer.array(self.tensor(name))
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Return a constant that is part of what the node becomes."""
+        """Return a new constant that is part of the node's conversion."""
         return self._importer.constant(array, f"{self.name}/constant", self.source, quantization)
 
     def scalar_like(self, value: float, like: Value) -> Value:
-        """Return a constant scalar of the type of another value."""
+        """Return a constant scalar of the type of `like`."""
         return self.constant(np.array(value).astype(like.known.dtype.numpy))
 
     @property
     def source(self) -> str:
-        """Where the node stands in the model, for messages."""
+        """The node's name and operator, for error messages."""
         return f"node {self.name!r} ({self.kind})"
 
     def unsupported(self, reason: str) -> NoReturn:
-        """Refuse the node's form."""
+        """Raise `UnsupportedFormError` for the node with a reason."""
         raise UnsupportedFormError(reason)
 
     def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the node as long as the shapes of the model's inputs are open."""
+        """Refuse the node until the shapes of the model's inputs are known."""
         raise UnboundFormError(reason, Needs(shapes=True))
 
     def concrete(self, shape: TensorShape, title: str) -> tuple[int, ...]:
-        """Return a shape whose dimensions must all be known."""
+        """Return a shape as a tuple; refuse the node if a dimension is unknown."""
         if not shape.is_concrete:
             self.open_shape(f"its {title} has the shape {shape}")
         return tuple(shape)
 
     def known(self, size: int, title: str) -> int:
-        """Return a dimension that must be known."""
+        """Return a size; refuse the node if it is unknown."""
         if isinstance(size, Dim):
             self.open_shape(f"its {title} is not known")
         return size

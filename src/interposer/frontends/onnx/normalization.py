@@ -1,4 +1,4 @@
-"""Operators that bring elements to a common scale."""
+"""ONNX converters for normalization operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__: list[str] = []
 
 @operator("BatchNormalization")
 def batch_normalization(node: Node) -> Value | Sequence[Value]:
-    """With one statistic for each channel; while training, that of the batch."""
+    """Convert BatchNormalization, with one mean and variance per channel; in training mode, with those of the batch."""
     if node.flag("training_mode"):
         return _normalized_by_batch(node)
     if node.version < 9 and not node.flag("spatial", True):
@@ -51,7 +51,7 @@ def batch_normalization(node: Node) -> Value | Sequence[Value]:
 
 
 def _normalized_by_batch(node: Node) -> Sequence[Value]:
-    """Return the batch's own mean and variance are mixed into the running ones, which are results too."""
+    """Return the output of training mode, and the running mean and variance updated with those of the batch."""
     x, gamma, beta, *running = (node.value(i) for i in range(5))
     reduce = Mean((0, *range(2, x.known.rank)))
     mean = node.step(reduce, x)
@@ -70,14 +70,14 @@ def _mixed(node: Node, old: Value, new: Value) -> Value:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node) -> Value:
-    """By each sample's own statistics."""
+    """Convert InstanceNormalization, with the mean and variance of each sample and channel."""
     op = InstanceNormalization(node.number("epsilon", 1e-5))
     return node.add(op, node.value(0), node.value(1), node.value(2))
 
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Sequence[Value]:
-    """The mean and the inverse deviation, where somebody asks for them, are computed beside it, in the stash type."""
+    """Convert LayerNormalization; the mean and inverse deviation, if used, are separate layers in the stash type."""
     x, axis, eps = node.value(0), node.integer("axis", -1), node.number("epsilon", 1e-5)
     result = _stashed(node, LayerNormalization(axis, eps), node.value(1), node.optional(2))
     if not (node.wants(1) or node.wants(2)):
@@ -96,10 +96,10 @@ def _stash_type(node: Node) -> DataType:
 
 
 def _stashed(node: Node, op: Op, scale: Value, *bias: Value | None) -> Value:
-    """Brought to a common scale in the stash type, then multiplied and moved in the input's own."""
+    """Return the input normalized in the stash type, then scaled and shifted in the input's own type."""
     x, stash = node.value(0), _stash_type(node)
     own = x.known.dtype
-    if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # kernels compute so by themselves
+    if stash is own or (stash is DataType.FLOAT32 and own.bits < 32):  # the kernels use this precision anyway
         return node.add(op, x, scale, *bias)
     factors = [_filled(node, 1, scale, stash), *(element and _filled(node, 0, element, stash) for element in bias)]
     result = node.step(Cast(own), node.step(op, node.step(Cast(stash), x), *factors))
@@ -114,7 +114,7 @@ def _filled(node: Node, number: float, like: Value, dtype: DataType) -> Value:
 
 
 def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
-    """Return numbers for the channels of a group normalization, so that they broadcast."""
+    """Return per-channel numbers of a group normalization, reshaped so that they broadcast."""
     if not isinstance(op, GroupNormalization):
         return numbers
     return reshaped(node, numbers, [-1, *[1] * (node.info(0).rank - 2)])
@@ -122,14 +122,14 @@ def _by_channel(node: Node, op: Op, numbers: Value) -> Value:
 
 @operator("RMSNormalization", since=23)
 def rms_normalization(node: Node) -> Value:
-    """By the root of the mean square."""
+    """Convert RMSNormalization: divide by the root mean square."""
     op = RmsNormalization(node.integer("axis", -1), node.number("epsilon", 1e-5))
     return _stashed(node, op, node.value(1))
 
 
 @operator("GroupNormalization", since=18)
 def group_normalization_by_groups(node: Node) -> Value:
-    """Factors were one for each group at first."""
+    """Convert GroupNormalization of opset 18, which has one scale and bias per group."""
     shape, groups = node.info(0).shape, _groups(node)
     op = InstanceNormalization(node.number("epsilon", 1e-5))
     grouped = reshaped(node, node.value(0), [shape[0], groups, -1])
@@ -138,7 +138,7 @@ def group_normalization_by_groups(node: Node) -> Value:
 
 @operator("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Value:
-    """Return one factor for each channel."""
+    """Convert GroupNormalization, which since opset 21 has one scale and bias per channel."""
     op = GroupNormalization(_groups(node), node.number("epsilon", 1e-5))
     return _stashed(node, op, node.value(1), node.value(2))
 
@@ -152,13 +152,16 @@ def _groups(node: Node) -> int:
 
 @operator("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Value:
-    """Over batch and image, where no axes are given."""
+    """Convert MeanVarianceNormalization; the default axes are those of the batch and the image."""
     return node.add(MeanVarianceNormalization(node.integers("axes", (0, 2, 3))), node.value(0))
 
 
 @operator("LRN")
 def local_response_normalization(node: Node) -> Value:
-    """Return its alpha is for the mean of the squares, ours for their sum."""
+    """Convert LRN.
+
+    ONNX multiplies alpha with the mean of the squares, `Normalization` layers with their sum.
+    """
     size = node.integer("size")
     if size < 1:
         raise ParseError(f"its size is {size}; expected 1 or more")
@@ -173,7 +176,7 @@ def local_response_normalization(node: Node) -> Value:
 
 @operator("LpNormalization")
 def lp_normalization(node: Node) -> Value:
-    """Divided by the sum of the absolute values, or by the Euclidean length."""
+    """Convert LpNormalization: divide by the L1 or L2 norm."""
     axis, p = node.integer("axis", -1), node.integer("p", 2)
     if p == 2:
         return node.add(L2Normalization(1e-30, axis=axis), node.value(0))

@@ -1,4 +1,4 @@
-"""The operators that the front end knows: one function for each, from the opset version on in which it is so."""
+"""The registry of converters: one function per operator and opset version since which it is valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value | None]]"
 
 
 class UnsupportedFormError(InterposerError):
-    """An operator that is known, in a form that is not supported; collected, so that a user sees all of them."""
+    """An operator that is known, in a form that is not supported; collected, so that a user sees all such forms."""
 
 
 class _Entry(NamedTuple):
@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
 
 
 class _Table:
-    """Functions by domain and operator, in the order of the versions since which they hold. Threads may share it."""
+    """Converters by domain and operator, ordered by the first version for which they are valid. Thread-safe."""
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], tuple[_Entry, ...]] = {}
@@ -47,7 +47,7 @@ class _Table:
 
 
 def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
-    """Return True for a function that was there before it was defined again, as it happens in notebooks."""
+    """Return True for a function that was registered before and is now defined again, as it happens in notebooks."""
     places = {(item.__module__, item.__qualname__) for item in (entry.convert, convert)}
     return entry.since == since and len(places) == 1
 
@@ -57,14 +57,14 @@ _CUSTOM: Final = _Table()
 
 
 def title(domain: str, name: str) -> str:
-    """Return an operator with its domain, as messages and reports name it."""
+    """Return the operator with its domain, as messages and reports name it."""
     return f"{domain}.{name}" if domain else name
 
 
 def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register the decorated function for an operator, from that version of its domain's opset on.
+    """Register the decorated function for an operator, from version `since` of its domain's opset on.
 
-    The function gets a `Node` and returns the value that is its output, or several; None for one that it cannot give.
+    The function takes a `Node` and returns its output value, or a sequence of values with None for absent outputs.
 
     Raises:
         InvalidArgumentError: a second function for the same version.
@@ -78,7 +78,7 @@ def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Conver
 
 
 def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
-    """Register a user's function; `InvalidArgumentError` for what is known already."""
+    """Register a user's function; raise `InvalidArgumentError` for an operator that is already known."""
     if (domain, name) in _BUILT_IN.entries:
         raise InvalidArgumentError(
             f"{title(domain, name)} is known already; to convert it otherwise give load(..., operators={{...}})"
@@ -87,12 +87,12 @@ def add_custom(domain: str, name: str, since: int, convert: Converter) -> None:
 
 
 def find(domain: str, name: str, version: int) -> Converter | None:
-    """Return the function for an operator as that version of the opset has it, or None if it is not known."""
+    """Return the converter of an operator in a version of its opset, or None if the operator is not known."""
     return _BUILT_IN.find(domain, name, version) or _CUSTOM.find(domain, name, version)
 
 
 def operators() -> dict[str, tuple[int, ...]]:
-    """The versions since which each operator is known in some form, by its name (with its domain where it has one)."""
+    """Return the registered opset versions of each operator, by its name (with its domain, if it has one)."""
     return {
         f"{domain}:{name}" if domain else name: tuple(entry.since for entry in entries)
         for (domain, name), entries in sorted(_BUILT_IN.entries.items())

@@ -1,4 +1,4 @@
-"""How a window slides over an image or through a volume: kernel, strides, pads and dilations."""
+"""Sliding windows of ONNX nodes over images or volumes: kernel, strides, pads and dilations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES: Final = {2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 class Windows(NamedTuple):
-    """What the attributes of a node say for each spatial axis in the tensor's order: those of an image or a volume."""
+    """The window attributes of a node for each spatial axis, in the tensor's order."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -31,7 +31,7 @@ class Windows(NamedTuple):
 
     @property
     def axes(self) -> int:
-        """How many spatial axes there are."""
+        """The number of spatial axes."""
         return len(self.kernel)
 
     def sizes(self) -> dict[str, Any]:
@@ -44,13 +44,13 @@ class Windows(NamedTuple):
         return {f"pad_{name}": pad for name, pad in zip(names, self.before + self.after, strict=True)}
 
     def steps(self) -> dict[str, Any]:
-        """Strides and dilations as attributes of an operator."""
+        """Return strides and dilations as attributes of an operator."""
         letters = _LETTERS[self.axes]
         steps = {f"stride_{letter}": stride for letter, stride in zip(letters, self.strides, strict=True)}
         return steps | {f"dilation_{letter}": gap for letter, gap in zip(letters, self.dilations, strict=True)}
 
     def lists(self) -> dict[str, Any]:
-        """Return everything as attributes of an operator for any number of axes."""
+        """Return all attributes as lists, for operators with any number of axes."""
         return {
             "window_shape": self.kernel,
             "strides": self.strides,
@@ -63,8 +63,8 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
     """Return the windows of a node on an image or a volume; a single spatial axis becomes an image of height 1.
 
     Raises:
-        ParseError: lists of the wrong length, or numbers that cannot be meant.
-        UnsupportedFormError: other than one to three spatial axes, or pads that depend on unknown dimensions.
+        ParseError: lists have the wrong length, or numbers are invalid.
+        UnsupportedFormError: there are not 1 to 3 spatial axes, or pads depend on unknown dimensions.
     """
     axes = len(image)
     if axes not in (1, 2, 3):
@@ -74,7 +74,7 @@ def windows(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
 
 
 def windows_along(node: Node, kernel: Sequence[int], image: Sequence[int]) -> Windows:
-    """Return the same for any number of axes, as they are."""
+    """Return the windows like `windows`, but for any number of axes and without adding an axis."""
     axes = len(image)
     strides, dilations = node.integers("strides", [1] * axes), node.integers("dilations", [1] * axes)
     pads = node.integers("pads", [0] * (2 * axes))
@@ -102,7 +102,7 @@ def _auto_padded(node: Node, value: Windows, image: Sequence[int]) -> Windows:
 
 
 def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int) -> int:
-    """Return what must be added so that there are as many places as the dimension has strides."""
+    """Return the total padding for auto_pad SAME: the result has ceil(dimension / stride) windows."""
     reach = (size - 1) * dilation + 1
     if stride == 1:
         return max(0, reach - 1)
@@ -113,11 +113,11 @@ def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:
-    """Return the shape of an image, where one with a single spatial axis gets a height of 1."""
+    """Return the shape of an image; a height of 1 is inserted if there is only one spatial axis."""
     return [*shape[:2], 1, *shape[2:]] if len(shape) == 3 else list(shape)
 
 
 def as_image(node: Node, value: Value) -> Value:
-    """Return an image with a single spatial axis (or weights for one) as one of height 1."""
+    """Return a value reshaped to an image of height 1 if it has only one spatial axis (also for weights)."""
     shape = value.known.shape
     return value if len(shape) != 3 else reshaped(node, value, image_shape(shape))

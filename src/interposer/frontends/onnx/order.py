@@ -1,4 +1,4 @@
-"""The order in which nodes can be converted, and what they take."""
+"""Topological order of nodes, and the values that nodes take."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _GRAPHS: Final = 10
 
 
 def graphs_of(node: Message) -> Iterator[Message]:
-    """Yield the graphs among a node's attributes."""
+    """Yield the subgraphs among a node's attributes."""
     for attribute in node.attribute:
         yield from graphs_in(attribute)
 
 
 def graphs_in(attribute: Message) -> Sequence[Message]:
-    """Return the graphs that an attribute has."""
+    """Return the graphs of an attribute."""
     if attribute.type == _GRAPH:
         return [attribute.g]
     return attribute.graphs if attribute.type == _GRAPHS else ()
 
 
 def names_in(node: Message) -> Iterator[str]:
-    """Yield the names of the values that a node takes, those that its graphs take from around them included."""
+    """Yield the names of the values that a node takes, including outside values that its subgraphs take."""
     yield from (name for name in node.input if name)
     for graph in graphs_of(node):
         yield from _from_outside(graph)

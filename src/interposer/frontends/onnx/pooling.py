@@ -1,4 +1,4 @@
-"""Pooling, with one spatial axis over images of height 1, and what undoes it."""
+"""ONNX converters for pooling, whose inputs with one spatial axis become images of height 1, and for unpooling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 @operator("MaxPool")
 def max_pool(node: Node) -> Value | Sequence[Value]:
-    """Return where somebody asks for the places of the cells, by an operator that finds them."""
+    """Convert MaxPool; if the second output is used, an operator that returns the indices computes both."""
     if not node.wants(1):
         return _pooled(node, PoolingAlgorithm.MAX, PaddingMethod.EXCLUDE)
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
@@ -34,14 +34,14 @@ def max_pool(node: Node) -> Value | Sequence[Value]:
 
 @operator("AveragePool")
 def average_pool(node: Node) -> Value:
-    """Padding may count as zeros, since 7."""
+    """Convert AveragePool; since opset 7, padding may count as zeros."""
     included = node.flag("count_include_pad")
     return _pooled(node, PoolingAlgorithm.AVERAGE, PaddingMethod.IGNORE_VALUE if included else PaddingMethod.EXCLUDE)
 
 
 @operator("LpPool", since=2)
 def lp_pool(node: Node) -> Value:
-    """Return the norm of what lies under the window."""
+    """Convert LpPool: the norm of the elements in the window."""
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     op = LpPooling(**result.lists(), output_shape_rounding=_rounding(node), p=node.integer("p", 2))
     return node.add(op, node.value(0))
@@ -72,7 +72,7 @@ def _pooled(node: Node, algorithm: PoolingAlgorithm, padding: PaddingMethod) -> 
 
 @operator("GlobalMaxPool")
 def global_max_pool(node: Node) -> Value:
-    """Return the greatest element of each channel."""
+    """Convert GlobalMaxPool: the maximum of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.MAX), node.value(0))
     return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=ReduceOperation.MAX), node.value(0))
@@ -80,7 +80,7 @@ def global_max_pool(node: Node) -> Value:
 
 @operator("GlobalAveragePool")
 def global_average_pool(node: Node) -> Value:
-    """Return the mean of each channel."""
+    """Convert GlobalAveragePool: the mean of each channel."""
     if node.info(0).rank == 4:
         return node.add(Pooling2d(PoolingAlgorithm.AVERAGE), node.value(0))
     return node.add(Mean(_spatial_axes(node), keep_dims=True), node.value(0))
@@ -88,7 +88,7 @@ def global_average_pool(node: Node) -> Value:
 
 @operator("GlobalLpPool", since=2)
 def global_lp_pool(node: Node) -> Value:
-    """Return the norm of each channel."""
+    """Convert GlobalLpPool: the norm of each channel."""
     operation = {1: ReduceOperation.L1, 2: ReduceOperation.L2}.get(node.integer("p", 2))
     if operation is not None:
         return node.add(Reduce(_spatial_axes(node), keep_dims=True, operation=operation), node.value(0))
@@ -98,7 +98,7 @@ def global_lp_pool(node: Node) -> Value:
 
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Value:
-    """Return a larger shape that is asked for has zeros at the end."""
+    """Convert MaxUnpool; a larger output_shape adds zeros at the end."""
     result = windows_along(node, node.integers("kernel_shape"), _spatial(node))
     image = node.concrete(_spatial(node), "input")
     columns = zip(image, result.kernel, result.strides, result.before, result.after, strict=True)
@@ -114,7 +114,7 @@ def max_unpool(node: Node) -> Value:
 
 @operator("Col2Im", since=18)
 def col2im(node: Node) -> Value:
-    """Image and block are operands."""
+    """Convert Col2Im; the shapes of image and block must be constant operands."""
     image, block = node.array_integers(1, "image_shape"), node.array_integers(2, "block_shape")
     return node.add(Col2Im(**windows_along(node, block, image).lists(), image_shape=image), node.value(0))
 

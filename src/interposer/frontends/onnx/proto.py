@@ -1,6 +1,6 @@
-"""From a path, bytes or an `onnx.ModelProto` to a message of the protocol; the one place that needs the package onnx.
+"""Parsing of a path, bytes or an `onnx.ModelProto`; the only module of the front end that requires the package onnx.
 
-Two encodings are known, told apart by their content: protobuf's binary one, and its text format.
+Two encodings are detected by their content: protobuf's binary encoding and its text format.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DAMAGED: Final = "the file is truncated or damaged, or is no ONNX model"
 
 
 class Document(NamedTuple):
-    """A model and where it came from: None if it was given as bytes or as a message.
+    """A model and its path; the path is None if the model was given as bytes or as a message.
 
-    `apart` has the data of large initializers, by their positions in the graph, which `model` lacks.
+    `apart` has the data of large initializers, which `model` lacks, by their positions in the graph.
     """
 
     model: Message
@@ -37,12 +37,12 @@ class Document(NamedTuple):
 
 
 def read_model(source: Source) -> Document:
-    """Return the model that a file or its bytes hold, or that is one already.
+    """Return the model in a file or in bytes; a `ModelProto` is returned as it is.
 
     Raises:
         MissingDependencyError: the package onnx is not installed.
         ParseError: the file cannot be read, or is no ONNX model.
-        InvalidArgumentError: something that is no source.
+        InvalidArgumentError: `source` is not a path, bytes or a model.
     """
     if isinstance(source, onnx_package().ModelProto):
         return Document(_checked(source), None)
@@ -54,7 +54,7 @@ def read_model(source: Source) -> Document:
 
 
 def onnx_package() -> Any:
-    """Return the package onnx; `MissingDependencyError` if it is not installed."""
+    """Return the package onnx; raise `MissingDependencyError` if it is not installed."""
     try:
         import onnx  # noqa: PLC0415 - optional, and slow to import
     except ImportError as error:
@@ -63,7 +63,7 @@ def onnx_package() -> Any:
 
 
 def _content(path: str | os.PathLike[str]) -> memoryview:
-    """Return a file as it is now, mapped."""
+    """Return the content of a file, memory-mapped."""
     try:
         check_regular(path)
         with open(path, "rb") as file:
@@ -90,7 +90,7 @@ def _decoded(data: bytes) -> Message:
 
 
 def _is_text(data: bytes) -> bool:
-    """Text names the fields, among the first ones the version; the binary encoding starts with a number."""
+    """Return True for the text format, which starts with field names; the binary encoding starts with a number."""
     head = data[:512]
     return head.lstrip()[:1].isalpha() and (b"ir_version" in head or b"graph {" in head)
 

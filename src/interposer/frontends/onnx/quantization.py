@@ -1,4 +1,4 @@
-"""Quantized operators, and conversions between types."""
+"""ONNX converters for quantized operators and type conversions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SATURATING: Final = {
 }
 _NEVER_INFINITE: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
 _ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
-"""What is added to the bits of a float32, so that cutting off what lies behind the exponent rounds it so."""
+"""What is added to the bits of a float32, so that clearing the significand rounds it in this mode."""
 _ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
 _BYTE: Final = Activation(ActivationFunction.BOUNDED_RELU, a=255.0, b=0.0)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
@@ -51,20 +51,20 @@ _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 @operator("Cast")
 def cast_by_name(node: Node) -> Value:
-    """Return the type was given by its name."""
+    """Convert Cast before opset 6, with the type as a name."""
     name = node.text("to").upper()
     return node.add(Cast(DataType.of(_OLD_NAMES.get(name, name.lower()))), node.value(0))
 
 
 @operator("Cast", since=6)
 def cast(node: Node) -> Value:
-    """Return the type is given by its number."""
+    """Convert Cast, with the type as a number."""
     return _cast(node, data_type(node.integer("to")))
 
 
 @operator("CastLike", since=15)
 def cast_like(node: Node) -> Value:
-    """Return the type is that of another value."""
+    """Convert CastLike, with the type of the second operand."""
     return _cast(node, node.info(1).dtype)
 
 
@@ -84,13 +84,16 @@ def _cast(node: Node, dtype: DataType) -> Value:
 
 
 def _clamped(node: Node, x: Value, dtype: DataType) -> Value:
-    """Float values within the range of a narrow type of floats."""
+    """Return float values clamped to the range of a narrow float type."""
     limit = _SATURATING[dtype]
     return node.step(Activation(ActivationFunction.BOUNDED_RELU, limit, -limit), x)
 
 
 def _powers_of_two(node: Node, x: Value) -> Value:
-    """Return numbers of float32 without their sign, rounded to powers of two: without the bits behind the exponent."""
+    """Return absolute values of float32 rounded to powers of two, for casts to float8e8m0.
+
+    The bits of the significand are cleared after the rounding constant is added.
+    """
     mode = node.text("round_mode", "up")
     if mode not in _ROUND_MODES:
         raise ParseError(f"its round_mode is {mode!r}; expected {', '.join(_ROUND_MODES)}")
@@ -106,13 +109,13 @@ def _powers_of_two(node: Node, x: Value) -> Value:
 
 @operator("BitCast", since=26)
 def bitcast(node: Node) -> Value:
-    """Between types of one width."""
+    """Convert BitCast, between types of the same width."""
     return node.add(Bitcast(data_type(node.integer("to"))), node.value(0))
 
 
 @operator("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Value:
-    """Rounds half to even."""
+    """Convert QuantizeLinear, which rounds half to even."""
     asked = node.integer("output_dtype", 0)
     dtype = node.info(2).dtype if node.has(2) else data_type(asked) if asked else DataType.UINT8
     if dtype in QUANTIZABLE and _is_plain(node) and _division_type(node) is DataType.FLOAT32:
@@ -122,7 +125,7 @@ def quantize_linear(node: Node) -> Value:
 
 @operator("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Value:
-    """Return the type of the result is that of the scale."""
+    """Convert DequantizeLinear; the result has the type of the scale."""
     if node.has(2) and node.info(2).dtype is not node.info(0).dtype:
         raise ParseError(f"its zero point is {node.info(2).dtype}, but it takes {node.info(0).dtype}")
     asked = node.integer("output_dtype", 0)
@@ -133,9 +136,9 @@ def dequantize_linear(node: Node) -> Value:
 
 
 def _is_plain(node: Node) -> bool:
-    """Return True if scale and zero point are known, and are one for all or one for each channel.
+    """Return True if scale and zero point are known constants, per tensor or per channel.
 
-    Scales of 0, which some tools write for channels of zeros, are only reckoned with.
+    Scales of 0, which some tools write for channels of zeros, return False: arithmetic handles them.
     """
     scale, zero = node.value(1).constant, node.value(2).constant if node.has(2) else 0
     if node.integer("block_size", 0) or scale is None or zero is None:
@@ -145,12 +148,12 @@ def _is_plain(node: Node) -> bool:
 
 
 def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
-    """Scales that come while running, scales for blocks, and narrow floats, which have no zero point."""
+    """Return QuantizeLinear as arithmetic, for scales computed at run time, block scales, and narrow floats."""
     if dtype not in QUANTIZABLE | _SATURATING.keys() | _NEVER_INFINITE:
         node.unsupported(f"it quantizes to {dtype}")
     x, scale, zero = _number_operands(node, _division_type(node))
     codes = node.step(Division(), x, scale)
-    if dtype in QUANTIZABLE:  # float16 does not hold every integer of 16 bits
+    if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
         codes = _as(node, node.step(_ROUND, codes), DataType.FLOAT32)
         zero = zero and _as(node, zero, DataType.FLOAT32)
     codes = codes if zero is None else node.step(Addition(), codes, zero)
@@ -163,7 +166,7 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
 
 def _division_type(node: Node) -> DataType:
-    """In which type to divide: what `precision` says, else the scale's since 23, before that float32 as all engines."""
+    """Return the type of the division: the attribute `precision`, or the scale's type since 23, float32 before."""
     asked, scale = node.integer("precision", 0), node.info(1).dtype
     if asked:
         dtype = data_type(asked)
@@ -179,7 +182,7 @@ def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
 
 
 def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value | None]:
-    """Tensor, scale and zero point as float values of one type, the last two so that they broadcast."""
+    """Return tensor, scale and zero point as floats of one type; scale and zero point are broadcastable."""
     x, scale = (_as(node, node.plain(node.value(i)), dtype) for i in (0, 1))
     zero = _as(node, node.value(2), dtype) if node.has(2) else None
     axis = _axis_of_blocks(node)
@@ -192,7 +195,7 @@ def _number_operands(node: Node, dtype: DataType) -> tuple[Value, Value, Value |
 
 
 def _axis_of_blocks(node: Node) -> int | None:
-    """The axis that whole blocks divide, so that they can be an axis of their own; None if there is none such."""
+    """Return the axis that is divided into blocks of equal size; None if there is none."""
     shape, scale, size = node.info(0).shape, node.info(1).shape, node.integer("block_size", 0)
     if size < 1 or len(scale) != len(shape) or len(shape) == MAX_RANK:
         return None
@@ -202,7 +205,7 @@ def _axis_of_blocks(node: Node) -> int | None:
 
 
 def _merged(node: Node, op: Op, *operands: Value) -> Value:
-    """Return the result of the last operator, its blocks no axis of their own any more."""
+    """Return the result of the last operator with the separate axis of blocks merged into its neighbour."""
     if operands[0].known.rank == node.info(0).rank:
         return node.add(op, *operands)
     return final_reshape(node, node.step(op, *operands), node.info(0).shape)
@@ -213,7 +216,7 @@ def _as(node: Node, value: Value, dtype: DataType) -> Value:
 
 
 def _spread(node: Node, numbers: Value) -> Value:
-    """Return numbers for all, for each channel or for each block, so that they broadcast with the tensor."""
+    """Return per-tensor, per-channel or per-block numbers, reshaped so that they broadcast with the tensor."""
     shape, block = node.info(0).shape, node.integer("block_size", 0)
     if numbers.known.num_elements == 1:
         return reshaped(node, numbers, [])
@@ -228,7 +231,7 @@ def _spread(node: Node, numbers: Value) -> Value:
 
 
 def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> Quantization:
-    """Return what the scale at `index` and the zero point behind it, both constants, say of a tensor of this rank."""
+    """Return the quantization of a tensor of rank `rank`: constant scale at `index`, followed by the zero point."""
     scale = node.array(index, "scale")
     zero_point = node.array(index + 1, "zero point") if node.has(index + 1) else np.zeros(scale.shape, np.int64)
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
@@ -242,23 +245,23 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
 
 
 def requantized(node: Node, real: Value, dtype: DataType, q: Quantization) -> Value:
-    """Float values as integers, as the node's own result."""
+    """Return float values quantized as the node's own result."""
     if not real.known.dtype.is_float:
         real = node.step(Cast(DataType.FLOAT32), real)
     return node.add(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), real, quantization=q)
 
 
 def with_quantization(node: Node, stored: Value, q: Quantization) -> Value:
-    """Return a constant of integers, with what it stands for."""
+    """Return a constant of integers with its quantization."""
     assert stored.constant is not None
     return stored if stored.known.quantization == q else node.constant(stored.constant, q)
 
 
 def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, final: bool = True) -> Value:
-    """Return the float values that integers stand for.
+    """Return quantized values dequantized to float.
 
-    A tensor that is known to be quantized so, and a constant, need one operator; other integers are converted with
-    arithmetic, as nothing says that their maker meant these scales.
+    A constant, or a tensor that is known to have this quantization, needs one operator. Other integers are converted
+    with arithmetic, as their producer may use other scales.
     """
     make = node.add if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
@@ -275,12 +278,12 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
 
 
 def real(node: Node, stored: Value, q: Quantization) -> Value:
-    """Return the same, on the way to the node's result."""
+    """Return quantized values dequantized to float, as an intermediate result of the node."""
     return dequantized(node, stored, q, DataType.FLOAT32, final=False)
 
 
 def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0) -> Value:
-    """Return integers of 32 bits without their zero point, or those that they have along an axis."""
+    """Return int32 values with the zero point subtracted, which is per tensor or along `axis`."""
     wide = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
         return wide
@@ -302,7 +305,7 @@ def _along(axis: int | None, numbers: Array, value: Value) -> Array:
 
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> Sequence[Value]:
-    """Return the range of the data, zero included, is divided into 255 steps."""
+    """Convert DynamicQuantizeLinear: the range of the data, zero included, is divided into 255 steps."""
     x = node.value(0)
     zero, steps = node.scalar_like(0, x), node.scalar_like(255, x)
     high = node.step(Maximum(), node.step(Reduce(operation=ReduceOperation.MAX), x), zero)

@@ -1,6 +1,6 @@
-"""ONNX Runtime's own operators on quantized tensors, which its tools write where ONNX has none.
+"""ONNX converters for ONNX Runtime's own operators on quantized tensors, which its tools write.
 
-Each is written as what it means: dequantize, compute, quantize. The optimizer makes quantized layers of these.
+Each operator becomes dequantize, compute, quantize. The optimizer turns this pattern into a quantized layer.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ operator("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 
 
 def _real(node: Node, index: int) -> Value:
-    """Return the float values of an operand, whose scale and zero point come behind it."""
+    """Return an operand dequantized to float; it is followed by its scale and zero point."""
     value = node.value(index)
     return real(node, value, quantization(node, index + 1, value.known.rank))
 
 
 def _stored(node: Node, result: Value, index: int) -> Value:
-    """Return the result as integers, of the scale at `index` and the zero point behind it."""
+    """Return the result quantized with the scale at `index` and the zero point that follows."""
     dtype = node.info(index + 1).dtype if node.has(index + 1) else node.info(0).dtype
     return requantized(node, result, dtype, quantization(node, index, 1, 0))
 
@@ -92,7 +92,7 @@ for _name, _make in {
 
 @operator("QLinearGlobalAveragePool", domain=DOMAIN)
 def quantized_global_average_pool(node: Node) -> Value:
-    """Return the mean of each channel, which may be the last axis."""
+    """Convert QLinearGlobalAveragePool: the mean of each channel; channels may be the last axis."""
     rank = node.info(0).rank
     axes = range(1, rank - 1) if node.flag("channels_last") else range(2, rank)
     return _stored(node, node.step(Mean(tuple(axes), keep_dims=True), _real(node, 0)), 3)
@@ -100,7 +100,7 @@ def quantized_global_average_pool(node: Node) -> Value:
 
 @operator("QLinearAveragePool", domain=DOMAIN)
 def quantized_average_pool(node: Node) -> Value:
-    """Images with the channels before height and width."""
+    """Convert QLinearAveragePool of images with channels before height and width."""
     shape = node.info(0).shape
     if len(shape) != 4 or node.flag("channels_last"):
         node.unsupported(f"its input has shape {shape}; images with channels before height and width are supported")
@@ -120,7 +120,7 @@ def quantized_average_pool(node: Node) -> Value:
 
 @operator("QLinearConcat", domain=DOMAIN)
 def quantized_concat(node: Node) -> Value:
-    """Return the result's scale and zero point come first."""
+    """Convert QLinearConcat; the result's scale and zero point are the first operands."""
     if node.num_inputs < 5 or node.num_inputs % 3 != 2:
         raise ParseError(f"it has {node.num_inputs} inputs; expected two, and three more for each tensor")
     parts = [_real(node, index) for index in range(2, node.num_inputs, 3)]
@@ -130,7 +130,10 @@ def quantized_concat(node: Node) -> Value:
 
 @operator("QGemm", domain=DOMAIN)
 def quantized_gemm(node: Node) -> Value:
-    """alpha * A * B + C, with C in steps of the product; without a scale for the result, float values."""
+    """Convert QGemm, alpha * A * B + C.
+
+    C has the scale of the product; without a scale for the result, the result is float.
+    """
     rows, turned = node.info(0).shape, node.flag("transB")
     if len(rows) != 2 or node.info(3).rank != 2:
         raise ParseError(f"a has shape {rows} and b {node.info(3).shape}; expected rank 2")

@@ -1,4 +1,4 @@
-"""Random numbers, and what depends on them: dropout while training."""
+"""ONNX converters for random numbers, and for dropout in training mode."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _BOUNDS: Final = {
 
 @operator("RandomUniform")
 def random_uniform(node: Node) -> Value:
-    """Return the shape is an attribute."""
+    """Convert RandomUniform, with the shape as an attribute."""
     return _filled(node, Distribution.UNIFORM, _given_shape(node), DataType.FLOAT32)
 
 
 @operator("RandomNormal")
 def random_normal(node: Node) -> Value:
-    """Return the shape is an attribute."""
+    """Convert RandomNormal, with the shape as an attribute."""
     return _filled(node, Distribution.NORMAL, _given_shape(node), DataType.FLOAT32)
 
 
 @operator("RandomUniformLike")
 def random_uniform_like(node: Node) -> Value:
-    """Return the shape is that of another tensor, and the type as well, unless one is named."""
+    """Convert RandomUniformLike, with the shape of another tensor, and its type unless an attribute names one."""
     return _filled(node, Distribution.UNIFORM, _shape_of(node, node.value(0)), node.info(0).dtype)
 
 
 @operator("RandomNormalLike")
 def random_normal_like(node: Node) -> Value:
-    """Return the shape is that of another tensor, and the type as well, unless one is named."""
+    """Convert RandomNormalLike, with the shape of another tensor, and its type unless an attribute names one."""
     return _filled(node, Distribution.NORMAL, _shape_of(node, node.value(0)), node.info(0).dtype)
 
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node) -> Value:
-    """Return one where a number between 0 and 1 is less than the probability."""
+    """Convert Bernoulli: 1 if a random number between 0 and 1 is less than the probability."""
     p, asked = node.value(0), node.integer("dtype", 0)
     drawn = node.step(RandomFill(seed=_seed(node), dtype=DataType.FLOAT64), _shape_of(node, p))
     result = node.step(Comparison(ComparisonOperation.LESS), drawn, _as(node, p, DataType.FLOAT64))
@@ -70,7 +70,7 @@ def bernoulli(node: Node) -> Value:
 
 @operator("Multinomial", since=7)
 def multinomial(node: Node) -> Value:
-    """Return the scores are logarithms of probabilities."""
+    """Convert Multinomial; the scores are log-probabilities."""
     asked = node.integer("dtype", 6)
     seed = _seed(node)
     seeds = None if seed is None else node.constant(np.array([seed, 1], np.int64))
@@ -79,12 +79,12 @@ def multinomial(node: Node) -> Value:
 
 @operator("Dropout")
 def idle_dropout(node: Node) -> Sequence[Value | None]:
-    """Nothing is dropped when a trained network runs."""
+    """Convert Dropout of old opsets, which does nothing at inference."""
     return _undropped(node)
 
 
 def _undropped(node: Node) -> Sequence[Value | None]:
-    """Return the mask, where somebody asks for it, is true everywhere."""
+    """Return the input unchanged; the mask, if it is used, is true everywhere."""
     if not node.wants(1):
         return [node.value(0)]
     shape = node.concrete(node.info(0).shape, "input")
@@ -93,7 +93,10 @@ def _undropped(node: Node) -> Sequence[Value | None]:
 
 @operator("Dropout", since=12)
 def dropout(node: Node) -> Sequence[Value | None]:
-    """While training, each element is kept where its number is not less than the ratio, and grows for those that go."""
+    """Convert Dropout.
+
+    In training mode, an element remains if its random number is at least the ratio, and is scaled by 1 / (1 - ratio).
+    """
     if not (node.has(2) and node.array_scalar(2, "training_mode")):
         return _undropped(node)
     x = node.value(0)
@@ -123,7 +126,7 @@ def _shape_of(node: Node, value: Value) -> Value:
 
 
 def _seed(node: Node) -> int | None:
-    """Return the whole part of the number that is given, as ONNX's reference evaluator takes it."""
+    """Return the attribute seed truncated to an integer, as ONNX's reference evaluator does; None if absent."""
     if not node.has_attribute("seed") or not math.isfinite(node.number("seed")):
         return None
     return int(node.number("seed")) % _SEEDS

@@ -1,4 +1,4 @@
-"""Operators that move elements to other places."""
+"""ONNX converters for operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _FARTHEST: Final = 2**31 - 1
 
 @operator("Transpose")
 def transpose(node: Node) -> Value:
-    """Without a permutation the axes are reversed."""
+    """Convert Transpose; without a permutation the axes are reversed."""
     rank = node.info(0).rank
     return node.add(Transpose(node.integers("perm", range(rank)[::-1])), node.value(0))
 
 
 @operator("Concat")
 def concat(node: Node) -> Value:
-    """Axis 1 where none was given, before 4."""
+    """Convert Concat; before opset 4 the default axis is 1."""
     values = node.values()
     if len({value.known.quantization for value in values}) > 1:
         values = [node.plain(value) for value in values]
@@ -46,7 +46,7 @@ def concat(node: Node) -> Value:
 
 @operator("Split")
 def split(node: Node) -> Sequence[Value]:
-    """Sizes as an attribute or, at first and since 13, as an operand; equal parts where none are given."""
+    """Convert Split; sizes are an attribute or an operand (opset 1 and since 13), or else equal."""
     axis = checked_axis(node.integer("axis", 0), node.info(0).rank)
     return node.add_many(Splitter(axis, _sizes(node, axis)), node.value(0))
 
@@ -73,14 +73,14 @@ def _agreeing(node: Node, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @operator("Slice")
 def slice_by_attributes(node: Node) -> Value:
-    """Starts, ends and axes were attributes, and there were no steps."""
+    """Convert Slice with starts, ends and axes as attributes, without steps."""
     starts, ends = node.integers("starts"), node.integers("ends")
     return _sliced(node, starts, ends, node.integers("axes", range(len(starts))), [1] * len(starts))
 
 
 @operator("Slice", since=10)
 def slice_by_operands(node: Node) -> Value:
-    """Starts, ends, axes and steps are operands."""
+    """Convert Slice with starts, ends, axes and steps as operands."""
     if node.is_computed(1, 2, 4):
         count = node.info(1).shape[0]
         cut = node.array_integers(3, "axes") if node.has(3) else range(count)
@@ -106,7 +106,7 @@ def _sliced(node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequen
 
 
 def _strided(indices: Sequence[slice]) -> StridedSlice:
-    """Return a start or an end too far away to be written is as good as one that is merely far away."""
+    """Return a strided slice; starts and ends beyond the integer range are clamped, which selects the same elements."""
     whole = [index.start is None for index in indices]
     to_end = [w or (index.step > 0 and index.stop >= _FARTHEST) for w, index in zip(whole, indices, strict=True)]
     return StridedSlice(
@@ -128,14 +128,14 @@ def _mask(bits: Sequence[bool]) -> int:
 
 @operator("Pad")
 def pad_by_attributes(node: Node) -> Value:
-    """Pads and value were attributes."""
+    """Convert Pad with pads and value as attributes."""
     name = "paddings" if node.version < 2 else "pads"
     return _padded(node, node.integers(name), range(node.info(0).rank), node.number("value", 0.0))
 
 
 @operator("Pad", since=11)
 def pad_by_operands(node: Node) -> Value:
-    """Pads, value and axes are operands."""
+    """Convert Pad with pads, value and axes as operands."""
     rank = node.info(0).rank
     value = node.array_scalar(2, "constant_value") if node.has(2) and node.array(2, "constant_value").size else 0
     axes = node.array_integers(3, "axes") if node.has(3) else range(rank)
@@ -143,7 +143,7 @@ def pad_by_operands(node: Node) -> Value:
 
 
 def _padded(node: Node, pads: Sequence[int], axes: Sequence[int], value: float) -> Value:
-    """Negative pads cut; that comes first."""
+    """Return the padded tensor; negative pads crop it first."""
     mode, rank = node.text("mode", "constant"), node.info(0).rank
     if len(pads) != 2 * len(axes) or mode not in _PADDING_MODES:
         raise ParseError(f"it has {len(pads)} pads for {len(axes)} axes, in mode {mode!r}")
@@ -166,25 +166,25 @@ def _cut(node: Node, pairs: Sequence[tuple[int, int]]) -> Value:
 
 @operator("Gather")
 def gather(node: Node) -> Value:
-    """Slices along an axis."""
+    """Convert Gather: slices along an axis."""
     return node.add(Gather(node.integer("axis", 0)), node.value(0), node.value(1))
 
 
 @operator("GatherElements", since=11)
 def gather_elements(node: Node) -> Value:
-    """Single elements along an axis."""
+    """Convert GatherElements: single elements along an axis."""
     return node.add(GatherElements(node.integer("axis", 0)), node.value(0), node.value(1))
 
 
 @operator("GatherND", since=11)
 def gather_nd(node: Node) -> Value:
-    """Batch axes since 12."""
+    """Convert GatherND; batch axes exist since opset 12."""
     return node.add(GatherNd(node.integer("batch_dims", 0)), node.value(0), node.value(1))
 
 
 @operator("DepthToSpace")
 def depth_to_space(node: Node) -> Value:
-    """Return a mode since 11."""
+    """Convert DepthToSpace; the attribute mode exists since opset 11."""
     mode = node.text("mode", "DCR")
     if mode not in DepthToSpaceMode.__members__:
         raise ParseError(f"its mode is {mode!r}; expected DCR or CRD")
@@ -194,7 +194,7 @@ def depth_to_space(node: Node) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node) -> Value:
-    """Blocks of the image into channels, which since 28 may be counted by channels of the image first."""
+    """Convert SpaceToDepth; since opset 28, the mode may order the channels by those of the image first."""
     mode, block = node.text("mode", "DCR"), node.integer("blocksize")
     op = SpaceToDepth(block, DataLayout.NCHW)
     if mode == "DCR":
@@ -208,7 +208,7 @@ def space_to_depth(node: Node) -> Value:
 
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node) -> Value:
-    """Along every axis what is in the middle is cut out, or zeros are put around it; the odd one at the end."""
+    """Convert CenterCropPad: crop or zero-pad each axis around its middle; an odd element is at the end."""
     shape, requested = node.info(0).shape, node.array_integers(1, "shape")
     axes = checked_axes(node.integers("axes", range(len(shape))), len(shape))
     if len(axes) != len(requested) or min(requested, default=0) < 0:

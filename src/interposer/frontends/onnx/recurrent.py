@@ -1,4 +1,4 @@
-"""Recurrent layers over whole sequences."""
+"""ONNX converters for recurrent layers over whole sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, Recurre
 __all__: list[str] = []
 
 F = ActivationFunction
-# The functions by their lower-case names, and the defaults of what they take from activation_alpha and activation_beta.
+# The functions by their lower-case names, with the defaults of their activation_alpha and activation_beta.
 _FUNCTIONS: Final[dict[str, tuple[ActivationFunction, tuple[float, ...]]]] = {
     "affine": (F.LINEAR, (1.0, 0.0)),
     "elu": (F.ELU, (1.0,)),
@@ -34,20 +34,20 @@ _FUNCTIONS: Final[dict[str, tuple[ActivationFunction, tuple[float, ...]]]] = {
 
 @operator("RNN")
 def rnn(node: Node) -> Sequence[Value]:
-    """No gates."""
+    """Convert RNN, which has no gates."""
     return _layer(node, RnnSequence(**_common(node)), 6)
 
 
 @operator("GRU")
 def gru(node: Node) -> Sequence[Value]:
-    """Return where the state is reset depends on a flag, since 3."""
+    """Convert GRU; since opset 3 a flag says where the reset gate is applied."""
     op = GruSequence(**_common(node), linear_before_reset=node.flag("linear_before_reset"))
     return _layer(node, op, 6)
 
 
 @operator("LSTM")
 def lstm(node: Node) -> Sequence[Value]:
-    """Return a state of the cells and weights of peepholes may come as well."""
+    """Convert LSTM, with an optional initial cell state and optional peephole weights."""
     return _layer(node, LstmSequence(**_common(node), input_forget=node.flag("input_forget")), 8)
 
 
@@ -71,7 +71,7 @@ def _common(node: Node) -> dict[str, Any]:
 
 
 def _functions(node: Node) -> Iterator[tuple[ActivationFunction, float, float]]:
-    """Functions with parameters take theirs from the lists, one after the other."""
+    """Yield the activation functions with alpha and beta; each function with parameters takes the next of the lists."""
     alphas, betas = (iter(node.numbers(f"activation_{name}", ())) for name in ("alpha", "beta"))
     for name in node.texts("activations"):
         if name.lower() not in _FUNCTIONS:

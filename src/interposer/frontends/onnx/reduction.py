@@ -1,4 +1,4 @@
-"""Operators that take several elements together along axes."""
+"""ONNX converters for reductions along axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPERATIONS: Final = {
 
 
 def _reduction(operation: ReduceOperation) -> Converter:
-    """Axes are an operand since 18, those of ReduceSum since 13."""
+    """Return the converter of a reduction; axes are an operand since opset 18, since 13 for ReduceSum."""
     since = 13 if operation is ReduceOperation.SUM else 18
 
     def convert(node: Node) -> Value:

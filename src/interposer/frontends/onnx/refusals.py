@@ -1,4 +1,4 @@
-"""What an import could not convert, collected so that a user is told all of it at once."""
+"""Collected reasons why nodes cannot be converted, so that one error reports all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Refusals"]
 
 
 class Refusals:
-    """Operators that are not supported, and those that only lack something of the model's inputs."""
+    """Operators that are not supported, and operators that require shapes or values of the model's inputs."""
 
     def __init__(self) -> None:
         self._unsupported = _Notes()
@@ -19,16 +19,16 @@ class Refusals:
         self._needs = Needs()
 
     def refuse(self, title: str, note: str) -> None:
-        """Note an operator that is not supported; the first note of each is kept."""
+        """Record an operator that is not supported; only the first note for each operator is reported."""
         self._unsupported.add(title, note)
 
     def defer(self, title: str, note: str, needs: Needs) -> None:
-        """Note one that needs more of the inputs."""
+        """Record an operator that requires more shapes or values of the inputs."""
         self._unbound.add(title, note)
         self._needs |= needs
 
     def check(self) -> None:
-        """Raise `UnsupportedOperatorError` with the former, or else `UnboundInputError` with the latter."""
+        """Raise `UnsupportedOperatorError` for unsupported operators, else `UnboundInputError` for missing inputs."""
         if self._unsupported.counts:
             raise UnsupportedOperatorError(self._unsupported.counts, notes=self._unsupported.first)
         if self._unbound.counts:
@@ -42,6 +42,6 @@ class _Notes:
         self.first: dict[str, str] = {}
 
     def add(self, title: str, note: str) -> None:
-        name = str(title)  # that of a damaged file may be bytes
+        name = str(title)  # the name in a damaged file may be bytes
         self.counts[name] += 1
         self.first.setdefault(name, note)

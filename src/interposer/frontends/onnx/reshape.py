@@ -1,4 +1,4 @@
-"""Operators that change or ask for shapes, and those that make tensors from them."""
+"""ONNX converters for operators that change or return shapes, and for those that create tensors from shapes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LARGEST_RANGE = 1 << 24
 
 @operator("Reshape")
 def reshape_by_attribute(node: Node) -> Value:
-    """Return the shape was an attribute."""
+    """Convert Reshape with the shape as an attribute (before opset 5)."""
     return _reshaped(node, node.integers("shape"))
 
 
 @operator("Reshape", since=5)
 def reshape(node: Node) -> Value:
-    """Return the shape may hold dimensions of the input that are known by name only."""
+    """Convert Reshape; the shape may contain dimensions of the input that are known by name only."""
     allow_zero = node.version >= 14 and node.flag("allowzero")
     if node.is_computed(1):
         return node.add(DynamicReshape(copy_zeros=not allow_zero), node.value(0), node.value(1))
@@ -54,7 +54,7 @@ def _reshaped(node: Node, requested: Sequence[int], allow_zero: bool = False) ->
 
 @operator("Flatten")
 def flatten(node: Node) -> Value:
-    """Return everything before the axis, and everything from it on, become one axis each."""
+    """Convert Flatten: the axes before `axis`, and those from it on, become one axis each."""
     shape = node.info(0).shape
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -67,20 +67,20 @@ def flatten(node: Node) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
-    """Without axes, all of size 1 go."""
+    """Convert Squeeze; without axes, all axes of size 1 are removed."""
     shape, value = node.info(0).shape, axes_of(node, 13)
     if value is None:
         node.concrete(shape, "input")
     axes = [i for i, dim in enumerate(shape) if dim == 1] if value is None else checked_axes(value, len(shape))
     for axis in axes:
         if shape[axis] != 1 and not isinstance(shape[axis], Dim):
-            raise ParseError(f"axis {axis} of its input of shape {shape} has not the dimension 1")
+            raise ParseError(f"axis {axis} of its input of shape {shape} does not have size 1")
     return final_reshape(node, node.value(0), [dim for i, dim in enumerate(shape) if i not in axes])
 
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
-    """Return the axes are counted in the result."""
+    """Convert Unsqueeze; the axes are counted in the result."""
     shape, value = node.info(0).shape, axes_of(node, 13)
     if value is None:
         raise ParseError("it has no axes")
@@ -93,7 +93,7 @@ def unsqueeze(node: Node) -> Value:
 
 @operator("Shape")
 def shape_of(node: Node) -> Value:
-    """Return a part of the shape, since 15."""
+    """Convert Shape; since opset 15, the attributes start and end select a part."""
     if not node.has_attribute("start") and not node.has_attribute("end"):
         return node.add(Shape(DataType.INT64), node.value(0))
     rank = node.info(0).rank
@@ -107,20 +107,23 @@ def shape_of(node: Node) -> Value:
 
 @operator("Size")
 def size_of(node: Node) -> Value:
-    """Return the product of the dimensions."""
+    """Convert Size: the product of the dimensions."""
     shape = node.step(Shape(DataType.INT64), node.value(0))
     return node.add(Reduce(operation=ReduceOperation.PROD), shape)
 
 
 @operator("Identity")
 def identity(node: Node) -> Value:
-    """Return the value itself."""
+    """Convert Identity: return the input itself."""
     return node.value(0)
 
 
 @operator("Expand", since=8)
 def expand(node: Node) -> Value:
-    """Dimensions of the input that are unknown are taken for greater than 1, unless the shape has the same."""
+    """Convert Expand.
+
+    Unknown dimensions of the input are assumed to be greater than 1, unless the shape has the same dimension.
+    """
     if node.is_computed(1):
         return node.add(DynamicBroadcastTo(), node.value(0), node.value(1))
     shape, requested = node.info(0).shape, node.extents(1, "shape")
@@ -136,7 +139,7 @@ def expand(node: Node) -> Value:
 
 @operator("Tile", since=6)
 def tile(node: Node) -> Value:
-    """Return how often for each axis."""
+    """Convert Tile; the operand says how often to repeat along each axis."""
     if node.is_computed(1):
         return node.add(DynamicTile(), node.value(0), node.value(1))
     return node.add(Tile(node.array_integers(1, "repeats")), node.value(0))
@@ -144,7 +147,7 @@ def tile(node: Node) -> Value:
 
 @operator("Constant")
 def constant(node: Node) -> Value:
-    """Return one of several attributes has the value."""
+    """Convert Constant; exactly one of several attributes has the value."""
     return node.constant(_constant(node))
 
 
@@ -168,7 +171,7 @@ def _constant(node: Node) -> Array:
 
 @operator("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Value:
-    """Return one element, repeated; where the shape is data, filled in at run time."""
+    """Convert ConstantOfShape: one repeated element; a shape that is data is filled at run time."""
     value = node.tensor_array("value") if node.has_attribute("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise ParseError(f"its value has shape {list(value.shape)}; expected one element")
@@ -182,7 +185,7 @@ def constant_of_shape(node: Node) -> Value:
 
 @operator("Range", since=11)
 def number_range(node: Node) -> Value:
-    """Known numbers make a constant; how many numbers others make is only known while running."""
+    """Convert Range; constant operands make a constant, other operands a result whose length is known at run time."""
     operands = [node.value(i) for i in range(3)]
     if any(value.constant is None for value in operands):
         return node.add(Range(), *operands)

@@ -1,4 +1,4 @@
-"""Resizing: by our own operator where it means the same, else by picking or mixing along one axis after the other."""
+"""ONNX converters for resizing: by `Resize` if it is equivalent, else by selection or interpolation per axis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COORDINATES: Final = frozenset(
 
 
 class _Style(NamedTuple):
-    """How places are found and pixels mixed, in the words of the format."""
+    """The attributes that define coordinates and interpolation, by the names of the format."""
 
     mode: str
     coordinates: str
@@ -44,12 +44,12 @@ class _Style(NamedTuple):
 
     @property
     def crops(self) -> bool:
-        """True if a part of the input is resized, which may reach beyond it."""
+        """True for tf_crop_and_resize: a part of the input is resized, which may reach beyond the input."""
         return self.coordinates == "tf_crop_and_resize"
 
 
 class _Axis(NamedTuple):
-    """An axis that changes: its sizes before and after, the factor between them, and the part of it that counts."""
+    """An axis that is resized: its sizes before and after, the scale, and the part of the axis that is resized."""
 
     number: int
     size: int
@@ -59,7 +59,7 @@ class _Axis(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """True unless every pixel stays."""
+        """True unless every pixel stays at its place."""
         return self.scale != 1 or self.size != self.target or self.part != (0.0, 1.0)
 
 
@@ -68,21 +68,21 @@ class _Axis(NamedTuple):
 
 @operator("Upsample")
 def upsample_by_two_factors(node: Node) -> Value:
-    """Only height and width."""
+    """Convert Upsample of opset 1, with factors for height and width."""
     scales = [1.0, 1.0, node.number("height_scale"), node.number("width_scale")]
     return _resized(node, scales, _old_style(node))
 
 
 @operator("Upsample", since=7)
 def upsample_by_attribute(node: Node) -> Value:
-    """Return a factor for each axis."""
+    """Convert Upsample of opset 7, with one factor per axis as an attribute."""
     return _resized(node, node.numbers("scales"), _old_style(node))
 
 
 @operator("Upsample", since=9)
 @operator("Resize", since=10)
 def resize_by_operand(node: Node) -> Value:
-    """Return the factors are an operand."""
+    """Convert operators with the factors as an operand: Upsample of opset 9 and Resize of opset 10."""
     return _resized(node, node.array(1, "scales").reshape(-1).tolist(), _old_style(node))
 
 
@@ -99,7 +99,7 @@ def _mode(node: Node) -> str:
 
 @operator("Resize", since=11)
 def resize(node: Node) -> Value:
-    """Factors or sizes, and many ways to find the place of a pixel."""
+    """Convert Resize since opset 11, with factors or sizes and several coordinate transformations."""
     style = _Style(
         _mode(node),
         node.text("coordinate_transformation_mode", "half_pixel"),
@@ -121,7 +121,7 @@ def resize(node: Node) -> Value:
 
 
 def _cropped(node: Node, axes: Sequence[_Axis], numbers: Sequence[int]) -> list[_Axis]:
-    """Return the axes with the parts that an operand names: all starts, then all ends."""
+    """Return the axes with the ranges of the operand roi, which lists all starts, then all ends."""
     parts = node.array(1, "roi").reshape(-1).tolist()
     if len(parts) != 2 * len(numbers):
         raise ParseError(
@@ -200,7 +200,7 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
 
 
 def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
-    """Return which pixels of the result lie beyond the input; None if there are none."""
+    """Return a mask of the result's pixels outside of the input; None if there are none."""
     outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
         places = _places(axis, "tf_crop_and_resize")
@@ -210,7 +210,7 @@ def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
 
 
 def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize | None:
-    """Our own operator, if with some of its flags every pixel comes from the same place."""
+    """Return a `Resize` operator, if one of its modes samples every pixel at the same position; else None."""
     shape = node.info(0).shape
     if len(shape) != 4 or style.mode == "cubic" or style.crops or any(axis.number < 2 for axis in axes):
         return None
@@ -260,7 +260,7 @@ def _along(node: Node, value: Value, axis: _Axis, style: _Style, last: bool) -> 
 
 
 def _places(axis: _Axis, coordinates: str) -> Floats:
-    """Return the place in the input of each pixel of the result, in pixels."""
+    """Return the input coordinate of each result pixel, in pixels."""
     x, length = np.arange(axis.target, dtype=np.float64), axis.scale * axis.size
     if coordinates == "align_corners":
         return x * ((axis.size - 1) / (length - 1)) if length != 1 else x * 0
@@ -290,7 +290,7 @@ def _nearest(axis: _Axis, style: _Style) -> NDArray[np.int64]:
 
 
 def _weights(axis: _Axis, style: _Style) -> Floats:
-    """A row for each pixel of the result, with the weights of the input's pixels; beyond the edge lies the edge."""
+    """Return a row per result pixel with the weights of the input pixels; beyond the edge, the edge pixel repeats."""
     places = _places(axis, style.coordinates)
     left = np.ceil(places) - 1
     scale = min(1.0, axis.scale) if style.antialias else 1.0
@@ -309,7 +309,7 @@ def _weights(axis: _Axis, style: _Style) -> Floats:
 
 
 def _cubic(distance: Floats, a: float) -> Floats:
-    """Keys' cubic convolution."""
+    """Return Keys' cubic convolution kernel for distances in pixels."""
     inner = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     outer = ((distance - 5) * distance + 8) * distance * a - 4 * a
     return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))

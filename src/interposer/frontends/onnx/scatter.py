@@ -1,4 +1,4 @@
-"""Operators that write elements to places that are data."""
+"""ONNX converters for operators that write elements to computed positions."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def _function(node: Node) -> ScatterFunction:
 @operator("Scatter", since=9)
 @operator("ScatterElements", since=11)
 def scatter_elements(node: Node) -> Value:
-    """Updates are combined with elements since 16."""
+    """Convert ScatterElements; since opset 16, updates may be combined with the elements."""
     op = ScatterElements(node.integer("axis", 0), _function(node))
     return node.add(op, node.value(0), node.value(1), node.value(2))
 
 
 @operator("ScatterND", since=11)
 def scatter_nd(node: Node) -> Value:
-    """Updates are combined with elements since 16."""
+    """Convert ScatterND; since opset 16, updates may be combined with the elements."""
     return node.add(ScatterNd(_function(node)), node.value(0), node.value(1), node.value(2))
 
 
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: Node) -> Value:
-    """Around the end of the cache, or not."""
+    """Convert TensorScatter; in circular mode, writing wraps around the end of the cache."""
     mode = node.text("mode", "linear")
     if mode not in {"linear", "circular"}:
         raise ParseError(f"its mode is {mode!r}; expected linear or circular")

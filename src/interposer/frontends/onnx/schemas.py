@@ -1,4 +1,4 @@
-"""Operators that the standard itself defines by other operators, as functions."""
+"""Operators that the standard defines by other operators, as functions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["has_function", "standard_function"]
 
 
 def standard_function(node: Message, version: int, info_of: Callable[[str], TensorInfo]) -> Message | None:
-    """Return the function that the standard gives for an operator, or None if it gives none.
+    """Return the function that defines an operator in the standard, or None if there is none.
 
-    Some depend on the node and its inputs' types; `info_of` tells what is known of an input by its name.
+    Some functions depend on the node and its inputs' types; `info_of` returns the info of an input by its name.
     """
     onnx, schema = onnx_package(), _schema(node, version)
     function = onnx.FunctionProto()
@@ -36,7 +36,7 @@ def standard_function(node: Message, version: int, info_of: Callable[[str], Tens
 
 
 def has_function(node: Message, version: int) -> bool:
-    """Return True if `standard_function` may give one."""
+    """Return True if `standard_function` may return a function for the node."""
     schema = _schema(node, version)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -45,12 +45,12 @@ def _schema(node: Message, version: int) -> Any:
     defs = onnx_package().defs
     try:
         return defs.get_schema(node.op_type, version, domain_of(node))
-    except (defs.SchemaError, TypeError):  # the latter for names that are no text, or versions beyond measure
+    except (defs.SchemaError, TypeError):  # TypeError: for names that are not text, or versions out of range
         return None
 
 
 def _check(schema: Any, node: Message) -> None:
-    """Raise `ParseError` for a node that its schema does not allow: what makes the function relies on that."""
+    """Raise `ParseError` for a node that violates its schema, as the functions rely on valid nodes."""
     if not schema.min_input <= len(node.input) <= schema.max_input:
         raise ParseError(f"it has {len(node.input)} inputs; expected {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.output) <= schema.max_output:

@@ -1,4 +1,4 @@
-"""Scores of learning machines: what is made of them at last, and the labels of classes."""
+"""ONNX converters' helpers for the scores of ai.onnx.ml models: post-transforms and class labels."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _SIGMOID: Final = Activation(ActivationFunction.SIGMOID)
 
 
 def features(node: Node) -> Value:
-    """Return the input as float values of 32 or 64 bits."""
+    """Return the input as float32 or float64."""
     x = node.value(0)
     return x if x.known.dtype in (DataType.FLOAT32, DataType.FLOAT64) else node.step(Cast(DataType.FLOAT32), x)
 
 
 def numbers(node: Node, name: str) -> Array:
-    """Return an attribute that is a list of numbers, or a tensor under a name of its own; empty where there is none."""
+    """Return an attribute that is a list of numbers, or a tensor with the suffix _as_tensor; empty if absent."""
     if node.has_attribute(f"{name}_as_tensor"):
         return node.tensor_array(f"{name}_as_tensor").reshape(-1)
     return np.array(node.numbers(name, ()), np.float32)
@@ -63,7 +63,7 @@ def integers(node: Node, name: str) -> Array:
 
 
 def transformed(node: Node, scores: Value, transform: str) -> Value:
-    """Return what is made of the scores at last."""
+    """Return the scores after the post-transform."""
     if transform == "NONE":
         return scores
     if transform == "SOFTMAX":
@@ -78,7 +78,7 @@ def transformed(node: Node, scores: Value, transform: str) -> Value:
 
 
 def _softmax_without_zeros(node: Node, scores: Value) -> Value:
-    """Return a score of zero stays zero, as there is no such class; a row of zeros gives 0.5 everywhere."""
+    """Return the softmax of the nonzero scores; zeros stay zero, and a row of only zeros becomes 0.5 everywhere."""
     zero = node.scalar_like(0, scores)
     highest = node.step(Reduce((-1,), keep_dims=True, operation=ReduceOperation.MAX), scores)
     exps = node.step(ElementwiseUnary(UnaryOperation.EXP), node.step(Subtraction(), scores, highest))
@@ -91,7 +91,7 @@ def _softmax_without_zeros(node: Node, scores: Value) -> Value:
 
 
 def _probit(node: Node, scores: Value) -> Value:
-    """The inverse of the normal distribution, by Winitzki's formula for the inverse of erf, as ONNX defines it."""
+    """Return the inverse of the normal distribution, with Winitzki's approximation of the inverse of erf, as ONNX."""
 
     def by(op: ElementwiseBinary, value: Value, factor: float) -> Value:
         return node.step(op, value, node.scalar_like(factor, scores))
@@ -110,7 +110,7 @@ def _probit(node: Node, scores: Value) -> Value:
 
 
 def labels(node: Node) -> Array:
-    """Return the classes' labels: integers or texts, under one of several names."""
+    """Return the class labels: integers or strings, from one of several attributes."""
     for name in ("classlabels_int64s", "classlabels_ints"):
         if node.has_attribute(name) and node.integers(name):
             return integers(node, name)
@@ -120,13 +120,13 @@ def labels(node: Node) -> Array:
 
 
 def label(node: Node, names: Array, scores: Value) -> Value:
-    """Return the label of the greatest score of each row."""
+    """Return the label of the highest score in each row."""
     best = node.step(ArgMinMax(ArgMinMaxFunction.MAX, axis=1), scores)
     return node.add(Gather(0), node.constant(names), best)
 
 
 def label_above(node: Node, names: Array, score: Value, threshold: float) -> Value:
-    """Return the second label where the only score is above the threshold, the first one elsewhere."""
+    """Return the second label where the single score is above the threshold, else the first."""
     above = node.step(Comparison(ComparisonOperation.GREATER), score, node.scalar_like(threshold, score))
     place = reshaped(node, node.step(Cast(DataType.INT64), above), [-1])
     if len(names) < 2:
@@ -135,5 +135,5 @@ def label_above(node: Node, names: Array, score: Value, threshold: float) -> Val
 
 
 def opposites(node: Node, score: Value) -> Value:
-    """Return the scores of two classes where there is one for the second only."""
+    """Return the scores of two classes, given only that of the second."""
     return node.step(Concat(1), node.step(ElementwiseUnary(UnaryOperation.NEG), score), score)

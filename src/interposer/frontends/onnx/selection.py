@@ -1,4 +1,4 @@
-"""Operators whose results are as large as the data says."""
+"""ONNX converters for operators whose result sizes depend on the data."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__: list[str] = []
 
 @operator("NonZero", since=9)
 def non_zero(node: Node) -> Value:
-    """Return a row of indices for each axis."""
+    """Convert NonZero: a row of indices for each axis."""
     return node.add(NonZero(), node.value(0))
 
 
 @operator("Compress", since=9)
 def compress(node: Node) -> Value:
-    """Of all elements, where there is no axis."""
+    """Convert Compress; without an axis, the input is flattened."""
     return node.add(Compress(_axis(node)), node.value(0), node.value(1))
 
 
 @operator("Unique", since=11)
 def unique(node: Node) -> Sequence[Value]:
-    """Sorted, where nothing is said."""
+    """Convert Unique; the result is sorted by default."""
     return node.add_many(Unique(_axis(node), node.flag("sorted", True)), node.value(0))
 
 

@@ -1,4 +1,4 @@
-"""Operators on sequences."""
+"""ONNX converters for operators along sequences of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 def _accumulation(op: type[CumSum | CumProd]) -> Converter:
-    """Return the axis is an operand."""
+    """Return the converter of a cumulative operator, whose axis is an operand."""
 
     def convert(node: Node) -> Value:
         created = op(int(node.array_scalar(1, "axis")), node.flag("exclusive"), node.flag("reverse"))
@@ -26,6 +26,6 @@ operator("CumProd", since=26)(_accumulation(CumProd))
 
 @operator("ReverseSequence", since=10)
 def reverse_sequence(node: Node) -> Value:
-    """Return steps first, where nothing is said."""
+    """Convert ReverseSequence; by default the time axis is the first one."""
     op = ReverseSequence(node.integer("time_axis", 0), node.integer("batch_axis", 1))
     return node.add(op, node.value(0), node.value(1))

@@ -1,4 +1,4 @@
-"""Reshapes to dimensions that may not be known, and axes as attributes or operands: what several families need."""
+"""Helpers for several families: reshapes with unknown dimensions, and axes as attributes or operands."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ __all__ = ["axes_of", "checked_axes", "checked_axis", "final_reshape", "reshaped
 
 
 def final_reshape(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """Return the value with these dimensions, one of which may be -1 and some a `Dim`, as the node's own result."""
+    """Return the value reshaped as the node's own result; one size may be -1 and some a `Dim`."""
     return node.add(_reshape(node, value.known.shape, sizes), value)
 
 
 def reshaped(node: Node, value: Value, sizes: Sequence[int]) -> Value:
-    """Return the same on the way to the node's result."""
+    """Return the value reshaped like by `final_reshape`, as an intermediate result of the node."""
     return node.step(_reshape(node, value.known.shape, sizes), value)
 
 
 def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
-    """Return an unknown size is copied where the input has it at the same place; the only other one is worked out."""
+    """Return the reshape operator.
+
+    An unknown size is copied if the input has it at the same axis; at most one other unknown size is inferred.
+    """
     copied = [i for i, dim in enumerate(sizes) if _is_copied(shape, sizes, i)]
     target = [0 if i in copied else -1 if isinstance(dim, Dim) else dim for i, dim in enumerate(sizes)]
     if len(copied) == 1 and -1 not in target:
@@ -37,7 +40,7 @@ def _reshape(node: Node, shape: TensorShape, sizes: Sequence[int]) -> Reshape:
 
 
 def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
-    """Return True for an unknown size with a name; without one, the same object need not mean the same size."""
+    """Return True for an unknown size with a name; sizes without a name are not necessarily equal."""
     dim = sizes[axis]
     if not isinstance(dim, Dim) or axis >= len(shape) or shape[axis] is not dim:
         return False
@@ -45,19 +48,19 @@ def _is_copied(shape: TensorShape, sizes: Sequence[int], axis: int) -> bool:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """Return the axis counted from the front; `ParseError` if a tensor of this rank has none such."""
+    """Return the axis counted from the front; raise `ParseError` if it is not in range for this rank."""
     return checked_axes((axis,), rank)[0]
 
 
 def checked_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the axes counted from the front, in the order given; `ParseError` if one is missing, or there twice."""
+    """Return the axes counted from the front, in the given order; `ParseError` if one is not in range or repeated."""
     for error in axes_problems(axes, rank, "axes"):
         raise ParseError(error)
     return tuple(normal_axis(axis, rank) for axis in axes)
 
 
 def axes_of(node: Node, since: int, index: int = 1) -> tuple[int, ...] | None:
-    """Return the axes of a node that has them as an operand since an opset, as an attribute before; None if absent."""
+    """Return the axes of a node: an operand since opset `since`, an attribute before; None if absent."""
     if node.version < since:
         return node.integers("axes") if node.has_attribute("axes") else None
     return node.array_integers(index, "axes") if node.has(index) else None

@@ -1,4 +1,4 @@
-"""Models of a single node, made for values that it is to run on."""
+"""Models that consist of a single node, built for the values that the node is to run on."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["model_of"]
 
 
 def model_of(node: Message, values: Sequence[Any], version: int | None = None) -> Message:
-    """A model of one node, whose inputs have the types and shapes of these values: arrays, or lists for sequences.
+    """Return a model of one node; its inputs have the types and shapes of `values` (arrays, or lists for sequences).
 
     Args:
         node: an `onnx.NodeProto`.
-        values: what its inputs are to be, in their order, without absent ones.
-        version: of the node's operator set; by default the newest that the package onnx knows, 1 for another domain's.
+        values: the values of its inputs in order, without absent ones.
+        version: the node's opset version; by default the newest that the package onnx knows, or 1 in other domains.
 
     Raises:
-        InvalidArgumentError: another number of values than the node has inputs, or values of no type.
+        InvalidArgumentError: the number of values differs from that of the inputs, or a type is unknown.
         MissingDependencyError: the package onnx is not installed.
     """
     onnx = onnx_package()

@@ -1,4 +1,4 @@
-"""Operators on signals."""
+"""ONNX converters for signal processing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _WINDOWS: Final = {
 
 @operator("DFT", since=17)
 def dft_along_attribute(node: Node) -> Value:
-    """Return the axis was an attribute."""
+    """Convert DFT with the axis as an attribute."""
     return _dft(node, node.integer("axis", 1))
 
 
 @operator("DFT", since=20)
 def dft(node: Node) -> Value:
-    """Return the axis is an operand."""
+    """Convert DFT with the axis as an operand."""
     return _dft(node, int(node.array_scalar(2, "axis")) if node.has(2) else -2)
 
 
@@ -38,7 +38,7 @@ def _dft(node: Node, axis: int) -> Value:
 
 @operator("STFT", since=17)
 def stft(node: Node) -> Value:
-    """Return a frame is as long as the window, or as the signal, where nothing is said."""
+    """Convert STFT; the default frame length is that of the window, or else of the signal."""
     window = node.optional(2)
     if node.has(3):
         length = int(node.array_scalar(3, "frame_length"))
@@ -63,6 +63,6 @@ for _name, _function in _WINDOWS.items():
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
-    """Return all numbers are operands."""
+    """Convert MelWeightMatrix; all parameters are operands."""
     op = MelWeightMatrix(data_type(node.integer("output_datatype", 1)))
     return node.add(op, *(node.value(i) for i in range(5)))

@@ -1,4 +1,4 @@
-"""Operators on texts."""
+"""ONNX converters for strings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def string_concat(node: Node) -> Value:
 
 @operator("StringSplit", since=20)
 def string_split(node: Node) -> Sequence[Value]:
-    """Without a limit, a text is cut as often as it can be."""
+    """Convert StringSplit; without maxsplit, a string is split at every separator."""
     most = node.integer("maxsplit") if node.has_attribute("maxsplit") else None
     return node.add_many(StringSplit(node.text("delimiter", ""), most), node.value(0))
 
 
 @operator("StringNormalizer", since=10)
 def string_normalizer(node: Node) -> Value:
-    """Return the locale says nothing, but for a few languages."""
+    """Convert StringNormalizer; the locale is ignored, except that locales with own case rules are refused."""
     action, language = node.text("case_change_action", "NONE"), node.text("locale", "")[:2].lower()
     if action not in CaseChange.__members__:
         raise ParseError(f"its case_change_action is {action!r}; expected {', '.join(CaseChange.__members__)}")

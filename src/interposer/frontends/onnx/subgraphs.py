@@ -1,4 +1,4 @@
-"""The graphs inside of nodes: converted in place of the node, or as regions of a layer."""
+"""Subgraphs of nodes: converted in place of the node, or as regions of a layer."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MOST_NODES: Final = 1 << 18
 
 
 class Scope(Importer):
-    """The import of a graph inside of a node: a name that it does not define is one of the importer around it.
+    """The import of a subgraph; names that the subgraph does not define are looked up in the outer importer.
 
-    Without a `network` of its own, its layers go where those around it go. In one of its own, a value from outside is
-    an input, and is in `captured`; a constant is a constant there too, without a copy of its array.
+    Without a separate `network`, layers are added to the outer network. With one, a value from outside becomes
+    an input and is listed in `captured`; a constant is added again, without a copy of its array.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class Scope(Importer):
         self._arrays = dict(initializers(outer, graph) if arrays is None else arrays)
 
     def bind(self, values: Sequence[Value]) -> None:
-        """Give the graph's inputs their values."""
+        """Set the values of the graph's inputs."""
         for declared, value in zip(self.graph.input, values, strict=True):
             self.define(declared.name, value)
 
     def converted(self) -> list[Value] | None:
-        """Return the graph's results; None if one of them follows from something that is not supported."""
+        """Return the graph's results; None if one depends on an unsupported operator."""
         names = [output.name for output in self.graph.output]
         for message in in_running_order(self.graph.node, names):
             self._convert_node(message, self._node_name(message))
         return None if self._missing.intersection(names) else [self.value(name) for name in names]
 
     def value(self, name: str) -> Value:
-        """Return what a name stands for, here or further outside."""
+        """Return the value of a name, defined here or in an outer scope."""
         if name not in self._values and name not in self._arrays:
             result = self.outer.value(name)
             self._values[name] = self._brought_in(result) if self._apart else result
@@ -84,9 +84,9 @@ class Scope(Importer):
 
 
 class Region(NamedTuple):
-    """A graph as a region: what it takes from outside behind its own inputs, and the infos of what it gives.
+    """A subgraph as a region: captured values follow its own inputs; `given` are the infos of its results.
 
-    `held` are the numbers of carried values that its nodes give without the optional around them.
+    `held` are the indices of carried values that are optionals, but that its nodes return unwrapped.
     """
 
     graph: Graph
@@ -96,15 +96,15 @@ class Region(NamedTuple):
 
 
 def initializers(outer: Importer, graph: Message) -> Arrays:
-    """Return the arrays that a graph itself holds; what converts it several times asks once."""
+    """Return the initializers of a graph; callers that convert it several times call this once."""
     return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
 
 
 def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None) -> Region | None:
-    """Return the region that a graph becomes where its own inputs are such; None if it holds what is not supported.
+    """Return the region for a graph whose inputs have `infos`; None if the graph has unsupported operators.
 
     Raises:
-        ParseError: the graph breaks the format.
+        ParseError: the graph violates the format.
     """
     network = Network(graph.name)
     scope = Scope(outer, graph, network, arrays)
@@ -123,7 +123,7 @@ def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays:
 
 
 def _plain(scope: Scope, value: Value) -> Value:
-    """Return a result's elements without what they stand for, which other branches and iterations may see otherwise."""
+    """Return a result as plain integers without quantization, which may differ in other branches or iterations."""
     if not value.known.is_quantized:
         return value
     return scope.add(Cast(value.known.dtype), [value], f"{value.name}/plain", value.producer.source)[0]
@@ -132,10 +132,10 @@ def _plain(scope: Scope, value: Value) -> Value:
 def in_place(
     outer: Importer, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
 ) -> list[Value] | None:
-    """Return the results of a graph that is converted in place of its node; None if it holds what is not supported.
+    """Return the results of a graph converted in place of its node; None if it has unsupported operators.
 
     Raises:
-        ParseError: the graph breaks the format.
+        ParseError: the graph violates the format.
     """
     scope = Scope(outer, graph, arrays=arrays)
     scope.bind(values)
@@ -143,7 +143,7 @@ def in_place(
 
 
 def rebound(result: Region, captured: Sequence[Value]) -> Graph:
-    """Return the region's graph with an input for each of `captured`, in this order; it has no inputs of its own."""
+    """Return the region's graph with inputs for exactly the values in `captured`, in this order."""
     mine = dict(zip(result.captured, result.graph.inputs, strict=True))
     for number, value in enumerate(captured):
         if value in mine:
@@ -154,19 +154,19 @@ def rebound(result: Region, captured: Sequence[Value]) -> Graph:
 
 
 def new_input(graph: Graph, number: int, info: TensorInfo, name: str) -> Value:
-    """Return an input of a region, of which more is known from what it is bound to."""
+    """Return an input of a region whose info may be more precise than the graph declares."""
     layer = graph.add(Input(number), name=name)
     layer.output.info = info
     return layer.output
 
 
 def count_nodes(graph: Message) -> int:
-    """Return how many nodes a graph has, with those of the graphs in them."""
+    """Return the number of nodes in a graph, including those in its subgraphs."""
     return sum(1 + sum(map(count_nodes, graphs_of(node))) for node in graph.node)
 
 
 def spent(importer: Importer) -> int:
-    """Return how many nodes of graphs in nodes the whole import has converted so far."""
+    """Return the number of subgraph nodes that the whole import has converted so far."""
     return _root(importer).converted_inside
 
 

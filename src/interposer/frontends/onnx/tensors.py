@@ -1,4 +1,4 @@
-"""Tensors of a model file: their types, and their data as arrays, checked before anything is allocated."""
+"""Tensors of a model file: their types, and their data as arrays, checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _FIELDS: Final = {
     DataType.UINT32: "uint64_data",
     DataType.UINT64: "uint64_data",
     DataType.STRING: "string_data",
-}  # all other types lie in int32_data, floats of 16 and 8 bits as their bits
+}  # all other types are in int32_data; floats of 16 and 8 bits as their bits
 _PACKED: Final = (2, 4)
 """The widths in bits of elements that share one number of int32_data, as they share a byte; others have one each."""
 _EXTERNAL: Final = 1
-_MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have other dimensions, but not whatever ones
+_MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have large dimensions, but not unlimited ones
 
 
 def data_type(number: int) -> DataType:
-    """Return the type of that number in the format; `ParseError` if it is none of ours."""
+    """Return the data type for a number of the format; raise `ParseError` for unsupported types."""
     result = _TYPES.get(number)
     if result is None:
         raise ParseError(f"tensors of type {_UNSUPPORTED.get(number, number)} are not supported")
@@ -68,17 +68,17 @@ def data_type(number: int) -> DataType:
 
 
 def type_number(dtype: DataType) -> int:
-    """Return the format's number for a type; 0, of no type, where it has none."""
+    """Return the format's number for a type; 0 (undefined) if it has none."""
     return _NUMBERS.get(dtype, 0)
 
 
 def array_of(tensor: Message, files: ExternalFiles, apart: memoryview | None = None) -> Array:
     """Return the data of a tensor; bytes in the file are not copied where they can be used as they are.
 
-    `apart` is its raw data, where the message lacks it.
+    `apart` is the raw data, if it is not in the message.
 
     Raises:
-        ParseError: the amount of data is not what type and shape ask for, or it lies where it must not.
+        ParseError: the amount of data does not match type and shape, or its external file is not allowed.
     """
     dtype, shape = data_type(tensor.data_type), _shape_of(tensor)
     if tensor.HasField("segment"):
@@ -99,7 +99,7 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
     if any(dim < 0 for dim in shape):
         raise ParseError(f"a tensor has the shape {list(shape)}; a dimension must not be negative")
     if math.prod(max(dim, 1) for dim in shape) > _MOST_ELEMENTS:
-        raise ParseError(f"a tensor has the shape {list(shape)}; there is no room for that")
+        raise ParseError(f"a tensor has the shape {list(shape)}; it is too large")
     return shape
 
 
@@ -125,7 +125,7 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
 
 
 def _unpacked(data: Array, count: int, bits: int) -> Array:
-    """Return the codes of elements that lie one after the other from the lowest bit on, in a byte each."""
+    """Return the elements of a tensor with several elements per byte, lowest bits first, one per byte."""
     if 8 % bits:
         stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)

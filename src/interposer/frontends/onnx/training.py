@@ -1,4 +1,4 @@
-"""Steps of training: what an optimizer makes of parameters, their gradients and what it remembers."""
+"""ONNX converters for the optimizer steps of ai.onnx.preview.training: parameters, gradients and optimizer states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Step = Callable[["_Arithmetic", Value, Value, Sequence[Value]], Sequence[Value]]
 
 
 class _Arithmetic:
-    """Arithmetic on values of one node, and with numbers."""
+    """Arithmetic on the values of one node and on numbers, which adds the layers for it."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.rate, self.count = node, node.value(0), node.value(1)
@@ -59,15 +59,15 @@ class _Arithmetic:
         return self.node.step(_SQRT, a)
 
     def mixed(self, share: float, old: Value, new: Value) -> Value:
-        """So much of the old one, and the rest of the new one."""
+        """Return share * old + (1 - share) * new."""
         return self.add(self.times(share, old), self.times(1 - share, new))
 
     def regularized(self, x: Value, gradient: Value) -> Value:
-        """Return the gradient with that of the parameter's own size."""
+        """Return the gradient plus that of the L2 regularization term."""
         return self.add(self.times(self.node.number("norm_coefficient", 0.0), x), gradient)
 
     def counted(self, like: Value) -> Value:
-        """Return how many steps there were, as a number."""
+        """Return the number of steps so far, in the type of `like`."""
         return self.node.step(Cast(like.known.dtype), self.count)
 
     def unless_first(self, later: Value, first: Value) -> Value:
@@ -78,7 +78,7 @@ class _Arithmetic:
 
 
 def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
-    """Return the step for every parameter: new parameters first, then what is remembered of each, kind by kind."""
+    """Return the results of a step for every parameter: all new parameters, then each kind of state."""
     kinds = 2 + remembered
     count, rest = divmod(node.num_inputs - 2, kinds)
     if rest or count < 1:
@@ -92,7 +92,7 @@ def _for_each(node: Node, remembered: int, step: Step) -> list[Value]:
 
 @operator("Adagrad", domain=_DOMAIN)
 def adagrad(node: Node) -> Sequence[Value]:
-    """Return the steps become shorter where gradients were large."""
+    """Convert Adagrad: step sizes shrink with the sum of squared gradients."""
     decay, epsilon = node.number("decay_factor", 0.0), node.number("epsilon", 0.0)
 
     def step(a: _Arithmetic, x: Value, gradient: Value, memory: Sequence[Value]) -> Sequence[Value]:
@@ -106,7 +106,7 @@ def adagrad(node: Node) -> Sequence[Value]:
 
 @operator("Adam", domain=_DOMAIN)
 def adam(node: Node) -> Sequence[Value]:
-    """Running means of gradients and of their squares, which are corrected for having begun with zeros."""
+    """Convert Adam: bias-corrected running means of the gradients and of their squares."""
     alpha, beta = node.number("alpha", 0.9), node.number("beta", 0.999)
     epsilon, after = node.number("epsilon", 0.0), node.number("norm_coefficient_post", 0.0)
 
@@ -128,7 +128,7 @@ def adam(node: Node) -> Sequence[Value]:
 
 @operator("Momentum", domain=_DOMAIN)
 def momentum(node: Node) -> Sequence[Value]:
-    """Return steps go on in the direction of those before, and with Nesterov's form look ahead along it."""
+    """Convert Momentum: a running sum of gradients, with Nesterov's look-ahead as an option."""
     alpha, beta, mode = node.number("alpha"), node.number("beta"), node.text("mode")
     if mode not in {"standard", "nesterov"}:
         raise ParseError(f"its mode is {mode!r}; expected standard or nesterov")

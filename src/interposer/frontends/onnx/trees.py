@@ -1,4 +1,4 @@
-"""Ensembles of decision trees, as the newest operator has them and as the older ones do."""
+"""ONNX converters for decision tree ensembles, in the form of the newest operator and of the older ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MODES: Final = {
 
 
 class _Nodes(NamedTuple):
-    """The columns of a table of nodes that compare."""
+    """The columns of a table of the inner nodes of trees."""
 
     features: Array
     comparisons: Array
@@ -52,13 +52,16 @@ class _Nodes(NamedTuple):
     missing_true: Array
 
     def attributes(self) -> dict[str, Array]:
-        """Return the same as attributes of the operator."""
+        """Return the columns as attributes of the operator."""
         return {**self._asdict(), "missing_true": self.missing_true.astype(np.bool_)}
 
 
 @operator("TreeEnsemble", since=5, domain=_ML)
 def tree_ensemble(node: Node) -> Value:
-    """Nodes and leaves have numbers of their own; a test for membership becomes one for each member."""
+    """Convert TreeEnsemble.
+
+    Inner nodes and leaves are numbered separately; a membership test becomes one comparison per member.
+    """
     modes, missing = node.tensor_array("nodes_modes").reshape(-1), integers(node, "nodes_missing_value_tracks_true")
     nodes = _Nodes(
         features=integers(node, "nodes_featureids"),
@@ -92,7 +95,7 @@ def _branches(node: Node, side: str) -> Array:
 
 
 def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
-    """A node that asks for membership asks whether a value is the first member, and then others for the next ones."""
+    """Return the nodes with each membership test replaced by a chain of comparisons with its members."""
     rows = [list(row) for row in zip(*(column.tolist() for column in nodes), strict=True)]
     ends = np.flatnonzero(np.isnan(members))
     lists = [part[~np.isnan(part)].tolist() for part in np.split(members, ends + 1)]
@@ -116,7 +119,7 @@ def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
 
 @operator("TreeEnsembleRegressor", domain=_ML)
 def tree_regressor(node: Node) -> Value:
-    """Base values are added before the scores are transformed."""
+    """Convert TreeEnsembleRegressor; base values are added before the scores are transformed."""
     name = node.text("aggregate_function", "SUM")
     if name not in TreeAggregation.__members__:
         raise ParseError(f"its aggregate_function is {name!r}; expected {', '.join(TreeAggregation.__members__)}")
@@ -127,7 +130,10 @@ def tree_regressor(node: Node) -> Value:
 
 @operator("TreeEnsembleClassifier", domain=_ML)
 def tree_classifier(node: Node) -> Sequence[Value]:
-    """With two classes and weights for the first one only, these are the second one's, as exporters mean it."""
+    """Convert TreeEnsembleClassifier.
+
+    With two classes and weights for the first only, the weights are for the second, as exporters intend.
+    """
     names, transform, ids = labels(node), node.text("post_transform", "NONE"), integers(node, "class_ids")
     if len(names) > 2 or ids.any():
         scores = _scores(node, "class", ids, max(2, len(names)), TreeAggregation.SUM)
@@ -160,7 +166,7 @@ def _scores(node: Node, prefix: str, targets: Array, count: int, aggregation: Tr
 
 
 class _Forest:
-    """Trees whose nodes, leaves among them, are listed together and named by tree and number."""
+    """Trees whose inner nodes and leaves are in one table, identified by tree and node id."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -176,7 +182,7 @@ class _Forest:
         self._numbers = dict(zip(self._names, places.tolist(), strict=True))
 
     def attributes(self) -> dict[str, Array]:
-        """Return what the operator needs to know of the nodes."""
+        """Return the nodes as attributes of the operator."""
         missing = integers(self._node, "nodes_missing_value_tracks_true")
         true, false = self._ends("true"), self._ends("false")
         nodes = _Nodes(
@@ -195,7 +201,7 @@ class _Forest:
         return list(zip(trees, ends, strict=True))
 
     def _roots(self, reached: set[tuple[int, int]]) -> Array:
-        """The first node of each tree that no other node leads to; a leaf only where a tree is no more than that."""
+        """Return the root of each tree: the node without a parent; a leaf only if it is the whole tree."""
         first: dict[int, int] = {}
         inner = {tree for (tree, _), number in self._numbers.items() if number >= 0}
         for (tree, place), number in self._numbers.items():
@@ -207,7 +213,7 @@ class _Forest:
         return np.array(list(first.values()), np.int64)
 
     def leaves_of(self, prefix: str) -> tuple[Array, Array]:
-        """Return where the weights of each leaf begin, and the order in which they are taken for that."""
+        """Return the offset of each leaf's weights, and the order of the weights."""
         trees, places = (self._node.integers(f"{prefix}_{name}") for name in ("treeids", "nodeids"))
         value = -1 - np.array([self._numbers[name] for name in zip(trees, places, strict=True)], np.int64)
         if (value < 0).any():

@@ -1,4 +1,4 @@
-"""Large tensors of a model file without protobuf, which would copy them: found in the bytes, and used where they lie.
+"""Access to large tensors in the bytes of a model file without a copy, which parsing by protobuf would make.
 
 Source: the encoding of Protocol Buffers; ``onnx.proto`` for the numbers of fields.
 """
@@ -17,14 +17,14 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 
 
 class Apart(NamedTuple):
-    """A model's bytes without the data of some initializers, and that data by the initializers' positions."""
+    """A model's bytes without the raw data of large initializers, and that data by the initializers' positions."""
 
     message: bytes | memoryview
     data: dict[int, memoryview]
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, where it begins with its tag, and where its content is."""
+    """A field of a message: its number, the offset of its tag, and the range of its content."""
 
     number: int
     kind: int
@@ -34,7 +34,7 @@ class _Field(NamedTuple):
 
 
 def set_apart(view: memoryview) -> Apart:
-    """The model without the raw data of its graph's large initializers. What is no usual model stays as it is."""
+    """Return the model without the raw data of large initializers; bytes of an unexpected form are left unchanged."""
     if len(view) < LEAST_FILE:
         return Apart(view, {})
     try:
@@ -43,7 +43,7 @@ def set_apart(view: memoryview) -> Apart:
             return Apart(view, {})
         [graph] = graphs
         pieces, data = _without_data(view, graph)
-    except (IndexError, ValueError):  # damaged: protobuf says so
+    except (IndexError, ValueError):  # damaged: protobuf reports it
         return Apart(view, {})
     head = bytes(view[: graph.begin]), _tag(_GRAPH), _varint(sum(map(len, pieces)))
     return Apart(b"".join([*head, *pieces, view[graph.end :]]), data)
@@ -67,14 +67,14 @@ def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryv
 
 
 def _raw_data(view: memoryview, tensor: _Field) -> _Field | None:
-    """Return the tensor's only raw data, where it is large."""
+    """Return the field with the tensor's raw data if it is large and unique, else None."""
     fields = [field for field in _fields(view, tensor.start, tensor.end) if field.number == _RAW_DATA]
     large = len(fields) == 1 and fields[0].kind == _BYTES and fields[0].end - fields[0].start > LEAST_TENSOR
     return fields[0] if large else None
 
 
 def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of a message in their order; ValueError or IndexError if it is damaged."""
+    """Yield the fields of a message in order; raise ValueError or IndexError if it is damaged."""
     while at < end:
         begin = at
         tag, at = _number(view, at)
@@ -95,7 +95,7 @@ def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
-    """Return a variable-length integer, and where it ends."""
+    """Return a variable-length integer, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = view[at]
