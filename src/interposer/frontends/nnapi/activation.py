@@ -1,4 +1,4 @@
-"""Activation functions."""
+"""NNAPI converters for activation functions."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _FUNCTIONS: Final = {
 
 @operator(*_FUNCTIONS, inputs=1)
 def function(node: Node) -> list[Value]:
-    """Functions without parameters."""
+    """Convert activation functions without parameters."""
     return node.result(_FUNCTIONS[node.operation.name], node.input(0))
 
 
 @operator("ELU", inputs=2)
 def elu(node: Node) -> list[Value]:
-    """Return the slope at minus infinity's side is a parameter."""
+    """Convert ELU; alpha is an input."""
     return node.result(Activation(ActivationFunction.ELU, a=node.real(1, "alpha")), node.input(0))
 
 
 @operator("SOFTMAX", inputs=(2, 3))
 def softmax(node: Node) -> list[Value]:
-    """Along the last axis, unless it is given."""
+    """Convert SOFTMAX, by default along the last axis."""
     axis = node.axis(2, node.info(0).rank, default=-1)
     return node.result(Softmax(node.real(1, "beta"), axis), node.input(0))
 
 
 @operator("LOG_SOFTMAX", inputs=3)
 def log_softmax(node: Node) -> list[Value]:
-    """Along an axis."""
+    """Convert LOG_SOFTMAX along an axis."""
     return node.result(LogSoftmax(node.real(1, "beta"), node.axis(2, node.info(0).rank)), node.input(0))

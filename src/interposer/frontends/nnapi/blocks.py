@@ -1,4 +1,4 @@
-"""Operators that fold blocks of an image into its channels or its batch, and back."""
+"""NNAPI converters for operators that move blocks between space and channels or batch."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__: list[str] = []
 
 @operator("DEPTH_TO_SPACE", inputs=(2, 3))
 def depth_to_space(node: Node) -> list[Value]:
-    """From channels to height and width."""
+    """Convert DEPTH_TO_SPACE."""
     op = DepthToSpace(positive(node, 1, "the block size"), node.layout(2))
     return node.result(op, node.input(0, rank=4))
 
 
 @operator("SPACE_TO_DEPTH", inputs=(2, 3))
 def space_to_depth(node: Node) -> list[Value]:
-    """From height and width to channels."""
+    """Convert SPACE_TO_DEPTH."""
     op = SpaceToDepth(positive(node, 1, "the block size"), node.layout(2))
     return node.result(op, node.input(0, rank=4))
 
 
 @operator("BATCH_TO_SPACE_ND", inputs=(2, 3))
 def batch_to_space(node: Node) -> list[Value]:
-    """From the batch to height and width; nothing is cropped."""
+    """Convert BATCH_TO_SPACE_ND, which does not crop."""
     block = _block(node)
     op = BatchToSpaceNd(block, ((0, 0),) * len(block), node.layout(2))
     return node.result(op, node.input(0, rank=4))
@@ -35,7 +35,7 @@ def batch_to_space(node: Node) -> list[Value]:
 
 @operator("SPACE_TO_BATCH_ND", inputs=(3, 4))
 def space_to_batch(node: Node) -> list[Value]:
-    """From height and width, padded, to the batch."""
+    """Convert SPACE_TO_BATCH_ND, with padding of height and width."""
     op = SpaceToBatchNd(_block(node), node.pairs(2, "the paddings"), node.layout(3))
     return node.result(op, node.input(0, rank=4))
 
@@ -49,6 +49,6 @@ def _block(node: Node) -> tuple[int, ...]:
 
 @operator("CHANNEL_SHUFFLE", inputs=3)
 def channel_shuffle(node: Node) -> list[Value]:
-    """Along any axis."""
+    """Convert CHANNEL_SHUFFLE along any axis."""
     op = ChannelShuffle(positive(node, 1, "the number of groups"), node.axis(2, node.info(0).rank))
     return node.result(op, node.input(0))

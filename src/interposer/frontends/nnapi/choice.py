@@ -1,4 +1,4 @@
-"""Operators that choose some of many."""
+"""NNAPI converters for operators that select or sample."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__: list[str] = []
 
 @operator("TOPK_V2", inputs=2)
 def top_k(node: Node) -> list[Value]:
-    """Return the largest ones along the last axis."""
+    """Convert TOPK_V2: the largest elements along the last axis."""
     return node.result(TopK(node.integer(1, "k")), node.input(0))
 
 
 @operator("RANDOM_MULTINOMIAL", inputs=3)
 def random_multinomial(node: Node) -> list[Value]:
-    """Drawn at random, from two seeds."""
+    """Convert RANDOM_MULTINOMIAL: samples drawn with two seeds."""
     op = RandomMultinomial(node.integer(1, "the number of samples"))
     return node.result(op, node.input(0), node.input(2))

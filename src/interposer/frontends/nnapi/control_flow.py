@@ -1,4 +1,4 @@
-"""Operations that run other models of the document."""
+"""NNAPI converters for operations that run other models of the document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _model(node: Node, index: int, what: str) -> int:
-    """Return the number of the model that an input names."""
+    """Return the index of the model that an input refers to."""
     if not node.is_of(index, "SUBGRAPH"):
         node.fail(f"{what} (input {index}) is no SUBGRAPH")
     return node.integer(index, what)
@@ -28,7 +28,7 @@ def _tensors(node: Node, start: int) -> list[Value]:
 
 @operator("IF", inputs=(3, None))
 def if_(node: Node) -> list[Value]:
-    """Return the branch itself where the condition is known."""
+    """Convert IF; a known condition selects a branch, which is inlined."""
     condition, values, where = node.input(0), _tensors(node, 3), node.operation.where
     branches = _model(node, 1, "the first branch"), _model(node, 2, "the second branch")
     if condition.constant is not None and condition.constant.size == 1:
@@ -40,7 +40,10 @@ def if_(node: Node) -> list[Value]:
 
 @operator("WHILE", inputs=(3, None))
 def while_(node: Node) -> list[Value]:
-    """What the body gives is carried, the inputs behind that are captured; not all that is carried is an output."""
+    """Convert WHILE.
+
+    The body's results are carried values, the other inputs are captured. Only the first carried values are outputs.
+    """
     condition, body = _model(node, 0, "the condition"), _model(node, 1, "the body")
     values, where = _tensors(node, 2), node.operation.where
     infos = [value.known.with_constant(None) for value in values]

@@ -1,4 +1,4 @@
-"""Convolutions. Each has one form with explicit pads and one with a padding scheme; filters lie as (O, H, W, I)."""
+"""NNAPI converters for convolutions, with explicit pads or a padding scheme; filters are stored as (O, H, W, I)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__: list[str] = []
 
 @operator("CONV_2D", inputs=(7, 13))
 def convolution(node: Node) -> list[Value]:
-    """Return where input 7 is a truth value it is the layout, which only the form with a scheme has there."""
+    """Convert CONV_2D.
+
+    A boolean input 7 is the layout, which only the form with a padding scheme has at this position.
+    """
     explicit = node.count > 7 and not node.is_of(7, "BOOL")
     consumers = 9 if explicit else 6
     layout, dilation = node.layout(consumers + 1), dilations(node, consumers + 2)
@@ -25,7 +28,7 @@ def convolution(node: Node) -> list[Value]:
 
 @operator("GROUPED_CONV_2D", inputs=(9, 12))
 def grouped_convolution(node: Node) -> list[Value]:
-    """Return the number of groups stands between the strides and the activation."""
+    """Convert GROUPED_CONV_2D; the number of groups is between the strides and the activation."""
     explicit = node.count > 9
     consumers = 9 if explicit else 6
     return _convolved(
@@ -45,7 +48,7 @@ def _convolved(
 
 @operator("DEPTHWISE_CONV_2D", inputs=(8, 14))
 def depthwise_convolution(node: Node) -> list[Value]:
-    """Return the channel multiplier must agree with the filter."""
+    """Convert DEPTHWISE_CONV_2D; the channel multiplier must agree with the filter."""
     explicit = node.count > 8 and not node.is_of(8, "BOOL")
     consumers = 9 if explicit else 6
     layout, dilation = node.layout(consumers + 2), dilations(node, consumers + 3)
@@ -67,7 +70,7 @@ def _dilated(dilation: Sizes) -> dict[str, Any]:
 
 @operator("TRANSPOSE_CONV_2D", inputs=(9, 11))
 def transpose_convolution(node: Node) -> list[Value]:
-    """With a scheme the padding is that of the convolution which makes the input out of the output."""
+    """Convert TRANSPOSE_CONV_2D; a padding scheme is that of the equivalent forward convolution."""
     explicit = node.count > 9
     layout = node.layout(10 if explicit else 8)
     filters = node.input(1, rank=4).known.shape
@@ -75,14 +78,14 @@ def transpose_convolution(node: Node) -> list[Value]:
     image = image_sizes(node, layout) if shape is None else sizes_of(shape, layout)
     window = sliding(node, 3 if explicit else 4, explicit, image, filters[1:3])
     if shape is not None and not all(shape):
-        shape = None  # the batch is only known while running; height and width follow from the padding
+        shape = None  # the batch is computed at run time; height and width follow from the padding
     op = TransposeConvolution2d(**window, output_shape=shape, data_layout=layout)
     values = node.input(0), node.weights(1, layout), node.input(2, rank=1)
     return node.result(op, *values, activation=9 if explicit else 7)
 
 
 def _output_shape(node: Node) -> tuple[int, ...]:
-    """Return what input 3 says, or the document where that is computed while running."""
+    """Return the shape in input 3, or the document's output shape if input 3 is computed at run time."""
     reported = node.reported_shape() if node.is_computed(3) else None
     shape = reported or node.integers(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:

@@ -1,4 +1,4 @@
-"""Operators on boxes, (x1, y1, x2, y2) unless it is said otherwise."""
+"""NNAPI converters for operators on boxes, which are (x1, y1, x2, y2) unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _KERNELS: Final = {member.value: member for member in NmsKernel}
 
 @operator("AXIS_ALIGNED_BBOX_TRANSFORM", inputs=4)
 def transform(node: Node) -> list[Value]:
-    """Return boxes, what is to be done with them, their images, and the sizes of these."""
+    """Convert AXIS_ALIGNED_BBOX_TRANSFORM; the inputs are boxes, deltas, batch indices and image sizes."""
     return node.result(AxisAlignedBboxTransform(), *(node.input(index) for index in range(4)))
 
 
 @operator("BOX_WITH_NMS_LIMIT", inputs=9)
 def box_with_nms_limit(node: Node) -> list[Value]:
-    """Return the width of the Gaussian kernel does not matter to the others."""
+    """Convert BOX_WITH_NMS_LIMIT; sigma is only used by the Gaussian kernel."""
     number = node.integer(5, "the kernel")
     kernel = _KERNELS.get(number) or node.fail(f"the kernel (input 5) is {number}; expected 0 to 2")
     sigma = node.real(7, "sigma")
@@ -48,7 +48,7 @@ def box_with_nms_limit(node: Node) -> list[Value]:
 
 @operator("GENERATE_PROPOSALS", inputs=11)
 def generate_proposals(node: Node) -> list[Value]:
-    """Scores, deltas, anchors and the sizes of the images."""
+    """Convert GENERATE_PROPOSALS; the inputs are scores, deltas, anchors and image sizes."""
     op = GenerateProposals(
         height_stride=node.real(4, "the stride along the height"),
         width_stride=node.real(5, "the stride along the width"),
@@ -63,7 +63,7 @@ def generate_proposals(node: Node) -> list[Value]:
 
 @operator("DETECTION_POSTPROCESSING", inputs=14)
 def detection_postprocessing(node: Node) -> list[Value]:
-    """Scores come before boxes, and the background is their first class."""
+    """Convert DETECTION_POSTPROCESSING; scores precede boxes, and class 0 is the background."""
     regular = node.flag(7, "whether to suppress by classes")
     scales = {f"scale_{letter}": node.real(3 + number, "a scale") for number, letter in enumerate("yxhw")}
     scores, encodings, anchors = node.input(0, rank=3), node.input(1), node.input(2)

@@ -1,4 +1,4 @@
-"""The document: a model as plain data, checked before anything is made of it."""
+"""The NNAPI document: a model as plain data, checked before the import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final[dict[type, tuple[type, ...]]] = {float: (int, float), Sequence: (l
 
 
 class _Type(NamedTuple):
-    """A type of operands: how its elements are stored, and what they mean."""
+    """A type of operands: how its elements are stored and interpreted."""
 
     dtype: DataType
     tensor: bool = True
@@ -55,9 +55,9 @@ _LIFETIMES: Final = (INPUT, OUTPUT, TEMPORARY, NO_VALUE, *CONSTANTS)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor or scalar; `value` is there for constants, a dimension of 0 in `dims` is not known.
+    """A tensor or scalar; `value` is set for constants, and a dimension of 0 in `dims` is unknown.
 
-    A tensor without dims is one of unknown rank.
+    A tensor without dims has unknown rank.
     """
 
     name: str
@@ -70,27 +70,27 @@ class Operand:
 
     @property
     def dtype(self) -> DataType:
-        """How an element is stored."""
+        """The data type of an element as it is stored."""
         return _TYPES[self.type].dtype
 
     @property
     def is_scalar(self) -> bool:
-        """True for a number that is no tensor."""
+        """True for a scalar operand, which is not a tensor."""
         return not _TYPES[self.type].tensor
 
     @property
     def has_rank(self) -> bool:
-        """True if the document says how many axes there are."""
+        """True if the document gives the number of axes."""
         return self.is_scalar or bool(self.dims)
 
     def info(self) -> TensorInfo:
-        """Return what the document says of it, which must include the rank."""
+        """Return the declared info; the rank must be declared."""
         return TensorInfo([dim or None for dim in self.dims], self.dtype, self.quantization)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation with its operands, as indices; `where` is its place in the document."""
+    """An operation with its operands as indices; `where` is its location in the document."""
 
     name: str
     inputs: tuple[int, ...]
@@ -100,9 +100,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A checked document. Operations stand in an order in which they can run.
+    """A checked document. Operations are in topological order.
 
-    `referenced` are the models that its operations run, and theirs; operands of type SUBGRAPH hold indices of them.
+    `referenced` are all models that operations run, directly or indirectly; operands of type SUBGRAPH are indices
+    into it.
     """
 
     name: str
@@ -114,7 +115,7 @@ class Model:
 
 
 def read_document(document: Mapping[str, Any]) -> Model:
-    """Check a document and make a model of it; `ParseError` says what is wrong with it, and where."""
+    """Return a checked model of a document; raise `ParseError` with the location of an error."""
     if not isinstance(document, Mapping):
         raise ParseError(f"the document is {reprlib.repr(document)}; expected a mapping")
     model = _model(document)
@@ -133,7 +134,7 @@ def _referenced(record: Any, where: str) -> Model:
 
 
 def _check_references(models: Sequence[Model]) -> None:
-    """Models that operands name exist, and none runs itself, directly or through others."""
+    """Raise `ParseError` unless all referenced models exist and none runs itself, directly or indirectly."""
     before: dict[int, set[int]] = {}
     for number, model in enumerate(models):
         named = [
@@ -163,7 +164,7 @@ def _model(document: Mapping[str, Any]) -> Model:
 
 
 def _field(record: Mapping[str, Any], name: str, kind: type, where: str, default: Any = _MISSING) -> Any:
-    """Return an entry of that kind; one that is None counts as missing."""
+    """Return an entry of type `kind`; None counts as missing."""
     value = record.get(name)
     if value is None:
         if default is _MISSING:
@@ -293,7 +294,7 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
 
 
 def _producers(operands: Sequence[Operand], operations: Sequence[Operation]) -> dict[int, int]:
-    """Return which operation writes an operand."""
+    """Return the index of the operation that writes each operand."""
     result: dict[int, int] = {}
     for number, operation in enumerate(operations):
         for index in operation.outputs:

@@ -1,4 +1,4 @@
-"""Operators that compute every element on its own."""
+"""NNAPI converters for elementwise operators."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _UNARY: Final[dict[str, Op]] = {
 
 @operator("ADD", "SUB", "MUL", inputs=3)
 def arithmetic(node: Node) -> list[Value]:
-    """With a fused activation."""
+    """Convert arithmetic with a fused activation."""
     op = ElementwiseBinary(BinaryOperation[node.operation.name])
     return node.result(op, node.input(0), node.input(1), activation=2)
 
 
 @operator("DIV", inputs=3)
 def division(node: Node) -> list[Value]:
-    """Quotients of integers are rounded down."""
+    """Convert DIV; quotients of integers are rounded down."""
     down = node.info(0).dtype is DataType.INT32
     op = ElementwiseBinary(BinaryOperation.FLOOR_DIV if down else BinaryOperation.DIV)
     return node.result(op, node.input(0), node.input(1), activation=2)
@@ -65,19 +65,19 @@ def division(node: Node) -> list[Value]:
 
 @operator(*_BINARY, inputs=2)
 def binary(node: Node) -> list[Value]:
-    """Operations of two tensors without parameters."""
+    """Convert operations on two tensors without parameters."""
     return node.result(_BINARY[node.operation.name], node.input(0), node.input(1))
 
 
 @operator(*_UNARY, inputs=1)
 def unary(node: Node) -> list[Value]:
-    """Operations of one tensor without parameters."""
+    """Convert operations on one tensor without parameters."""
     return node.result(_UNARY[node.operation.name], node.input(0))
 
 
 @operator("SELECT", inputs=3)
 def select(node: Node) -> list[Value]:
-    """Condition and choices have one shape."""
+    """Convert SELECT; condition and both choices must have the same shape."""
     condition, a, b = (node.input(index) for index in range(3))
     for index, value in ((1, a), (2, b)):
         if not condition.known.shape.accepts(value.known.shape):

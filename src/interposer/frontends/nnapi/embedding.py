@@ -1,4 +1,4 @@
-"""Operators that turn keys into rows of numbers."""
+"""NNAPI converters for lookups in tables."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TYPES: Final = {member.value: member for member in LshProjectionType}
 
 @operator("EMBEDDING_LOOKUP", inputs=2)
 def embedding_lookup(node: Node) -> list[Value]:
-    """Return rows by their numbers."""
+    """Convert EMBEDDING_LOOKUP: rows by index."""
     return node.result(EmbeddingLookup(), node.input(0), node.input(1))
 
 
 @operator("HASHTABLE_LOOKUP", inputs=3)
 def hashtable_lookup(node: Node) -> list[Value]:
-    """Return rows by their keys, and which keys were there."""
+    """Convert HASHTABLE_LOOKUP: rows by key, and a flag for each key that was found."""
     return node.result(HashtableLookup(), *(node.input(index) for index in range(3)))
 
 
 @operator("LSH_PROJECTION", inputs=4)
 def lsh_projection(node: Node) -> list[Value]:
-    """Return the elements have weights if they are given."""
+    """Convert LSH_PROJECTION; the weights of the elements are optional."""
     number = node.integer(3, "the type")
     kind = _TYPES.get(number) or node.fail(f"the type (input 3) is {number}; expected 1 to {max(_TYPES)}")
     return node.result(LshProjection(kind), node.input(0), node.input(1), node.optional(2))

@@ -1,4 +1,4 @@
-"""Documents in JSON files."""
+"""NNAPI documents in JSON files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def load(source: Source, *, shapes: Shapes | None = None) -> Network:
 
     Args:
         source: a path, or the bytes of a file.
-        shapes: for inputs by name their shapes, as of `build`.
+        shapes: shapes by input name, as for `build`.
 
     Raises:
-        ParseError: the file cannot be read, or `build` refuses what it holds.
-        InvalidArgumentError: something else than a path or bytes, or a shape that no input can have.
+        ParseError: the file cannot be read, or `build` refuses the document.
+        InvalidArgumentError: `source` is not a path or bytes, or a shape does not fit its input.
     """
     path, data = _read(source)
     try:

@@ -1,4 +1,4 @@
-"""Operators that pick elements by indices that are data."""
+"""NNAPI converters for gathering by computed indices."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__: list[str] = []
 
 @operator("GATHER", inputs=3)
 def gather(node: Node) -> list[Value]:
-    """Along an axis."""
+    """Convert GATHER along an axis."""
     return node.result(Gather(node.axis(1, node.info(0).rank)), node.input(0), node.input(2))

@@ -1,4 +1,4 @@
-"""From a checked document to a `Network`."""
+"""The conversion of a checked NNAPI document to a `Network`."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ _MOST_OPERATIONS: Final = 1 << 16
 def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Network:
     """Return the network that a document describes: a model for Android's Neural Networks API as plain data.
 
-    Inputs and outputs are called as the operands, their binding ids are their places in the document's lists. An input
-    whose data is an empty list is an optional one that is left out: nothing is bound to its place.
+    Inputs and outputs have the names of the operands; binding ids are positions in the document's lists. An input
+    whose data is an empty list is an omitted optional input, and must not be bound.
 
     Args:
         document: a mapping with "operands", "operations", "inputs" and "outputs".
-        shapes: for inputs by name their shapes. A dimension that the document fixes may get another size where the
-            operations allow that; None keeps what the document says.
+        shapes: shapes by input name. A dimension that the document fixes may get another size where the
+            operations allow that; None keeps the document's size.
 
     Raises:
-        ParseError: the document is damaged, describes what NNAPI does not allow, or what is not supported.
-        UnsupportedOperatorError: operators that are not known, all of them with their counts.
-        InvalidArgumentError: a shape that no input can have.
+        ParseError: the document is damaged, violates NNAPI's rules, or uses something unsupported.
+        UnsupportedOperatorError: operators are not known; the message lists all of them with their counts.
+        InvalidArgumentError: a shape does not fit its input.
     """
     return Importer(read_document(document), shapes or {}).network()
 
 
 class Importer:
-    """Turns a model into a graph, operation by operation; `outer` is the import of the model that runs it, if any.
+    """The import of a model; `outer` is the import of the model that runs it, if any.
 
-    `is_resized` is True if an input has a shape that the document does not allow, so that the shapes of other operands
-    in the document do not hold either.
+    `is_resized` is True if an input has a shape that the document does not allow. Then the shapes of other operands
+    in the document are ignored.
     """
 
     def __init__(self, model: Model, shapes: Shapes, outer: Importer | None = None) -> None:
@@ -72,7 +72,7 @@ class Importer:
         return Network(graph=self.graph)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return a referenced model as a region whose inputs are bound to such tensors."""
+        """Return a referenced model as a region whose inputs have `infos`."""
         inner, operands = self._inside(number, infos, where)
         for binding_id, (index, info) in enumerate(zip(operands, infos, strict=True)):
             layer = inner.graph.add(Input(binding_id), name=inner.operands[index].name or f"input_{binding_id}")
@@ -83,7 +83,7 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return what a referenced model gives for these values, its layers among the others."""
+        """Return the results of a referenced model for these values; its layers are added to this graph."""
         inner, operands = self._inside(number, [value.known for value in values], where)
         inner.graph = self.graph
         inner._values.update(zip(operands, values, strict=True))
@@ -91,7 +91,7 @@ class Importer:
         return [inner._values[index] for index in inner.model.outputs]
 
     def _inside(self, number: int, infos: Sequence[TensorInfo], where: str) -> tuple[Importer, Sequence[int]]:
-        """The import of a referenced model, and the operands that are its inputs, if they can be such tensors."""
+        """Return the importer of a referenced model and its input operands; `ParseError` if the infos do not fit."""
         model = self._referenced[number]
         if len(model.inputs) != len(infos):
             raise ParseError(f"model {number} has {len(model.inputs)} inputs; expected {len(infos)}", where=where)
@@ -173,11 +173,11 @@ class Importer:
         self._values.update(zip(operation.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Return where a layer comes from."""
+        """Return the location of a layer in messages."""
         return f"{self.model.name}, {place}"
 
     def value(self, index: int, where: str) -> Value:
-        """Return what an operand has become; constants become layers when they are first asked for."""
+        """Return the value of an operand; constants become layers on first use."""
         result = self._values.get(index)
         if result is not None:
             return result
@@ -188,7 +188,7 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return a new constant layer's output."""
+        """Return the output of a new constant layer."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         errors = infer_layer(layer)
         if errors:

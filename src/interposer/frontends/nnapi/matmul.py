@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""NNAPI converters for matrix products."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @operator("FULLY_CONNECTED", inputs=4)
 def fully_connected(node: Node) -> list[Value]:
-    """Return the weights of one output lie in a row; an input of any rank is taken as such rows."""
+    """Convert FULLY_CONNECTED; each row of the weights belongs to one output, and the input is flattened to rows."""
     op = FullyConnected(transpose_weight_matrix=True)
     return node.result(op, node.input(0), node.input(1, rank=2), node.input(2, rank=1), activation=3)
 
 
 @operator("BATCH_MATMUL", inputs=4)
 def batch_matmul(node: Node) -> list[Value]:
-    """Return what NNAPI calls adjoint is the transpose, as all numbers are real."""
+    """Convert BATCH_MATMUL; adjoint means transposition, as there are no complex numbers."""
     op = BatchMatMul(node.flag(2, "whether to transpose input 0"), node.flag(3, "whether to transpose input 1"))
     return node.result(op, node.input(0), node.input(1))

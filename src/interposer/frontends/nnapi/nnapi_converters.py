@@ -1,4 +1,4 @@
-"""The operators that the front end knows: one function for each."""
+"""The registry of converters: one function for each operator."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value]]"
 
 
 class Entry(NamedTuple):
-    """What is known of an operator: its function, and how many inputs it has at least and at most (None: no bound)."""
+    """The function of an operator, and its smallest and largest number of inputs (None: no bound)."""
 
     convert: Converter
     least: int
     most: int | None
 
     def fault(self, count: int) -> str | None:
-        """Return why the operator cannot have so many inputs, or None."""
+        """Return why the operator cannot have `count` inputs, or None if it can."""
         if count >= self.least and (self.most is None or count <= self.most):
             return None
         bound = "" if self.most == self.least else " or more" if self.most is None else f" to {self.most}"
@@ -35,9 +35,9 @@ _TABLE: Final[dict[str, Entry]] = {}
 
 
 def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Converter], Converter]:
-    """Register the decorated function for operators of these names, with so many inputs, or from so many to so many.
+    """Register the decorated function for operators; `inputs` is their number of inputs, or (minimum, maximum).
 
-    The function gets a `Node` and returns the value that is the operator's output, or several.
+    The function takes a `Node` and returns the operator's output value, or a sequence of them.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.
@@ -55,10 +55,10 @@ def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Con
 
 
 def find(name: str) -> Entry | None:
-    """Return what is known of an operator, or None."""
+    """Return the entry of an operator, or None if the operator is not known."""
     return _TABLE.get(name)
 
 
 def operators() -> list[str]:
-    """Return the names of all operators that the front end knows."""
+    """Return the names of all supported operators."""
     return sorted(_TABLE)

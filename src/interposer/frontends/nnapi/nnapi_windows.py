@@ -1,4 +1,4 @@
-"""Strides and padding of operators that slide a window over an image: explicit pads, or a scheme that gives them."""
+"""Strides and padding of sliding windows over images: explicit pads, or a padding scheme."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _ALONG: Final = (("height", "y", "top", "bottom"), ("width", "x", "left", "right
 
 
 def image_sizes(node: Node, layout: DataLayout) -> Sizes:
-    """Height and width of the first input."""
+    """Return height and width of the first input."""
     return sizes_of(node.input(0, rank=4).known.shape, layout)
 
 
 def sizes_of(shape: Sizes, layout: DataLayout) -> Sizes:
-    """Height and width in the shape of an image."""
+    """Return height and width from the shape of an image."""
     h, w, _ = layout.axes()
     return shape[h], shape[w]
 
 
 def dilations(node: Node, first: int) -> Sizes:
-    """Return those along height and width; the document has that of the width first."""
+    """Return the dilations along height and width; in the document, the width's comes first."""
     if node.operand(first) is None and node.operand(first + 1) is None:
         return 1, 1
     return positive(node, first + 1, "the dilation"), positive(node, first, "the dilation")
@@ -37,7 +37,7 @@ def sliding(
 ) -> dict[str, Any]:
     """Return the attributes for a window (height, width) that slides over an image (height, width).
 
-    From input number `first` on there are four pads (left, right, top, bottom) or one scheme, then the strides along
+    From input number `first` on, there are four pads (left, right, top, bottom) or one scheme, then the strides along
     width and height.
     """
     strides = _strides(node, first + (4 if explicit else 1))
@@ -59,7 +59,7 @@ def _strides(node: Node, first: int) -> Sizes:
 
 
 def positive(node: Node, index: int, what: str) -> int:
-    """Return an integer that must be at least 1."""
+    """Return a constant integer input that must be at least 1."""
     value = node.integer(index, what)
     if value < 1:
         node.fail(f"{what} (input {index}) is {value}; expected at least 1")
@@ -81,7 +81,10 @@ def _scheme(node: Node, index: int) -> int:
 
 
 def _same(node: Node, dimension: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """So much that there is a place for every `stride` cells, the odd one behind."""
+    """Return the pads before and after an axis for SAME.
+
+    There are ceil(dimension / stride) windows; an odd total puts the extra cell at the end.
+    """
     reach = (size - 1) * dilation + 1
     if stride == 1:
         total = reach - 1

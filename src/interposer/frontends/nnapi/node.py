@@ -1,4 +1,4 @@
-"""One operation while it is turned into layers: what its function sees."""
+"""One operation during its conversion to layers, as its converter sees it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _TO_NCHW: Final = (0, 3, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation of the document, with the values that its inputs have become.
+    """An operation of the document, with the network values of its inputs.
 
-    All its layers are called after `name` and come from `source`; what is wrong with it is a `ParseError` at its place.
-    Inputs are asked for by their number in the operation; `what` says in messages what an input is.
+    All its layers are named after `name` and come from `source`; errors are `ParseError` with its location.
+    Methods take the number of an input in the operation; `what` names the input in messages.
     """
 
     importer: Importer
@@ -46,34 +46,32 @@ class Node:
         """Raise a `ParseError` for this operation."""
         raise ParseError(message, where=self.operation.where)
 
-    # --- what is given ------------------------------------------------------------------------------------------------
-
     @property
     def count(self) -> int:
-        """How many inputs there are, omitted ones included."""
+        """The number of inputs, omitted ones included."""
         return len(self.operation.inputs)
 
     def operand(self, index: int) -> Operand | None:
-        """Return what the document says of an input; None if it is left out."""
+        """Return the operand of an input; None if it is omitted."""
         if index >= self.count:
             return None
         result = self.importer.operands[self.operation.inputs[index]]
         return None if result.omitted else result
 
     def is_of(self, index: int, *types: str) -> bool:
-        """Return True if an input is there and of one of these types."""
+        """Return True if an input is present and has one of these types."""
         operand = self.operand(index)
         return operand is not None and operand.type in types
 
     @property
     def results(self) -> list[Operand]:
-        """What the document says of the outputs."""
+        """The operands of the outputs."""
         return [self.importer.operands[index] for index in self.operation.outputs]
 
     # --- tensors ------------------------------------------------------------------------------------------------------
 
     def optional(self, index: int) -> Value | None:
-        """Return a tensor, or None if it is left out."""
+        """Return a tensor input, or None if it is omitted."""
         operand = self.operand(index)
         if operand is None:
             return None
@@ -82,7 +80,7 @@ class Node:
         return self.importer.value(self.operation.inputs[index], self.operation.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """Return a tensor that must be there, and of that rank."""
+        """Return a required tensor input, which must have rank `rank` if it is given."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")
@@ -91,20 +89,20 @@ class Node:
         return result
 
     def inputs(self, start: int = 0, stop: int | None = None) -> list[Value | None]:
-        """Return the tensors from one number up to another, None if one is left out."""
+        """Return the tensor inputs from `start` to `stop`, with None for omitted ones."""
         return [self.optional(index) for index in range(start, self.count if stop is None else stop)]
 
     def info(self, index: int) -> TensorInfo:
-        """Return what is known of a tensor."""
+        """Return the info of a tensor input."""
         return self.input(index).known
 
     def weights(self, index: int, layout: DataLayout) -> Value:
-        """Return weights, which lie as (O, H, W, I), in the order of axes that layers of that layout expect."""
+        """Return weights, stored as (O, H, W, I), in the order of axes that layers of `layout` expect."""
         weights = self.input(index, rank=4)
         return weights if layout is DataLayout.NHWC else self.transposed(weights, _TO_NCHW)
 
     def transposed(self, value: Value, permutation: tuple[int, ...]) -> Value:
-        """Return a tensor with its axes in another order; a constant is turned at once."""
+        """Return a tensor with permuted axes; a constant is transposed during the import."""
         info = transposed(value.known, permutation)
         if value.constant is None:
             return self.add(Transpose(permutation), value, quantization=info.quantization)
@@ -113,7 +111,7 @@ class Node:
     # --- what must be known -------------------------------------------------------------------------------------------
 
     def is_computed(self, index: int) -> bool:
-        """Return True if an input is there and gets its value while running."""
+        """Return True if an input is present and is computed at run time."""
         operand = self.operand(index)
         return operand is not None and operand.value is None
 
@@ -139,19 +137,19 @@ class Node:
         return int(self._scalar(index, what, "iu"))
 
     def real(self, index: int, what: str, default: float | None = None) -> float:
-        """Return a float value; the default where there is one and the input is left out."""
+        """Return a float input, or the default if it is omitted."""
         if default is not None and self.operand(index) is None:
             return default
         return float(self._scalar(index, what, "f"))
 
     def flag(self, index: int, what: str, default: bool | None = None) -> bool:
-        """Return a truth value; the default where there is one and the input is left out."""
+        """Return a boolean input, or the default if it is omitted."""
         if default is not None and self.operand(index) is None:
             return default
         return bool(self._scalar(index, what, "b"))
 
     def layout(self, index: int) -> DataLayout:
-        """Return the order of an image's axes, NHWC where it is left out."""
+        """Return the layout of an image, NHWC if the input is omitted."""
         return DataLayout.NCHW if self.flag(index, "the layout", False) else DataLayout.NHWC
 
     def integers(self, index: int, what: str) -> tuple[int, ...]:
@@ -166,7 +164,7 @@ class Node:
         return tuple((first, second) for first, second in values.tolist())
 
     def axis(self, index: int, rank: int, default: int | None = None) -> int:
-        """Return an axis of a tensor of that rank, counted from the front; the default where it is left out."""
+        """Return an axis for a tensor of rank `rank`, counted from the front; the default if it is omitted."""
         left_out = default is not None and self.operand(index) is None
         axis = default if left_out and default is not None else self.integer(index, "the axis")
         if not -rank <= axis < rank:
@@ -174,18 +172,18 @@ class Node:
         return axis % rank
 
     def reported_shape(self, index: int = 0) -> tuple[int, ...] | None:
-        """Return the shape that the document gives an output, or None if it leaves something open."""
+        """Return the shape that the document declares for an output, or None if a dimension is open."""
         operand = self.results[index]
         return operand.dims if operand.has_rank and all(operand.dims) else None
 
     # --- layers -------------------------------------------------------------------------------------------------------
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
-        """Return a constant that the document does not have."""
+        """Return a constant that is not in the document."""
         return self.importer.constant(array, quantization, self.name)
 
     def add(self, op: Op, *values: Value | None, quantization: Quantization | None = None) -> Value:
-        """Return a layer of which the document knows nothing."""
+        """Return the output of a layer that is no output of the operation."""
         return self.layer(op, *values, quantization=quantization)[0]
 
     def layer(
@@ -196,9 +194,10 @@ class Node:
         quantization: Quantization | None = None,
         suffix: str = "",
     ) -> list[Value]:
-        """Return a layer with all its outputs.
+        """Return the outputs of a new layer.
 
-        `told` says for each of them which output of the operation it is, or None; others have `quantization`, if any.
+        `reported` has for each output the index of the operation's output that it is, or None.
+        Outputs with None have `quantization`, if any.
         """
         infos = [None if value is None else value.known for value in values]
         for error in op.violations(*infos):
@@ -220,7 +219,7 @@ class Node:
         return list(layer.outputs)
 
     def result(self, op: Op, *values: Value | None, activation: int | None = None) -> list[Value]:
-        """Return the layer that gives all outputs, followed by the activation that input number `activation` names."""
+        """Return the outputs of a layer that computes all outputs, followed by the activation in input `activation`."""
         count = len(self.results)
         if op.num_results() != count:
             self.fail(f"it has {count} outputs; expected {op.num_results()}")
@@ -235,7 +234,7 @@ class Node:
         return self.layer(function, value, reported=[0], suffix=suffix)[0]
 
     def _agreed(self, inferred: TensorInfo | None, reported: Operand, number: int) -> TensorInfo | None:
-        """Return what to declare of an output: quantization and sizes that do not follow from the inputs, if any."""
+        """Return the info to declare for an output: quantization, and sizes that cannot be inferred; or None."""
         if inferred is None:
             return reported.info() if reported.has_rank else self.fail(f"the rank of its output {number} is not known")
         if inferred.dtype is not reported.dtype:
@@ -246,7 +245,7 @@ class Node:
         return TensorInfo(shape, inferred.dtype, reported.quantization)
 
     def _agreed_shape(self, inferred: TensorShape, reported: Operand, number: int) -> TensorShape:
-        """Return the dimensions that do not follow from the inputs; all others are left open."""
+        """Return the document's dimensions for those that cannot be inferred; all others are open."""
         tensor_shape = reported.info().shape
         if self.importer.is_resized and len(tensor_shape) == len(inferred):
             tensor_shape = TensorShape([None] * len(tensor_shape))
@@ -259,7 +258,7 @@ _EXPECTED: Final = {"iu": "integers", "f": "float values", "b": "a truth value"}
 
 
 def _with(inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
-    """Return what to declare of a tensor that the document does not know."""
+    """Return the info to declare for a tensor that is not in the document; None without quantization."""
     if inferred is None or quantization is None:
         return None
     return TensorInfo([None] * inferred.rank, inferred.dtype, quantization)

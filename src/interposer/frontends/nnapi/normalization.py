@@ -1,4 +1,4 @@
-"""Operators that bring elements to a common scale."""
+"""NNAPI converters for normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @operator("INSTANCE_NORMALIZATION", inputs=5)
 def instance_normalization(node: Node) -> list[Value]:
-    """Return one gamma and one beta for all channels."""
+    """Convert INSTANCE_NORMALIZATION, with one gamma and one beta for all channels."""
     x = node.input(0, rank=4)
     gamma, beta = (
         node.constant(np.array([node.real(index, what)], x.known.dtype.numpy))
@@ -26,14 +26,14 @@ def instance_normalization(node: Node) -> list[Value]:
 
 @operator("L2_NORMALIZATION", inputs=(1, 2))
 def l2_normalization(node: Node) -> list[Value]:
-    """Along the last axis, unless it is given."""
+    """Convert L2_NORMALIZATION, by default along the last axis."""
     op = L2Normalization(axis=node.axis(1, node.info(0).rank, default=-1))
     return node.result(op, node.input(0))
 
 
 @operator("LOCAL_RESPONSE_NORMALIZATION", inputs=(5, 6))
 def local_response_normalization(node: Node) -> list[Value]:
-    """Return the window reaches as far as the radius to both sides, along the last axis unless it is given."""
+    """Convert LOCAL_RESPONSE_NORMALIZATION; the window reaches `radius` elements to both sides."""
     radius = node.integer(1, "the radius")
     if radius < 0:
         node.fail(f"the radius (input 1) is {radius}; expected 0 or more")

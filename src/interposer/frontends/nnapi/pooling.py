@@ -1,4 +1,4 @@
-"""Pooling, with explicit pads or with a padding scheme."""
+"""NNAPI converters for pooling, with explicit pads or with a padding scheme."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES: Final = {
 
 @operator(*_TYPES, inputs=(7, 11))
 def pooling(node: Node) -> list[Value]:
-    """Padding counts nowhere."""
+    """Convert pooling operators; padding is excluded from averages."""
     explicit = node.count > 8
     consumers = 7 if explicit else 4
     width, height = (positive(node, consumers + number, "the dimension of the window") for number in range(2))

@@ -1,4 +1,4 @@
-"""Operators that change how numbers are stored."""
+"""NNAPI converters for quantization and type conversion."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _CODES: Final = {DataType.UINT8: (0, 255), DataType.INT8: (-128, 127)}
 
 @operator("QUANTIZE", inputs=1)
 def quantize(node: Node) -> list[Value]:
-    """Scale and zero point are those of the output."""
+    """Convert QUANTIZE; scale and zero point are those of the output."""
     return node.result(Quantize(node.results[0].dtype), node.input(0))
 
 
 @operator("DEQUANTIZE", inputs=1)
 def dequantize(node: Node) -> list[Value]:
-    """Return the type is that of the output."""
+    """Convert DEQUANTIZE to the type of the output."""
     return node.result(Dequantize(node.results[0].dtype), node.input(0))
 
 
 @operator("CAST", inputs=1)
 def cast(node: Node) -> list[Value]:
-    """Stored integers are numbers like others; what is too large for 8 bits is clamped."""
+    """Convert CAST; quantized values are cast as plain integers, and values too large for 8 bits are clamped."""
     x, dtype = node.input(0), node.results[0].dtype
     limits = _CODES.get(dtype)
     if x.known.dtype is DataType.INT32 and limits is not None:

@@ -1,4 +1,4 @@
-"""Operators that move data about."""
+"""NNAPI converters for operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 @operator("TRANSPOSE", inputs=(1, 2))
 def transpose(node: Node) -> list[Value]:
-    """Return the order of the axes is turned round where none is given."""
+    """Convert TRANSPOSE; without a permutation the axes are reversed."""
     rank = node.info(0).rank
     if node.operand(1) is None:
         return node.result(Transpose(tuple(reversed(range(rank)))), node.input(0))
@@ -39,7 +39,7 @@ def transpose(node: Node) -> list[Value]:
 
 @operator("CONCATENATION", inputs=(2, None))
 def concatenation(node: Node) -> list[Value]:
-    """Return the axis comes last."""
+    """Convert CONCATENATION; the axis is the last input."""
     last = node.count - 1
     values = [node.input(index) for index in range(last)]
     return node.result(Concat(node.axis(last, values[0].known.rank)), *values)
@@ -47,14 +47,14 @@ def concatenation(node: Node) -> list[Value]:
 
 @operator("PACK", inputs=(2, None))
 def pack(node: Node) -> list[Value]:
-    """Return the axis comes first."""
+    """Convert PACK; the axis is the first input."""
     values = [node.input(index) for index in range(1, node.count)]
     return node.result(Stack(node.axis(0, values[0].known.rank + 1)), *values)
 
 
 @operator("SPLIT", inputs=3)
 def split(node: Node) -> list[Value]:
-    """Into equal pieces."""
+    """Convert SPLIT into equal pieces."""
     x = node.input(0)
     axis, count = node.axis(1, x.known.rank), node.integer(2, "the number of pieces")
     size = x.known.shape[axis]
@@ -65,7 +65,7 @@ def split(node: Node) -> list[Value]:
 
 @operator("SLICE", inputs=3)
 def slice_(node: Node) -> list[Value]:
-    """Begin and size may be computed while running; the document must then tell the size."""
+    """Convert SLICE; begin and size may be computed at run time if the document declares the output's size."""
     x, reported = node.input(0), node.reported_shape()
     if node.is_computed(1):
         return [_sliced_from(node, x, node.input(1, rank=1), reported or node.integers(2, "the size"))]
@@ -74,7 +74,7 @@ def slice_(node: Node) -> list[Value]:
 
 
 def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> Value:
-    """Gather, along each axis that is cut, as many elements as wanted from where the slice begins."""
+    """Return a slice with a begin computed at run time, by gathering `sizes` elements along each sliced axis."""
     if len(sizes) != x.known.rank:
         node.fail(f"the size is {list(sizes)}; expected {x.known.rank} numbers, the rank of input 0")
     for axis, size in enumerate(sizes):
@@ -91,7 +91,7 @@ def _sliced_from(node: Node, x: Value, begin: Value, sizes: tuple[int, ...]) -> 
 
 @operator("STRIDED_SLICE", inputs=7)
 def strided_slice(node: Node) -> list[Value]:
-    """Return an axis that is shrunk takes the element at begin."""
+    """Convert STRIDED_SLICE; a shrunk axis takes the element at begin."""
     begin, end, strides = (
         node.integers(1, "the begin"),
         node.integers(2, "the end"),
@@ -107,13 +107,13 @@ def strided_slice(node: Node) -> list[Value]:
 
 @operator("PAD", inputs=2)
 def pad(node: Node) -> list[Value]:
-    """With zeros, which for quantized tensors are real ones."""
+    """Convert PAD with zeros; quantized tensors are padded with the zero point."""
     return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
 
 
 @operator("PAD_V2", inputs=3)
 def pad_with(node: Node) -> list[Value]:
-    """With a value; for quantized tensors it is a stored integer."""
+    """Convert PAD_V2 with a value; for quantized tensors it is a quantized value."""
     quantization = node.info(0).quantization
     if quantization is None and not node.info(0).dtype.is_integer:
         value = node.real(2, "the value")
@@ -125,7 +125,7 @@ def pad_with(node: Node) -> list[Value]:
 
 @operator("MIRROR_PAD", inputs=3)
 def mirror_pad(node: Node) -> list[Value]:
-    """Mirrored at the border's cells, or behind them."""
+    """Convert MIRROR_PAD, with or without repeating the border elements."""
     modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
     number = node.integer(2, "the mode")
     mode = modes.get(number) or node.fail(f"the mode (input 2) is {number}; expected 0 (reflect) or 1 (symmetric)")
@@ -134,7 +134,7 @@ def mirror_pad(node: Node) -> list[Value]:
 
 @operator("TILE", inputs=2)
 def tile(node: Node) -> list[Value]:
-    """Multiples that are computed while running must be those that the document's shapes tell."""
+    """Convert TILE; multiples that are computed at run time are derived from the document's shapes."""
     reported = node.reported_shape() if node.is_computed(1) else None
     multiples = _multiples(node, reported) if reported else node.integers(1, "the multiples")
     return node.result(Tile(multiples), node.input(0))
@@ -152,6 +152,6 @@ def _multiples(node: Node, reported: tuple[int, ...]) -> tuple[int, ...]:
 
 @operator("REVERSE", inputs=2)
 def reverse(node: Node) -> list[Value]:
-    """Along one axis."""
+    """Convert REVERSE along one axis."""
     axes = node.integers(1, "the axes")
     return node.result(ReverseV2(tuple(normal_axis(axis, node.info(0).rank) for axis in axes)), node.input(0))

@@ -1,4 +1,4 @@
-"""Recurrent layers. Operands come in NNAPI's order, which for most is that of the layers' own operands."""
+"""NNAPI converters for recurrent layers; most operands have the order of the layers' own operands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _function(node: Node, index: int) -> FusedActivation:
 
 
 def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence[int]) -> list[Value]:
-    """Return the layer, of whose outputs the document has those in `order`, or the first few of them."""
+    """Return the layer's outputs in the order of the document: those in `order`, or the first few of them."""
     count = len(node.results)
     reported: list[int | None] = [None] * op.num_results()
     for number, output in enumerate(order[:count]):
@@ -48,13 +48,13 @@ def _outputs(node: Node, op: Op, values: Sequence[Value | None], order: Sequence
 
 @operator("RNN", inputs=6)
 def rnn(node: Node) -> list[Value]:
-    """Return one step."""
+    """Convert RNN: one time step."""
     return node.result(Rnn(_function(node, 5)), *node.inputs(stop=5))
 
 
 @operator("UNIDIRECTIONAL_SEQUENCE_RNN", inputs=7)
 def sequence_rnn(node: Node) -> list[Value]:
-    """Return whether time comes first is an integer here. The state is an output since NNAPI 1.3."""
+    """Convert UNIDIRECTIONAL_SEQUENCE_RNN; time major is an integer, and the state is an output since NNAPI 1.3."""
     time_major = node.integer(6, "whether time comes first") != 0
     op = UnidirectionalSequenceRnn(_function(node, 5), time_major)
     return _outputs(node, op, node.inputs(stop=5), (0, 1))
@@ -62,7 +62,7 @@ def sequence_rnn(node: Node) -> list[Value]:
 
 @operator("BIDIRECTIONAL_SEQUENCE_RNN", inputs=15)
 def bidirectional_rnn(node: Node) -> list[Value]:
-    """Return the states are outputs since NNAPI 1.3."""
+    """Convert BIDIRECTIONAL_SEQUENCE_RNN; the states are outputs since NNAPI 1.3."""
     merged = node.flag(14, "whether to merge the outputs")
     op = BidirectionalSequenceRnn(_function(node, 12), node.flag(13, "whether time comes first"), merged)
     return _outputs(node, op, node.inputs(stop=12), (0, 1, 2) if merged else (0, 3, 1, 2))
@@ -70,7 +70,7 @@ def bidirectional_rnn(node: Node) -> list[Value]:
 
 @operator("SVDF", inputs=7)
 def svdf(node: Node) -> list[Value]:
-    """Return one step."""
+    """Convert SVDF: one time step."""
     rank = node.integer(5, "the rank")
     return node.result(Svdf(rank, _function(node, 6)), *node.inputs(stop=5))
 
@@ -79,9 +79,9 @@ def svdf(node: Node) -> list[Value]:
 
 
 def _gated(node: Node, states: int, norms: int) -> tuple[list[Value | None], dict[str, Any]]:
-    """Return the operands that the LSTMs share, in the layers' order, and what they say of the layer's features.
+    """Return the operands that all LSTMs share, in the layers' order, and the attributes that follow from them.
 
-    Two states start at input number `states`, four layer normalization weights at `norms`.
+    Two states begin at input number `states`, four layer normalization weights at `norms`.
     """
     values = [*node.inputs(0, 1), *node.inputs(states, states + 2), *node.inputs(1, 18), *node.inputs(norms, norms + 4)]
     named = dict(zip((operand.name for operand in Lstm.operands), values, strict=True))
@@ -106,7 +106,10 @@ def _clips(node: Node, first: int) -> dict[str, Any]:
 
 @operator("LSTM", inputs=(23, 27))
 def lstm(node: Node) -> list[Value]:
-    """Return one step. What the document says of the scratch buffer, its first output, does not matter."""
+    """Convert LSTM: one time step.
+
+    The first output, the scratch buffer, is ignored.
+    """
     values, features = _gated(node, states=18, norms=23)
     op = Lstm(activation_func=_function(node, 20), **_clips(node, 21), **features)
     if len(node.results) != 4:
@@ -116,7 +119,7 @@ def lstm(node: Node) -> list[Value]:
 
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs=(24, 28))
 def sequence_lstm(node: Node) -> list[Value]:
-    """Return the states are outputs since NNAPI 1.3."""
+    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM; the states are outputs since NNAPI 1.3."""
     values, features = _gated(node, states=18, norms=24)
     op = UnidirectionalSequenceLstm(
         activation_func=_function(node, 20),
@@ -129,7 +132,7 @@ def sequence_lstm(node: Node) -> list[Value]:
 
 @operator("BIDIRECTIONAL_SEQUENCE_LSTM", inputs=(53, 61))
 def bidirectional_lstm(node: Node) -> list[Value]:
-    """Return the states are outputs since NNAPI 1.3."""
+    """Convert BIDIRECTIONAL_SEQUENCE_LSTM; the states are outputs since NNAPI 1.3."""
     merged = node.flag(51, "whether to merge the outputs")
     op = BidirectionalSequenceLstm(
         activation_func=_function(node, 48),
@@ -143,7 +146,7 @@ def bidirectional_lstm(node: Node) -> list[Value]:
 
 @operator("QUANTIZED_LSTM", inputs=32)
 def quantized_lstm(node: Node) -> list[Value]:
-    """Return one step of 8-bit data with a 16-bit cell state."""
+    """Convert QUANTIZED_LSTM: one time step of 8-bit data with a 16-bit cell state."""
     values, features = _gated(node, states=18, norms=20)
     scales: dict[str, Any] = {
         name: node.real(index, name.replace("_", " ")) for name, index in _INTERMEDIATE_SCALES.items()
@@ -161,5 +164,5 @@ def quantized_lstm(node: Node) -> list[Value]:
 
 @operator("QUANTIZED_16BIT_LSTM", inputs=15)
 def quantized_16bit_lstm(node: Node) -> list[Value]:
-    """Return one step with 8-bit weights of one scale."""
+    """Convert QUANTIZED_16BIT_LSTM: one time step, with 8-bit weights of one scale."""
     return node.result(QuantizedLstm(), *node.inputs(0, 1), *node.inputs(13, 15), *node.inputs(1, 13))

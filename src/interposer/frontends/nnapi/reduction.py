@@ -1,4 +1,4 @@
-"""Operators that take several elements together. A result that would be a scalar has shape [1]."""
+"""NNAPI converters for reductions; a result that would be a scalar has shape [1]."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _OPERATIONS: Final = {f"REDUCE_{name}": ReduceOperation[name] for name in ("ALL"
 
 @operator("MEAN", inputs=3)
 def mean(node: Node) -> list[Value]:
-    """Return whether axes are kept is an integer here."""
+    """Convert MEAN, whose flag to keep the axes is an integer."""
     keep = node.integer(2, "whether to keep axes") > 0
     return _reduced(node, Mean(_axes(node), keep))
 
 
 @operator(*_OPERATIONS, inputs=3)
 def reduce(node: Node) -> list[Value]:
-    """Return several axes at once."""
+    """Convert reductions over several axes."""
     op = Reduce(_axes(node), node.flag(2, "whether to keep axes"), _OPERATIONS[node.operation.name])
     return _reduced(node, op)
 
 
 @operator("ARGMAX", "ARGMIN", inputs=2)
 def arg_min_max(node: Node) -> list[Value]:
-    """Return the place of an element along one axis."""
+    """Convert ARGMAX and ARGMIN: the index of an element along one axis."""
     function = ArgMinMaxFunction[node.operation.name.removeprefix("ARG")]
     return _reduced(node, ArgMinMax(function, node.axis(1, node.info(0).rank)))
 
 
 def _axes(node: Node) -> tuple[int, ...]:
-    """Return each may be named several times; none at all is not allowed."""
+    """Return the axes; repeated axes are allowed, an empty list is not."""
     rank, axes = node.info(0).rank, node.integers(1, "the axes")
     for axis in axes:
         if not -rank <= axis < rank:

@@ -1,4 +1,4 @@
-"""Operators on regions of images."""
+"""NNAPI converters for operators on regions of images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @operator("ROI_ALIGN", inputs=10)
 def roi_align(node: Node) -> list[Value]:
-    """With as many samples in each bin as it has cells, or as is said."""
+    """Convert ROI_ALIGN; the default number of samples per bin follows from the size of the region."""
     rows, columns = node.integer(7, "the rows of samples"), node.integer(8, "the columns of samples")
     op = RoiAlign(**_bins(node, node.layout(9)), height_sampling_ratio=rows, width_sampling_ratio=columns)
     return node.result(op, *(node.input(index) for index in range(3)))
@@ -24,7 +24,7 @@ def roi_align(node: Node) -> list[Value]:
 
 @operator("ROI_POOLING", inputs=8)
 def roi_pooling(node: Node) -> list[Value]:
-    """Return the largest cell of each bin."""
+    """Convert ROI_POOLING: the maximum of each bin."""
     return node.result(RoiPooling(**_bins(node, node.layout(7))), *(node.input(index) for index in range(3)))
 
 
@@ -40,5 +40,5 @@ def _bins(node: Node, layout: DataLayout) -> dict[str, Any]:
 
 @operator("HEATMAP_MAX_KEYPOINT", inputs=3)
 def heatmap_max_keypoint(node: Node) -> list[Value]:
-    """Return a heatmap for every keypoint of every box."""
+    """Convert HEATMAP_MAX_KEYPOINT, with a heatmap for every keypoint of every box."""
     return node.result(HeatmapMaxKeypoint(node.layout(2)), node.input(0), node.input(1))

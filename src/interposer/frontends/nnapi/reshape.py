@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape, or make one from a shape."""
+"""NNAPI converters for operators that change shapes, or create tensors from shapes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__: list[str] = []
 
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
-    """Return a shape that is computed while running must be the one that the document gives the output."""
+    """Convert RESHAPE; for a shape that is computed at run time, the document's output shape is used."""
     reported = node.reported_shape() if node.is_computed(1) else None
     return node.result(Reshape(reported or node.integers(1, "the shape")), node.input(0))
 
 
 @operator("SQUEEZE", inputs=(1, 2))
 def squeeze(node: Node) -> list[Value]:
-    """Drop the named axes of size 1, or all of them."""
+    """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
     ones = [axis for axis, dim in enumerate(shape) if dim == 1]
     dropped = ones if node.operand(1) is None else _dropped(node, shape)
@@ -41,14 +41,14 @@ def _dropped(node: Node, shape: TensorShape) -> list[int]:
 
 @operator("EXPAND_DIMS", inputs=2)
 def expand_dims(node: Node) -> list[Value]:
-    """Insert an axis of size 1."""
+    """Convert EXPAND_DIMS: insert an axis of size 1."""
     shape = list(node.info(0).shape)
     shape.insert(node.axis(1, len(shape) + 1), 1)
     return node.result(_reshape_to(node, shape), node.input(0))
 
 
 def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
-    """To a shape of which one dimension may be unknown."""
+    """Return the operator that reshapes the input to a shape with at most one unknown dimension."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
         node.fail("more than one dimension is not known; give build(..., shapes={...})")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
@@ -56,13 +56,13 @@ def _reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
 
 @operator("RANK", inputs=1)
 def rank_of(node: Node) -> list[Value]:
-    """Return a scalar."""
+    """Convert RANK to a scalar."""
     return node.result(Rank(), node.input(0))
 
 
 @operator("FILL", inputs=2)
 def fill(node: Node) -> list[Value]:
-    """With an integer or a float value, which tells the type."""
+    """Convert FILL with an integer or a float, which determines the type."""
     whole = node.is_of(1, "INT32")
     value = node.integer(1, "the value") if whole else node.real(1, "the value")
     return node.result(Fill(float(value), node.results[0].dtype), node.input(0, rank=1))

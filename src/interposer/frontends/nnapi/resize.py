@@ -1,4 +1,4 @@
-"""Operators that change the size of an image."""
+"""NNAPI converters for image resizing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _METHODS: Final = {
 
 @operator(*_METHODS, inputs=(3, 6))
 def resize(node: Node) -> list[Value]:
-    """Width and height are integers, or factors on those of the input."""
+    """Convert image resizing; width and height are integers, or scale factors if they are floats."""
     layout = node.layout(3)
     height, width = image_sizes(node, layout)
     op = Resize(

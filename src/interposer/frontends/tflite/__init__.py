@@ -1,4 +1,4 @@
-"""The TFLite front end: ``load(source)`` gives the network that a file holds."""
+"""The TFLite front end: ``load(source)`` returns the network in a TFLite file."""
 
 from interposer.frontends.tflite.importer import load, template
 from interposer.frontends.tflite.tflite_converters import operators

@@ -1,4 +1,4 @@
-"""Activation functions that are operators of their own."""
+"""TFLite converters for activation functions that are separate operators."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _PLAIN: Final = {
 
 @operator(*_PLAIN)
 def activation(node: Node) -> list[Value]:
-    """Functions without options."""
+    """Convert activation functions that have no options."""
     return node.result(_PLAIN[node.operator.name], node.input(0))
 
 
 @operator("LEAKY_RELU", options="LeakyReluOptions")
 def leaky_relu(node: Node) -> list[Value]:
-    """Return the slope is an option."""
+    """Convert LEAKY_RELU; the slope is the option alpha."""
     return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.input(0))
 
 
 @operator("GELU", options="GeluOptions")
 def gelu(node: Node) -> list[Value]:
-    """Exact, or by the hyperbolic tangent."""
+    """Convert GELU, either exact or with the tanh approximation."""
     return node.result(Activation(F.GELU_TANH if node.options["approximate"] else F.GELU), node.input(0))
 
 
 @operator("SOFTMAX", options="SoftmaxOptions")
 def softmax(node: Node) -> list[Value]:
-    """Along the last axis."""
+    """Convert SOFTMAX along the last axis."""
     return node.result(Softmax(beta=node.options["beta"]), node.input(0))
 
 
 @operator("PRELU")
 def prelu(node: Node) -> list[Value]:
-    """Return the slopes are an input."""
+    """Convert PRELU; the slopes are an input."""
     x = node.input(0)
     return node.result(Prelu(), x, node.like(1, x))

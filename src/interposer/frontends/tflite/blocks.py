@@ -1,4 +1,4 @@
-"""Operators that exchange space for channels or batch."""
+"""TFLite converters for operators that move blocks between space and channels or batch."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ NHWC = DataLayout.NHWC
 
 @operator("SPACE_TO_BATCH_ND")
 def space_to_batch(node: Node) -> list[Value]:
-    """Block and paddings are inputs."""
+    """Convert SPACE_TO_BATCH_ND; block shape and paddings are inputs."""
     op = SpaceToBatchNd(node.ints(1, "the block's shape"), node.pairs(2, "the paddings"), NHWC)
     return node.result(op, node.input(0))
 
 
 @operator("BATCH_TO_SPACE_ND")
 def batch_to_space(node: Node) -> list[Value]:
-    """Block and crops are inputs."""
+    """Convert BATCH_TO_SPACE_ND; block shape and crops are inputs."""
     op = BatchToSpaceNd(node.ints(1, "the block's shape"), node.pairs(2, "the crops"), NHWC)
     return node.result(op, node.input(0))
 
 
 @operator("SPACE_TO_DEPTH", options="SpaceToDepthOptions")
 def space_to_depth(node: Node) -> list[Value]:
-    """Return the block is square."""
+    """Convert SPACE_TO_DEPTH with square blocks."""
     return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.input(0))
 
 
 @operator("DEPTH_TO_SPACE", options="DepthToSpaceOptions")
 def depth_to_space(node: Node) -> list[Value]:
-    """Return the block is square."""
+    """Convert DEPTH_TO_SPACE with square blocks."""
     return node.result(DepthToSpace(node.options["block_size"], NHWC), node.input(0))

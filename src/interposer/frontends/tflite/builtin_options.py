@@ -1,4 +1,4 @@
-"""The `tflite` package's accessors for an operator's options, made safe. The only place that imports the package."""
+"""Safe access to an operator's options through the package `tflite`, which only this module imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GuardedOptions", "options_accessors"]
 
 
 class GuardedOptions:
-    """The generated class's methods (``StrideH()``, ``NewShape(j)``, ...), whose every failure is a `ParseError`.
+    """The methods of a generated class (``StrideH()``, ``NewShape(j)``, ...); every failure is a `ParseError`.
 
     The error names the field: one that this kind of options lacks, an index outside a vector, or anything that the
     accessor itself raises.

@@ -1,4 +1,4 @@
-"""What must hold in a TFLite model beyond its bytes being in order; the first error is a `ParseError`."""
+"""Semantic checks of a TFLite model beyond the validity of its bytes; the first error is a `ParseError`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ABSENT: Final = -1
 
 
 def check_model(model: Model) -> None:
-    """Raise a `ParseError` unless every index, size and order in the model makes sense."""
+    """Raise a `ParseError` unless every index, size and order in the model is valid."""
     if not model.subgraphs:
         _fail("the model has no subgraph", "subgraphs")
     for i, entry in enumerate(model.metadata):
@@ -87,7 +87,7 @@ def _check_shape(tensor: Tensor, where: str) -> None:
     if math.prod(size or 1 for size in shape) >= MAX_ELEMENTS:
         _fail(f"{list(shape)} has more elements than are possible", f"{where}.shape")
     if signature and (len(signature) != len(shape) or any(size < -1 for size in signature)):
-        _fail(f"{list(signature[:MAX_RANK])} does not go with the shape {list(shape)}", f"{where}.shape_signature")
+        _fail(f"{list(signature[:MAX_RANK])} does not match the shape {list(shape)}", f"{where}.shape_signature")
 
 
 def _check_data(model: Model, tensor: Tensor, where: str) -> None:
@@ -122,7 +122,7 @@ def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationPar
 
 
 def _integer_range(dtype: str) -> tuple[float, float]:
-    """Return what an integer type can hold; no bounds for any other type."""
+    """Return the smallest and largest value of an integer type; infinite bounds for any other type."""
     if dtype == "int4":
         return -8, 7
     known = numpy_dtype(dtype)
@@ -132,7 +132,7 @@ def _integer_range(dtype: str) -> tuple[float, float]:
 
 
 def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
-    """Every tensor has one origin at most, and has its value before an operator reads it."""
+    """Raise a `ParseError` unless every tensor has one producer at most, which comes before its consumers."""
     if len(set(subgraph.inputs)) != len(subgraph.inputs):
         _fail("a tensor is an input twice", f"{where}.inputs")
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
@@ -163,14 +163,14 @@ def _check_signature(model: Model, signature: Signature, where: str) -> None:
 
 
 def called(operator: Operator) -> Iterator[tuple[str, int]]:
-    """Yield the subgraphs that an operator's options name, by field."""
+    """Yield pairs of an option's name and the subgraph that it refers to."""
     for name, value in operator.attributes.items():
         if name.endswith("subgraph_index") or name == "subgraph":
             yield name, value
 
 
 def _check_calls(model: Model) -> None:
-    """Subgraphs that operators call exist, and none calls itself, directly or through others."""
+    """Raise a `ParseError` unless all called subgraphs exist and no subgraph calls itself, directly or indirectly."""
     calls: dict[int, set[int]] = {}
     for i, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:

@@ -1,7 +1,7 @@
-"""A TFLite file as plain data: what it says, checked, and nothing yet about what its operators mean.
+"""A TFLite file as checked plain data; operators are not interpreted here.
 
 `read_model` takes the bytes of any file. What it returns is consistent: every index is in range, constants have the
-size of their tensors, operators come in an order in which they can run. Anything else is a `ParseError` saying where.
+size of their tensors, operators are in topological order. Anything else is a `ParseError` with the location.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
     The model's constants are views of `data`, which must stay unchanged, and open where mapped, while they are in use.
 
     Raises:
-        ParseError: the file is damaged, truncated, no TFLite file, or newer than what is known here.
+        ParseError: the file is damaged, truncated, not a TFLite file, or of a newer version of the format.
     """
     try:
         view = memoryview(data)
@@ -80,7 +80,7 @@ def _check_identifier(data: memoryview) -> None:
 
 
 class _ModelBuilder:
-    """Turns records into the classes of `contents`."""
+    """Builder of the classes of `contents` from FlatBuffers records."""
 
     def __init__(self, reader: Reader, root: Record) -> None:
         self._reader = reader
@@ -100,7 +100,7 @@ class _ModelBuilder:
         )
 
     def _code(self, record: Record, where: str) -> tuple[str, bool, int]:
-        """Name, whether it is a custom operator, and version."""
+        """Return an operator code's name, whether the operator is custom, and its version."""
         code = max(record["deprecated_builtin_code"], record["builtin_code"])
         if not 0 <= code < len(OPERATORS) or OPERATORS[code].startswith("PLACEHOLDER"):
             raise ParseError(f"builtin operator {code} is not known", where=where)
@@ -114,7 +114,7 @@ class _ModelBuilder:
         return self._bytes(record["data"], record["offset"], record["size"], where)
 
     def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
-        """Return bytes that are in the FlatBuffers part of the file or, in large files, behind it; None for none."""
+        """Return a buffer's bytes, from the FlatBuffers part or (in large files) from after it; None if absent."""
         if inline is None and offset > 1:
             inline = self._reader.region(offset, size, where)
         return inline or None
@@ -192,7 +192,7 @@ class _ModelBuilder:
         return Signature(record["signature_key"] or "", record["subgraph_index"], inputs, outputs)
 
     def _tuple(self, values: Any, where: str) -> tuple[Any, ...]:
-        """Return the elements of a vector that may be absent."""
+        """Return the elements of a vector as a tuple; empty if the vector is absent."""
         if values is None:
             return ()
         self._reader.spend(len(values), where)

@@ -1,4 +1,4 @@
-"""What a TFLite file says, as plain frozen data; `container.read_model` makes it and vouches for it."""
+"""The contents of a TFLite file as frozen dataclasses, which `container.read_model` creates and validates."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _CODES: Final = dict(
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any] | None:
-    """Return the NumPy type of a tensor type's name, as it lies in the file; None if NumPy has none."""
+    """Return the NumPy type for a tensor type's name, as stored in the file; None if NumPy has none."""
     return np.dtype(_CODES[dtype]) if dtype in _CODES else None
 
 
 def byte_size(dtype: str, elements: int) -> int | None:
-    """Return how many bytes so many elements take in the file; None if the type alone does not say."""
+    """Return the number of bytes that the elements take in the file; None if the type alone does not determine it."""
     if dtype == "int4":
         return (elements + 1) // 2
     if dtype == "bfloat16":
@@ -49,9 +49,10 @@ def byte_size(dtype: str, elements: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class QuantizationParameters:
-    """``real = scale * (stored - zero_point)``, one of each (`axis` is None) or one for every index along `axis`.
+    """Scales and zero points, per tensor (`axis` is None) or per index along `axis`.
 
-    `details` names the kind of parameters that replaces these in the file's own words; usually None.
+    A stored integer stands for ``scale * (stored - zero_point)``. `details` is the schema's name
+    of a custom kind of parameters that replaces these; usually None.
     """
 
     scales: tuple[float, ...]
@@ -64,9 +65,9 @@ class QuantizationParameters:
 class Tensor:
     """A tensor of a subgraph.
 
-    `shape_signature` has -1 where the shape may change from run to run, and is None if the file has none; `buffer`
-    is an index into the model's buffers, 0 for no data; `has_rank` tells a scalar from a tensor of unknown rank, in
-    files whose writer knew of it.
+    `shape_signature` has -1 for dimensions that may change from run to run, and is None if the file has none;
+    `buffer` is an index into the model's buffers, 0 for no data; `has_rank` distinguishes a scalar from a tensor of
+    unknown rank, in files that have this field.
     """
 
     name: str
@@ -87,12 +88,12 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator of a subgraph: `name` is that of the schema (``CONV_2D``), or what a custom operator calls itself.
+    """An operator of a subgraph: `name` is that of the schema (``CONV_2D``), or of the custom operator.
 
-    `inputs` and the like are indices of the subgraph's tensors, -1 for an operand that is left out. `attributes` are
-    the fields of its options by the schema's names (``stride_h``), defaults filled in: numbers, texts, tuples,
-    memoryviews of bytes, None for a text or vector that is missing; without options there are none. `where` is for
-    error messages.
+    `inputs`, `outputs` and `intermediates` are indices of the subgraph's tensors, -1 for an absent operand.
+    `attributes` are the fields of its options by the schema's names (``stride_h``), defaults filled in: numbers, texts,
+    tuples, memoryviews of bytes, None for a text or vector that is missing; without options there are none. `where` is
+    for error messages.
     """
 
     name: str
@@ -110,10 +111,10 @@ class Operator:
     _position: int = field(default=0, repr=False, compare=False)
 
     def attributes_as(self, options_type: str) -> Mapping[str, Any]:
-        """The attributes as those of ``"Conv2DOptions"`` or the like; the schema's defaults where there are no options.
+        """Return the attributes as those of a type such as ``"Conv2DOptions"``; the schema's defaults without options.
 
         Raises:
-            ParseError: the operator carries options of another type.
+            ParseError: the operator has options of another type.
         """
         if self.options_type is None:
             return defaults(options_type)
@@ -135,7 +136,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A graph of the model; `inputs` and `outputs` are indices of `tensors`, `operators` are in running order."""
+    """A graph of the model; `inputs` and `outputs` are indices of `tensors`, `operators` are in topological order."""
 
     name: str
     tensors: tuple[Tensor, ...]
@@ -144,7 +145,7 @@ class Subgraph:
     operators: tuple[Operator, ...]
 
     def empty_constants(self) -> set[int]:
-        """Return tensors without elements that are neither an input nor a variable nor any operator's output."""
+        """Return the tensors without elements and producer: neither an input, nor a variable, nor an output."""
         value = set(self.inputs).union(*(operator.outputs for operator in self.operators))
         empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
         return empty - value
@@ -162,7 +163,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A named buffer that is no tensor's."""
+    """A named buffer that does not belong to a tensor."""
 
     name: str
     buffer: int
@@ -170,7 +171,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole file. The first subgraph is the main one; the others are called by its operators or by signatures."""
+    """A whole file. The first subgraph is the main one; operators or signatures call the others."""
 
     version: int
     description: str
@@ -180,14 +181,14 @@ class Model:
     signatures: tuple[Signature, ...] = ()
 
     def buffer_data(self, index: int) -> memoryview | None:
-        """The bytes of a buffer, without a copy; None for an empty one and for buffer 0, which stands for no data."""
+        """Return the bytes of a buffer, without a copy; None for an empty one and for buffer 0, which means no data."""
         return self.buffers[index] if index else None
 
     def constant(self, tensor: Tensor) -> NDArray[Any] | None:
         """Return the values that the file has for a tensor, as a read-only view of the file; None if it has none.
 
         They have the tensor's type and shape, except for sparse tensors and for types that NumPy lacks (int4, bfloat16,
-        string, resource, variant): of these the bytes are given, flat. Bools are copied; any byte but 0 is true.
+        string, resource, variant): for these the result is the flat bytes. Bools are copied; any byte but 0 is true.
         """
         data = self.buffer_data(tensor.buffer)
         return None if data is None else _values(data, tensor)
@@ -195,7 +196,7 @@ class Model:
     def constants(self, subgraph: Subgraph) -> dict[int, NDArray[Any]]:
         """Return the `constant` values of a subgraph's tensors by index.
 
-        Among them are tensors without elements that nothing else gives a value, as the file can hold no data for them.
+        The result includes tensors without elements and without a producer, as the file has no data for them.
         """
         result = {i: self.constant(tensor) for i, tensor in enumerate(subgraph.tensors)}
         for i in subgraph.empty_constants():

@@ -1,4 +1,4 @@
-"""Operators that run other subgraphs of the file."""
+"""TFLite converters for operators that run other subgraphs of the file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__: list[str] = []
 
 @operator("CALL", options="CallOptions")
 def call(node: Node) -> list[Value]:
-    """Return the subgraph in place of the operator."""
+    """Convert CALL: the subgraph is inlined in place of the operator."""
     return node.importer.inlined(_named(node, "subgraph"), node.inputs(), node.where)
 
 
 @operator("CALL_ONCE", options="CallOnceOptions")
 def call_once(node: Node) -> list[Value]:
-    """Nothing: what it prepares are variables and tables, and operators on those are not known."""
+    """Convert CALL_ONCE to nothing: it initializes variables and tables, whose operators are not supported."""
     return []
 
 
 @operator("IF", options="IfOptions")
 def if_(node: Node) -> list[Value]:
-    """Return the branch itself where the condition is known."""
+    """Convert IF; a known condition selects a branch, which is inlined."""
     condition, values = node.input(0), node.inputs()[1:]
     branches = _named(node, "then_subgraph_index"), _named(node, "else_subgraph_index")
     known = condition.known.constant
@@ -42,7 +42,10 @@ def if_(node: Node) -> list[Value]:
 
 @operator("WHILE", options="WhileOptions")
 def while_(node: Node) -> list[Value]:
-    """Return all values are carried; the regions are made again as long as an iteration leaves less known of them."""
+    """Convert WHILE.
+
+    All values are carried. The regions are converted repeatedly until the infos of the carried values no longer change.
+    """
     values = node.inputs()
     body, condition = _named(node, "body_subgraph_index"), _named(node, "cond_subgraph_index")
     carried = [value.known.with_constant(None) for value in values]
@@ -57,7 +60,7 @@ def while_(node: Node) -> list[Value]:
 
 
 def _named(node: Node, option: str) -> int:
-    """Return the number of a subgraph; without options there is none that was checked."""
+    """Return the number of a subgraph; raise `ParseError` if the operator has no options."""
     if node.operator.options_type is None:
         node.fail("it has no options, and so names no subgraph")
     return int(node.options[option])

@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""TFLite converters for convolutions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @operator("CONV_2D", options="Conv2DOptions")
 def convolution(node: Node) -> list[Value]:
-    """Return the number of groups follows from the channels."""
+    """Convert CONV_2D; the number of groups follows from the channels of input and weights."""
     x = node.input(0, rank=4)
     weights = node.like(1, x, rank=4)
     window = sliding(node, x.known.shape[1:3], weights.known.shape[1:3])
@@ -25,7 +25,7 @@ def convolution(node: Node) -> list[Value]:
 
 @operator("CONV_3D", options="Conv3DOptions")
 def convolution_3d(node: Node) -> list[Value]:
-    """Return the output channels are the last axis of the weights."""
+    """Convert CONV_3D; the last axis of the weights is that of the output channels."""
     x = node.input(0, rank=5)
     weights = node.like(1, x, rank=5)
     window = sliding(node, x.known.shape[1:4], weights.known.shape[:3])
@@ -39,7 +39,7 @@ def _groups(channels: int, channels_each: int) -> int:
 
 @operator("DEPTHWISE_CONV_2D", options="DepthwiseConv2DOptions")
 def depthwise_convolution(node: Node) -> list[Value]:
-    """Return the channel multiplier follows from the channels; that of the options is not looked at."""
+    """Convert DEPTHWISE_CONV_2D; the channel multiplier follows from the channels, and the option is ignored."""
     x = node.input(0, rank=4)
     weights = node.like(1, x, rank=4)
     op = DepthwiseConvolution2d(**sliding(node, x.known.shape[1:3], weights.known.shape[1:3]))
@@ -48,7 +48,7 @@ def depthwise_convolution(node: Node) -> list[Value]:
 
 @operator("TRANSPOSE_CONV", options="TransposeConvOptions")
 def transpose_convolution(node: Node) -> list[Value]:
-    """Padding is that of the convolution which makes the input out of the output."""
+    """Convert TRANSPOSE_CONV; the padding is that of the equivalent forward convolution."""
     shape = node.ints(0, "the output's shape")
     x = node.input(2, rank=4)
     weights = node.like(1, x, rank=4)

@@ -1,4 +1,4 @@
-"""Operators that compute every element on its own."""
+"""TFLite converters for elementwise operators."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ for _name, _options in _ARITHMETIC.items():
 
 @operator(*_BINARY)
 def binary(node: Node) -> list[Value]:
-    """Operations without options."""
+    """Convert binary operators without options."""
     return node.result(_BINARY[node.operator.name], node.input(0), node.input(1))
 
 
 @operator(*_UNARY)
 def unary(node: Node) -> list[Value]:
-    """Operations without options."""
+    """Convert unary operators without options."""
     return node.result(_UNARY[node.operator.name], node.input(0))
 
 
 @operator("FLOOR")
 def floor(node: Node) -> list[Value]:
-    """Return a layer of its own in Arm NN, and so here."""
+    """Convert FLOOR to a layer of type `Floor`, a separate operator as in Arm NN."""
     return node.result(Floor(), node.input(0))
 
 
 @operator("ADD_N")
 def add_all(node: Node) -> list[Value]:
-    """Return one addition after the other."""
+    """Convert ADD_N to a chain of additions."""
     total, *rest = node.inputs()
     if not rest:
         return [total]
@@ -95,13 +95,13 @@ def add_all(node: Node) -> list[Value]:
 
 @operator("SELECT_V2")
 def select(node: Node) -> list[Value]:
-    """Condition and choices are broadcast."""
+    """Convert SELECT_V2: condition and both choices are broadcast."""
     return node.result(Where(), *node.inputs())
 
 
 @operator("SELECT")
 def select_rows(node: Node) -> list[Value]:
-    """Return a condition of rank 1 chooses whole rows."""
+    """Convert SELECT, whose condition of rank 1 selects whole rows."""
     condition, a, b = (node.input(i) for i in range(3))
     rank = a.known.rank
     if condition.known.rank == 1 and rank > 1:

@@ -1,9 +1,9 @@
-"""Reading a FlatBuffers file that nobody vouches for.
+"""A parser for untrusted FlatBuffers files.
 
-Every offset, size and alignment is checked before it is used, so a damaged file is a `ParseError`, never a wild read.
-Nothing is allocated for a size that the file cannot hold: vectors of numbers are views. Objects may be shared, as the
-format allows, and are then read once; objects that overlap in part are refused, which bounds the work by the file's
-size. The tables of `layout` do not contain each other recursively, so the depth is bounded too.
+Every offset, size and alignment is checked before it is used, so a damaged file causes a `ParseError`, never an
+out-of-bounds read. Nothing is allocated for a size that the file cannot hold: vectors of numbers are views. Objects may
+be shared, as the format allows, and are then read once; objects that overlap in part are refused, which bounds the work
+by the file's size. The tables of `layout` do not contain each other recursively, so the depth is bounded too.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def _inside(where: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One table that has been read: its type, its place in the file and its fields, defaults filled in.
+    """One parsed table: its type, its position in the file and its fields, defaults filled in.
 
     A vector of numbers is a NumPy view, one of bytes a memoryview, one of tables a list of records; a string, vector or
-    table that is missing is None. A union is the record that it holds.
+    table that is missing is None. A union is the record of its member.
     """
 
     type: str
@@ -52,9 +52,9 @@ class Record:
 
 
 class Reader:
-    """Reads records out of `data`, which must stay as it is while they are in use.
+    """A reader of records from `data`, which must not change while the records are in use.
 
-    `where` in all methods says what is being read, for the error.
+    The argument `where` of the methods names what is being read, for error messages.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -82,20 +82,22 @@ class Reader:
         return record
 
     def region(self, start: int, size: int, where: str) -> memoryview:
-        """Return bytes that lie outside of all tables, where large files keep their data."""
+        """Return bytes that are outside of all tables, where large files store their data."""
         if (start, start + size) not in self._regions:
             self._claim(start, start + size, where)
             self._regions.add((start, start + size))
         return self.data[start : start + size]
 
     def spend(self, elements: int, where: str) -> None:
-        """Count elements about to be copied; refuse more than the file has bytes, which only sharing can bring."""
+        """Count elements that are about to be copied; refuse more of them than the file has bytes.
+
+        Only objects that are shared too often exceed this limit."""
         self._elements += elements
         if self._elements > self._size + 1024:
             self._fail("the same elements are used too often", where)
 
     def refuse_overlaps(self) -> None:
-        """Raise unless all objects that were read lie apart."""
+        """Raise `ParseError` if two objects that were read overlap."""
         starts = np.frombuffer(self._starts, dtype=np.uint64)
         ends = np.frombuffer(self._ends, dtype=np.uint64)
         order = np.lexsort((ends, starts))
@@ -104,7 +106,7 @@ class Reader:
             self._fail("two parts of the file overlap", f"byte {int(starts[order][clashes[0] + 1]):#x}")
 
     def _claim(self, start: int, end: int, where: str) -> None:
-        """Note that these bytes belong to one object; `refuse_overlaps` compares it with all others."""
+        """Record that these bytes belong to one object; `refuse_overlaps` compares it with all others."""
         if not 0 <= start <= end <= self._size:
             self._fail(f"bytes {start:#x} to {end:#x} are not in the file of {self._size} bytes", where)
         self._claimed += end - start
@@ -117,7 +119,7 @@ class Reader:
         raise DamagedFileError(message, where=where)
 
     def _object(self, at: int, kind: Kind, type: str, where: str) -> Any:
-        """Return the object that the offset at `at` points to, read once however often it is pointed to."""
+        """Return the object that the offset at `at` points to; an object with several references is read once."""
         position = self._target(at, where)
         key = position, kind, type
         if key not in self._known:
@@ -133,7 +135,7 @@ class Reader:
 
     def _table(self, position: int, table: str, where: str) -> Record:
         present = self._present(position, table, where)
-        # Older writers stated sizes that reach into the next table: the end of the last field is what counts.
+        # Older writers stored table sizes that reach into the next table, so the end of the last field is used instead.
         self._claim(position, max((at + field.width for field, at in present), default=position + 4), where)
         fields: dict[str, Any] = dict(defaults(table))
         for field, at in present:
@@ -141,7 +143,7 @@ class Reader:
         return Record(table, position, fields)
 
     def _present(self, position: int, table: str, where: str) -> list[tuple[Field, int]]:
-        """Return the fields that the table at `position` has, each with its place in the file."""
+        """Return the fields that are present in the table at `position`, each with its position in the file."""
         size, offsets = self._vtable(position, where)
         pairs = zip(slots(table), offsets, strict=False)
         present = [(field, position + offset) for field, offset in pairs if field and offset]
@@ -151,7 +153,7 @@ class Reader:
         return present
 
     def _vtable(self, position: int, where: str) -> tuple[int, tuple[int, ...]]:
-        """Return the size of the table at `position`, and the offsets of its fields (0: not there)."""
+        """Return the size of the table at `position`, and the offsets of its fields (0 for absent fields)."""
         vtable = position - _I32.unpack_from(self.data, position)[0]
         if vtable not in self._vtables:
             self._vtables[vtable] = self._new_vtable(vtable, where)
@@ -185,7 +187,7 @@ class Reader:
         return record
 
     def _span(self, position: int, width: int, where: str, extra: int = 0) -> tuple[int, int]:
-        """Return where a vector's elements begin, and how many there are."""
+        """Return the position of a vector's first element, and the number of elements."""
         (count,) = _U32.unpack_from(self.data, position)
         start = position + 4
         if start + count * width + extra > self._size:

@@ -1,4 +1,4 @@
-"""Operators that pick elements by index."""
+"""TFLite converters for operators that select elements by index."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__: list[str] = []
 
 @operator("GATHER", options="GatherOptions")
 def gather(node: Node) -> list[Value]:
-    """Axis and batch axes are options."""
+    """Convert GATHER; axis and batch axes are options."""
     op = Gather(node.options["axis"], node.options["batch_dims"])
     return node.result(op, node.input(0), node.input(1))
 
 
 @operator("GATHER_ND")
 def gather_nd(node: Node) -> list[Value]:
-    """Return indices in rows."""
+    """Convert GATHER_ND; each row of the indices is the position of a slice."""
     return node.result(GatherNd(), node.input(0), node.input(1))
 
 
 @operator("EMBEDDING_LOOKUP")
 def embedding_lookup(node: Node) -> list[Value]:
-    """Return rows of a table, whose numbers may be quantized where the result is not."""
+    """Convert EMBEDDING_LOOKUP: rows of a table, which may be quantized even if the result is float."""
     table = node.input(1)
     if table.known.is_quantized and node.output_info.dtype.is_float:
         table = node.dequantized(1, node.output_info.dtype)

@@ -1,4 +1,4 @@
-"""From a checked file to a `Network`."""
+"""The conversion of a checked TFLite file to a `Network`."""
 
 from __future__ import annotations
 
@@ -43,34 +43,34 @@ _MOST_OPERATORS: Final = 1 << 16
 def load(
     source: Source, *, shapes: Shapes | None = None, dynamic: bool = False, values: Values | None = None
 ) -> Network:
-    """Return the network that a TFLite file holds: its first subgraph.
+    """Return the network in a TFLite file: its first subgraph.
 
-    Inputs and outputs are called as the file's tensors, their binding ids are 0, 1 ... in the file's order. Constants
+    Inputs and outputs have the names of the file's tensors; binding ids are 0, 1 ... in the file's order. Constants
     are views of the file's bytes, which must not change while the network is in use; only int4 weights, and quantized
     weights of float operators, are unpacked.
 
     Args:
         source: a path, or the bytes of a file.
-        shapes: by input's name a shape instead of that in the file, where None leaves a dimension open. By dimension's
-            name a number: dimensions that the file lets change are called after input and axis, as in ``image_0``.
-        dynamic: leave the dimensions open that the file lets change (those that are -1 in its ``shape_signature``),
-            instead of taking those that it was made with.
-        values: binds inputs by name to arrays; they are constants of the network then, and inputs no more.
+        shapes: a shape by input name, which replaces the file's; None leaves a dimension open. Or a size by dimension
+            name: dynamic dimensions of the file are named after input and axis, as in ``image_0``.
+        dynamic: leave dynamic dimensions open (those that are -1 in the file's ``shape_signature``),
+            instead of using the sizes of the exported model.
+        values: arrays by input name; these inputs become constants of the network.
 
     Raises:
         ParseError: the file cannot be read, is damaged, or uses something that is not supported.
-        UnsupportedOperatorError: operators that are not known, all of them with their counts.
+        UnsupportedOperatorError: operators are not known; the message lists all of them with their counts.
         UnboundInputError: an operator needs the values of inputs, or their shapes.
-        InvalidArgumentError: something else than a path or bytes, or a shape or value that no input can have.
+        InvalidArgumentError: `source` is not a path or bytes, or a shape or value does not fit.
     """
     return template(source, shapes=shapes, dynamic=dynamic).network(values=values)
 
 
 @memory_to("read the network")
 def template(source: Source, *, shapes: Shapes | None = None, dynamic: bool = False) -> Template:
-    """Return the file as something that gives a network for shapes and values of its inputs.
+    """Return a `Template`, which creates networks for shapes and values of the file's inputs.
 
-    Args and errors are those of `load`; what is wrong with operators is only told when a network is asked for.
+    Args and errors are those of `load`; errors in operators are raised when a network is created.
     """
     path, data = _read(source)
     model = read_model(data, path=path)
@@ -109,9 +109,9 @@ def _read(source: Source) -> tuple[str | None, bytes | bytearray | memoryview]:
 
 
 class Importer:
-    """Turns a subgraph of a model, the first one unless another `number` is given, into a graph, operator by operator.
+    """The import of a subgraph of a model: the one with index `number`, by default the first.
 
-    With a `graph`, the layers go there.
+    Layers are added to `graph`, or to a new network if it is not given.
     """
 
     def __init__(
@@ -148,18 +148,18 @@ class Importer:
         return Network(graph=self.graph)
 
     def inputs(self) -> dict[str, TensorInfo]:
-        """Return what the file and the caller say of the inputs, by their names."""
+        """Return the inputs' infos by name, from the file and the caller."""
         pairs = zip(self.subgraph.inputs, self._input_names(), strict=True)
         return {name: self._input_info(index, name) for index, name in pairs}
 
     def outputs(self) -> dict[str, TensorInfo | None]:
-        """Return the names of the outputs, and what is known of them whatever the inputs are: their types."""
+        """Return the outputs' infos by name, with what is known independently of the inputs: their types."""
         infos = (tensor_info(self.subgraph.tensors[index], "outputs") for index in self.subgraph.outputs)
         pairs = zip(self._output_names(), infos, strict=True)
         return {name: TensorInfo(UNRANKED, info.dtype) for name, info in pairs}
 
     def needs(self, value: Value) -> Needs | None:
-        """Return what must be known of the model's inputs for a value to be; None if it is only known while running."""
+        """Return the model inputs that must be known to determine a value; None if it is computed at run time."""
         return needs_of(value, self._inputs, lambda op: op.pure)
 
     @property
@@ -168,7 +168,7 @@ class Importer:
         return any(not layer.output.known.is_concrete for layer in self._inputs)
 
     def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
-        """Return another subgraph of the model as a region whose inputs are bound to such tensors."""
+        """Return another subgraph of the model as a region whose inputs have `infos`."""
         tensors, inner = self._inputs_of(number, infos, where), self._inside(number, Graph())
         for binding_id, (index, info) in enumerate(zip(tensors, infos, strict=True)):
             name = inner.subgraph.tensors[index].name or f"input_{binding_id}"
@@ -180,7 +180,7 @@ class Importer:
         return inner.graph
 
     def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
-        """Return what another subgraph of the model gives for these values, its layers among the others."""
+        """Return the results of another subgraph for these values; its layers are added to this graph."""
         tensors = self._inputs_of(number, [value.known for value in values], where)
         inner = self._inside(number, self.graph)
         inner._values.update(zip(tensors, values, strict=True))
@@ -188,14 +188,14 @@ class Importer:
         return [inner.value(index, "outputs") for index in inner.subgraph.outputs]
 
     def _inside(self, number: int, graph: Graph) -> Importer:
-        """Return the import of another subgraph, whose dimensions are as open as what it is given."""
+        """Return the importer of another subgraph, with dimensions open if the argument's are."""
         graph.name = graph.name or self._model.subgraphs[number].name
         inner = Importer(self._model, self._file, {}, True, number, graph)
         inner._converted, inner._inputs, inner._is_resized = self._converted, self._inputs, self._is_resized
         return inner
 
     def _inputs_of(self, number: int, infos: Sequence[TensorInfo], where: str) -> Sequence[int]:
-        """Return the tensors that another subgraph takes, if they can be such ones."""
+        """Return the inputs of another subgraph as tensor indices; raise `ParseError` if the infos do not fit."""
         subgraph = self._model.subgraphs[number]
         if len(subgraph.inputs) != len(infos):
             raise ParseError(f"subgraph {number} has {len(subgraph.inputs)} inputs; expected {len(infos)}", where=where)
@@ -222,7 +222,7 @@ class Importer:
         keep_names(self.graph, ((tensors[i].name, value) for i, value in self._values.items() if tensors[i].name))
 
     def _refuse_unknown(self) -> None:
-        """Operators of this subgraph, and of those that its operators call, must be known."""
+        """Raise `UnsupportedOperatorError` for unknown operators of this subgraph and of called subgraphs."""
         operators, pending, seen = list[Operator](), [self._number], set[int]()
         while pending:
             number = pending.pop()
@@ -237,7 +237,7 @@ class Importer:
             raise UnsupportedOperatorError(unknown)
 
     def _input_names(self) -> list[str]:
-        """Return one for each input, with a number behind it where the file has the same one twice."""
+        """Return a unique name for each input, with a number appended to repeated names."""
         names = list[str]()
         for number, index in enumerate(self.subgraph.inputs):
             requested = self.subgraph.tensors[index].name or f"input_{number}"
@@ -267,14 +267,14 @@ class Importer:
         return info.with_shape(self._given_shapes.get(name) or _titled(name, info.shape))
 
     def _shapes_of_inputs(self) -> dict[str, TensorShape]:
-        """Return the shapes of all inputs, if the caller gives some of them."""
+        """Return the shapes of all inputs, if the caller gives some of them; else an empty dict."""
         signatures = {name: _titled(name, self._signature(index)) for name, index in self._named_inputs()}
         usual, result = self._usual(), resized(signatures, self._shapes)
         stays_open = {name for name in result if self._dynamic or isinstance(self._shapes.get(name), Sequence)}
         return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in result.items()}
 
     def _usual(self) -> dict[str, TensorShape]:
-        """Return the shapes that the inputs had where the file was made."""
+        """Return the shapes of the inputs that the file was exported with."""
         tensors = self.subgraph.tensors
         return {name: tensor_info(tensors[index], "inputs").shape for name, index in self._named_inputs()}
 
@@ -285,11 +285,11 @@ class Importer:
         return zip(self._input_names(), self.subgraph.inputs, strict=True)
 
     def _fits(self, name: str, shape: TensorShape) -> bool:
-        """Return True if the file allows that shape for an input, so that what it says of other tensors holds."""
+        """Return True if the file allows a shape for an input, so that the shapes of other tensors remain valid."""
         return self._signature(dict(self._named_inputs())[name]).accepts(shape)
 
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """Return the shapes of inputs that are left open, as they were where the file was made."""
+        """Return the exported shapes of the inputs with open dimensions."""
         usual = self._usual()
         result = {
             name: _closed(info.shape, usual[name])
@@ -317,11 +317,11 @@ class Importer:
         self._values.update(zip(operator.outputs, values, strict=True))
 
     def _source(self, place: str) -> str:
-        """Return where a layer comes from, the file included."""
+        """Return the location of a layer in messages, the file included."""
         return f"{self._file}, {place}" if self._file else place
 
     def value(self, index: int, where: str) -> Value:
-        """Return what a tensor of the subgraph has become; constants become layers when they are first asked for."""
+        """Return the value of a tensor of the subgraph; constants become layers on first use."""
         result = self._values.get(index)
         if result is not None:
             return result
@@ -333,13 +333,13 @@ class Importer:
         return self._values[index]
 
     def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
-        """Return a new constant layer's output."""
+        """Return the output of a new constant layer."""
         layer = self.graph.add(Constant(share(array), quantization), name=name)
         infer_layer(layer)
         return layer.output
 
     def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
-        """Return what the file says of an operator's output."""
+        """Return the info that the file declares for an operator's output."""
         info = tensor_info(self.subgraph.tensors[operator.outputs[number]], where, dynamic=self._dynamic)
         return info.with_shape([None] * info.rank) if self._is_resized else info
 
@@ -350,17 +350,17 @@ class Importer:
 
 
 def _is_open(shape: Sequence[int | str | None] | int) -> bool:
-    """Return True if a size is left open, so that those which the file was made with say nothing of what follows."""
+    """Return True if a size is open, so that the exported shapes of other tensors may not hold."""
     return isinstance(shape, Sequence) and any(dim is None or isinstance(dim, str | Dim) for dim in shape)
 
 
 def _titled(name: str, shape: TensorShape) -> TensorShape:
-    """Return the shape of an input, whose open dimensions are called after it."""
+    """Return the shape of an input with open dimensions named after the input."""
     return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
 
 
 def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
-    """Return the shape, with the usual sizes of dimensions that are open."""
+    """Return the shape with open dimensions replaced by those of `usual`."""
     return TensorShape(there if isinstance(size, Dim) else size for size, there in zip(shape, usual, strict=True))
 
 

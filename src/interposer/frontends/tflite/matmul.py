@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""TFLite converters for matrix products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @operator("FULLY_CONNECTED", options="FullyConnectedOptions")
 def fully_connected(node: Node) -> list[Value]:
-    """Return the weights of one output lie in a row."""
+    """Convert FULLY_CONNECTED; each row of the weights belongs to one output."""
     if node.options["weights_format"]:
         node.fail(f"weights in format {node.options['weights_format']} are not supported; only the plain format is")
     x, bias = node.input(0), node.optional(2)
@@ -25,6 +25,6 @@ def fully_connected(node: Node) -> list[Value]:
 
 @operator("BATCH_MATMUL", options="BatchMatMulOptions")
 def batch_matmul(node: Node) -> list[Value]:
-    """Adjoint means transposed, as numbers are real."""
+    """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers."""
     a = node.input(0)
     return node.result(BatchMatMul(node.options["adj_x"], node.options["adj_y"]), a, node.like(1, a))

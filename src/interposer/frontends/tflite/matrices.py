@@ -1,4 +1,4 @@
-"""Operators on matrices."""
+"""TFLite converters for operators on matrices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__: list[str] = []
 
 @operator("MATRIX_DIAG")
 def matrix_diagonal(node: Node) -> list[Value]:
-    """Return rows become diagonals."""
+    """Convert MATRIX_DIAG: rows become diagonals of matrices."""
     return node.result(MatrixDiag(), node.input(0))
 
 
 @operator("MATRIX_SET_DIAG")
 def set_diagonal(node: Node) -> list[Value]:
-    """Matrices get another diagonal."""
+    """Convert MATRIX_SET_DIAG: replace the diagonals of matrices."""
     return node.result(MatrixSetDiag(), node.input(0), node.input(1))

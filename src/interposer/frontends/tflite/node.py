@@ -1,4 +1,4 @@
-"""One operator while it is turned into layers: what its function sees."""
+"""One operator during its conversion to layers, as its converter sees it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _FUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator of the file, with the values that its inputs have become.
+    """An operator of the file, with the network values of its inputs.
 
-    `options` are its options by the schema's names, defaults filled in. All its layers are called after `name` and come
-    from `source`; what is wrong with it is a `ParseError` at `where`.
+    `options` are its options by the schema's names, defaults filled in. All its layers are named after `name` and come
+    from `source`; errors are `ParseError` with the location `where`.
     """
 
     importer: Importer
@@ -54,18 +54,18 @@ class Node:
 
     @property
     def count(self) -> int:
-        """How many inputs there are, absent ones included."""
+        """The number of inputs, absent ones included."""
         return len(self.operator.inputs)
 
     def optional(self, index: int) -> Value | None:
-        """Return the input of that number, or None if it is left out."""
+        """Return an input, or None if it is absent."""
         inputs = self.operator.inputs
         if index >= len(inputs) or inputs[index] < 0:
             return None
         return self.importer.value(inputs[index], self.where)
 
     def input(self, index: int, *, rank: int | None = None) -> Value:
-        """Return the input of that number, which must be there, and of that rank."""
+        """Return a required input, which must have rank `rank` if it is given."""
         result = self.optional(index)
         if result is None:
             self.fail(f"input {index} is missing")
@@ -74,25 +74,25 @@ class Node:
         return result
 
     def inputs(self) -> list[Value]:
-        """Return all inputs, which must be there."""
+        """Return all inputs, all of which are required."""
         return [self.input(index) for index in range(self.count)]
 
     def info(self, index: int) -> TensorInfo:
-        """Return what is known of an input."""
+        """Return the info of an input."""
         return self.input(index).known
 
     @property
     def output_infos(self) -> list[TensorInfo]:
-        """What the file says of the outputs."""
+        """The infos that the file declares for the outputs."""
         return [self.importer.output_info(self.operator, i, self.where) for i in range(len(self.operator.outputs))]
 
     @property
     def output_info(self) -> TensorInfo:
-        """What the file says of the first output."""
+        """The info that the file declares for the first output."""
         return self.output_infos[0]
 
     def like(self, index: int, other: Value, *, rank: int | None = None) -> Value:
-        """An input as float values where `other` has such: quantized weights of a float operator are dequantized."""
+        """Return an input, dequantized if `other` is float: the quantized weights of a float operator."""
         value = self.input(index, rank=rank)
         if other.known.is_quantized or not other.known.dtype.is_float or not value.known.is_quantized:
             return value
@@ -112,12 +112,12 @@ class Node:
         return value.constant
 
     def open_shape(self, reason: str) -> NoReturn:
-        """Refuse the operator as long as the shapes of the model's inputs are open."""
+        """Refuse the operator until the shapes of the model's inputs are known."""
         self._ask_for(Needs(shapes=True), reason)
         self.fail(reason)
 
     def _ask_for(self, needs: Needs | None, reason: str) -> None:
-        """Raise `UnboundInputError` if the operator is supported once more is known of the model's inputs."""
+        """Raise `UnboundInputError` if the operator becomes supported once `needs` are given; else return."""
         open_shapes = needs is not None and needs.shapes and self.importer.has_open_inputs
         if needs is not None and (needs.values or open_shapes):
             note = f"{self.where}: {reason}; give {needs}"
@@ -146,19 +146,19 @@ class Node:
         return tuple(zip(values[::2], values[1::2], strict=True))
 
     def add(self, op: Op, *values: Value | None, fold: bool = False) -> Value:
-        """A layer of which the file knows nothing; `fold` computes it at once, whatever its size, if it can be."""
+        """Return the output of a layer without declared info; `fold` evaluates it now if possible, at any size."""
         return self._add(op, values, [None], fold)[0]
 
     def pieces(self, op: Op, value: Value) -> list[Value]:
-        """Return the outputs of a layer of which the file knows nothing."""
+        """Return the outputs of a layer without declared infos."""
         return self._add(op, [value], [None] * op.num_results())
 
     def output(self, index: int, op: Op, *values: Value | None) -> Value:
-        """Return the layer that gives one of several outputs."""
+        """Return a layer's output that is output number `index` of the operator."""
         return self._add(op, values, [self.output_infos[index]])[0]
 
     def result(self, op: Op, *values: Value | None, activation: int = 0, fold: bool = False) -> list[Value]:
-        """Return the layer that gives all outputs, followed by a fused activation; `fold` as for `add`."""
+        """Return the outputs of a layer that computes all outputs, with a fused activation; `fold` is as for `add`."""
         infos = self.output_infos
         if op.num_results() != len(infos):
             self.fail(f"it has {len(infos)} outputs; expected {op.num_results()}")
@@ -193,11 +193,11 @@ class Node:
         return list(layer.outputs)
 
     def constant(self, array: Array, like: TensorInfo | None = None, name: str = "") -> Value:
-        """Return a constant that the file does not have, quantized as `like` is."""
+        """Return a constant that is not in the file, with the quantization of `like`."""
         return self.importer.constant(array, like.quantization if like else None, name or self.name)
 
     def _agreed(self, inferred: TensorInfo | None, reported: TensorInfo | None) -> TensorInfo:
-        """What follows from the inputs, with the quantization that the file tells, and sizes that do not follow."""
+        """Return the inferred info, with the file's quantization and with the file's sizes for unknown ones."""
         if inferred is None or reported is None:
             return inferred or reported or self.fail("its result cannot be inferred")
         if inferred.dtype is not reported.dtype:
@@ -209,14 +209,14 @@ class Node:
 
 
 def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
-    """What to say of a layer's output: sizes that follow are left open, so that other input shapes can be given."""
+    """Return the info to declare for an output: sizes that can be inferred are left open, so that they may change."""
     if inferred is None or not inferred.is_concrete:
         return info
     return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
 
 
 def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
-    """Results that follow from the inputs' shapes alone."""
+    """Return results that follow from the inputs' shapes alone; None if there are none."""
     result = [info.constant for info in inferred if info is not None and info.constant is not None]
     return result if result and len(result) == len(inferred) else None
 
@@ -224,7 +224,7 @@ def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
 def _folded(
     op: Op, infos: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo], whatever_size: bool
 ) -> list[Array] | None:
-    """Return the results of an operator on constants, if it is worth the while and they can be computed."""
+    """Return the results of an operator on constants; None if they cannot be computed, or are too large to fold."""
     arrays = [None if info is None else info.constant for info in infos]
     if any(info is not None and array is None for info, array in zip(infos, arrays, strict=True)):
         return None

@@ -1,4 +1,4 @@
-"""Normalization."""
+"""TFLite converters for normalization."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__: list[str] = []
 
 @operator("L2_NORMALIZATION", options="L2NormOptions")
 def l2_normalization(node: Node) -> list[Value]:
-    """Along the last axis."""
+    """Convert L2_NORMALIZATION along the last axis."""
     activation = node.options["fused_activation_function"]
     return node.result(L2Normalization(axis=-1), node.input(0), activation=activation)
 
 
 @operator("LOCAL_RESPONSE_NORMALIZATION", options="LocalResponseNormalizationOptions")
 def local_response_normalization(node: Node) -> list[Value]:
-    """Across the channels, which are the last axis."""
+    """Convert LOCAL_RESPONSE_NORMALIZATION across the channels, which are the last axis."""
     o = node.options
     if o["radius"] < 0:
         node.fail(f"the radius is {o['radius']}; expected 0 or more")

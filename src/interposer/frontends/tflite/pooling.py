@@ -1,4 +1,4 @@
-"""Pooling."""
+"""TFLite converters for pooling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES: Final = {
 
 @operator(*_TYPES, options="Pool2DOptions")
 def pooling(node: Node) -> list[Value]:
-    """Padding counts nowhere."""
+    """Convert pooling operators; padding is excluded from averages."""
     x = node.input(0, rank=4)
     height, width = node.options["filter_height"], node.options["filter_width"]
     if height < 1 or width < 1:

@@ -1,4 +1,4 @@
-"""Operators that change how numbers are stored."""
+"""TFLite converters for quantization and type conversion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @operator("QUANTIZE")
 def quantize(node: Node) -> list[Value]:
-    """Scale and zero point are those of the output."""
+    """Convert QUANTIZE; scale and zero point are those of the output."""
     if node.output_info.quantization is None:
         node.fail("its output has no scale")
     return node.result(Quantize(node.output_info.dtype), node.input(0))
@@ -21,7 +21,7 @@ def quantize(node: Node) -> list[Value]:
 
 @operator("DEQUANTIZE")
 def dequantize(node: Node) -> list[Value]:
-    """Return weights are stored as float16 or as integers, and dequantized once, here."""
+    """Convert DEQUANTIZE; constant weights (float16 or integers) are dequantized once, during the import."""
     x = node.input(0)
     op = ConvertFp16ToFp32() if x.known.dtype is DataType.FLOAT16 else Dequantize(node.output_info.dtype)
     return node.result(op, x, fold=True)
@@ -29,18 +29,18 @@ def dequantize(node: Node) -> list[Value]:
 
 @operator("FAKE_QUANT", options="FakeQuantOptions")
 def fake_quantization(node: Node) -> list[Value]:
-    """Rounds to what a quantized tensor could hold."""
+    """Convert FAKE_QUANT, which rounds to the values that a quantized tensor can represent."""
     o = node.options
     return node.result(FakeQuantization(o["min"], o["max"], o["num_bits"], o["narrow_range"]), node.input(0))
 
 
 @operator("CAST")
 def cast(node: Node) -> list[Value]:
-    """Return the type is that of the output."""
+    """Convert CAST to the type of the output."""
     return node.result(Cast(node.output_info.dtype), node.input(0))
 
 
 @operator("BITCAST")
 def bitcast(node: Node) -> list[Value]:
-    """Return the type is that of the output, which must be as wide."""
+    """Convert BITCAST to the type of the output, which must have the same width."""
     return node.result(Bitcast(node.output_info.dtype), node.input(0))

@@ -1,4 +1,4 @@
-"""Operators that move data about."""
+"""TFLite converters for operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__: list[str] = []
 
 @operator("TRANSPOSE")
 def transpose(node: Node) -> list[Value]:
-    """Return the order of the axes is an input."""
+    """Convert TRANSPOSE; the permutation is an input."""
     rank = node.info(0).rank
     permutation = tuple(normal_axis(axis, rank) for axis in node.ints(1, "the permutation"))
     return node.result(Transpose(permutation), node.input(0))
@@ -35,20 +35,20 @@ def transpose(node: Node) -> list[Value]:
 
 @operator("CONCATENATION", options="ConcatenationOptions")
 def concatenation(node: Node) -> list[Value]:
-    """Joined along an axis."""
+    """Convert CONCATENATION along an axis."""
     op = Concat(node.options["axis"])
     return node.result(op, *node.inputs(), activation=node.options["fused_activation_function"])
 
 
 @operator("PACK", options="PackOptions")
 def pack(node: Node) -> list[Value]:
-    """Joined along a new axis."""
+    """Convert PACK: concatenate along a new axis."""
     return node.result(Stack(node.options["axis"]), *node.inputs())
 
 
 @operator("UNPACK", options="UnpackOptions")
 def unpack(node: Node) -> list[Value]:
-    """Cut into slices, which then lose the axis."""
+    """Convert UNPACK: slice along an axis, which is removed."""
     shape, count = node.info(0).shape, len(node.operator.outputs)
     axis = _axis(node, node.options["axis"])
     pieces = node.pieces(Splitter(axis, (1,) * count), node.input(0))
@@ -58,7 +58,7 @@ def unpack(node: Node) -> list[Value]:
 
 @operator("SPLIT")
 def split(node: Node) -> list[Value]:
-    """Cut into equal pieces, as many as there are outputs."""
+    """Convert SPLIT into equal pieces, one for each output."""
     x, count = node.input(1), len(node.operator.outputs)
     axis = _axis(node, node.number(0, "the axis"), of=1)
     size = x.known.shape[axis]
@@ -69,7 +69,7 @@ def split(node: Node) -> list[Value]:
 
 @operator("SPLIT_V")
 def split_sizes(node: Node) -> list[Value]:
-    """Cut into pieces of given sizes, one of which may be -1 for the rest."""
+    """Convert SPLIT_V into pieces of given sizes, one of which may be -1 for the remainder."""
     axis = _axis(node, node.number(2, "the axis"))
     sizes, dimension = node.ints(1, "the sizes"), node.info(0).shape[axis]
     if -1 in sizes and not isinstance(dimension, Dim):
@@ -79,7 +79,7 @@ def split_sizes(node: Node) -> list[Value]:
 
 
 def _axis(node: Node, axis: int, of: int = 0) -> int:
-    """Return an axis of that input, counted from the front."""
+    """Return an axis of input `of`, counted from the front."""
     rank = node.info(of).rank
     if not -rank <= axis < rank:
         node.fail(f"axis {axis} is not one of shape {node.info(of).shape}")
@@ -88,13 +88,13 @@ def _axis(node: Node, axis: int, of: int = 0) -> int:
 
 @operator("SLICE")
 def slice_(node: Node) -> list[Value]:
-    """Return a size of -1 reaches to the end."""
+    """Convert SLICE; a size of -1 reaches to the end."""
     return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
 
 
 @operator("STRIDED_SLICE", options="StridedSliceOptions")
 def strided_slice(node: Node) -> list[Value]:
-    """With `offset`, ends count from where the slices begin."""
+    """Convert STRIDED_SLICE; with the option `offset`, ends are relative to the starts."""
     o, begin, end = node.options, node.ints(1, "begin"), node.ints(2, "end")
     if o["offset"]:
         end = tuple(start + length for start, length in zip(begin, end, strict=True))
@@ -104,13 +104,13 @@ def strided_slice(node: Node) -> list[Value]:
 
 @operator("PAD")
 def pad(node: Node) -> list[Value]:
-    """With zeros, which for quantized tensors are real ones."""
+    """Convert PAD with zeros; quantized tensors are padded with the zero point."""
     return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
 
 
 @operator("PADV2")
 def pad_with(node: Node) -> list[Value]:
-    """With a value that is an input, quantized as the tensor is."""
+    """Convert PADV2 with a value that is an input and has the tensor's quantization."""
     value, q = node.known(2, "the value"), node.info(2).quantization
     if value.size != 1:
         node.fail(f"the value has shape {value.shape}; expected one number")
@@ -120,7 +120,7 @@ def pad_with(node: Node) -> list[Value]:
 
 @operator("MIRROR_PAD", options="MirrorPadOptions")
 def mirror_pad(node: Node) -> list[Value]:
-    """Mirrored at the border's cells, or behind them."""
+    """Convert MIRROR_PAD, with or without repeating the border elements."""
     modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}
     mode = modes.get(node.options["mode"]) or node.fail(f"mode {node.options['mode']} is not known")
     return node.result(Pad(node.pairs(1, "the paddings"), padding_mode=mode), node.input(0))
@@ -128,11 +128,11 @@ def mirror_pad(node: Node) -> list[Value]:
 
 @operator("TILE")
 def tile(node: Node) -> list[Value]:
-    """Repeated along every axis."""
+    """Convert TILE: repeat along every axis."""
     return node.result(Tile(node.ints(1, "the multiples")), node.input(0))
 
 
 @operator("REVERSE_V2")
 def reverse(node: Node) -> list[Value]:
-    """Along given axes."""
+    """Convert REVERSE_V2 along given axes."""
     return node.result(ReverseV2(node.ints(1, "the axes")), node.input(0))

@@ -1,4 +1,4 @@
-"""Operators that reduce axes."""
+"""TFLite converters for reductions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCE: Final = {
 
 @operator("MEAN", *_REDUCE, options="ReducerOptions")
 def reduction(node: Node) -> list[Value]:
-    """Without axes there is nothing to reduce; an axis that is named twice is reduced once."""
+    """Convert reductions; without axes the input is unchanged, and repeated axes count once."""
     x = node.input(0)
     axes = tuple(dict.fromkeys(normal_axis(axis, x.known.rank) for axis in node.ints(1, "the axes")))
     keep: bool = node.options["keep_dims"]
@@ -36,7 +36,7 @@ def reduction(node: Node) -> list[Value]:
 
 @operator("ARG_MAX", "ARG_MIN")
 def arg_min_max(node: Node) -> list[Value]:
-    """Return the type of the result is that of the output."""
+    """Convert ARG_MAX and ARG_MIN; the result has the type of the output."""
     function = ArgMinMaxFunction.MAX if node.operator.name == "ARG_MAX" else ArgMinMaxFunction.MIN
     op = ArgMinMax(function, node.number(1, "the axis"), dtype=node.output_info.dtype)
     return node.result(op, node.input(0))

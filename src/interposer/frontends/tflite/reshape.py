@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape, or make one from a shape."""
+"""TFLite converters for operators that change shapes, or create tensors from shapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_NUMBERS: Final = 1 << 20
 
 @operator("RESHAPE")
 def reshape(node: Node) -> list[Value]:
-    """Return the shape is an input or, in old files, an option, where that of a scalar is written as [0]."""
+    """Convert RESHAPE; the shape is an input or, in old files, an option, in which [0] means a scalar."""
     if node.count > 1 and node.optional(1) is not None:
         return node.result(Reshape(node.ints(1, "the shape")), node.input(0))
     shape = node.operator.attributes_as("ReshapeOptions")["new_shape"]
@@ -35,7 +35,7 @@ def reshape(node: Node) -> list[Value]:
 
 @operator("SQUEEZE", options="SqueezeOptions")
 def squeeze(node: Node) -> list[Value]:
-    """Drop the named axes of size 1, or all of them."""
+    """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
     axes = {normal_axis(axis, len(shape)) for axis in node.options["squeeze_dims"] or ()}
     for axis in axes:
@@ -47,7 +47,7 @@ def squeeze(node: Node) -> list[Value]:
 
 @operator("EXPAND_DIMS")
 def expand_dims(node: Node) -> list[Value]:
-    """Insert an axis of size 1."""
+    """Convert EXPAND_DIMS: insert an axis of size 1."""
     shape = list(node.info(0).shape)
     axis = node.number(1, "the axis")
     if not -len(shape) - 1 <= axis <= len(shape):
@@ -57,7 +57,7 @@ def expand_dims(node: Node) -> list[Value]:
 
 
 def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
-    """To a shape of which one dimension may be unknown."""
+    """Return the operator that reshapes the input to a shape with at most one unknown dimension."""
     if sum(isinstance(dim, Dim) for dim in shape) > 1:
         node.open_shape("more than one dimension is not known")
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
@@ -65,25 +65,25 @@ def reshape_to(node: Node, shape: Sequence[int]) -> Reshape:
 
 @operator("SHAPE")
 def shape_of(node: Node) -> list[Value]:
-    """Return the type is that of the output."""
+    """Convert SHAPE; the result has the type of the output."""
     return node.result(Shape(node.output_info.dtype), node.input(0))
 
 
 @operator("RANK")
 def rank_of(node: Node) -> list[Value]:
-    """Return a scalar."""
+    """Convert RANK to a constant scalar."""
     return node.result(Rank(), node.input(0))
 
 
 @operator("BROADCAST_TO")
 def broadcast_to(node: Node) -> list[Value]:
-    """Return the shape is an input."""
+    """Convert BROADCAST_TO; the shape is an input."""
     return node.result(BroadcastTo(node.ints(1, "the shape")), node.input(0))
 
 
 @operator("FILL")
 def fill(node: Node) -> list[Value]:
-    """Return a value for a shape that is known, or a known value for a shape that is not."""
+    """Convert FILL, with a known shape, or with a known value and a shape computed at run time."""
     if node.info(0).constant is not None:
         return node.result(BroadcastTo(node.ints(0, "the shape")), node.input(1))
     value = node.known(1, "the value")
@@ -94,7 +94,7 @@ def fill(node: Node) -> list[Value]:
 
 @operator("ZEROS_LIKE")
 def zeros_like(node: Node) -> list[Value]:
-    """Zeros are copied to the input's shape."""
+    """Convert ZEROS_LIKE: broadcast zeros to the input's shape."""
     info = node.info(0)
     if not info.is_concrete:
         return node.result(Fill(0.0, info.dtype), node.add(Shape(), node.input(0)))
@@ -104,7 +104,7 @@ def zeros_like(node: Node) -> list[Value]:
 
 @operator("RANGE")
 def range_(node: Node) -> list[Value]:
-    """Return numbers from known ones: each is the one before plus the step, as TFLite rounds them."""
+    """Convert RANGE of known numbers; each is its predecessor plus the step, rounded like in TFLite."""
     start, limit, step = (node.known(i, what) for i, what in enumerate(("the start", "the limit", "the step")))
     if not start.size == limit.size == step.size == 1 or not step.any():
         node.fail("expected three numbers, and a step that is not 0")
@@ -118,7 +118,7 @@ def range_(node: Node) -> list[Value]:
 
 @operator("ONE_HOT", options="OneHotOptions")
 def one_hot(node: Node) -> list[Value]:
-    """Return one value where the place along a new axis is the index, another one elsewhere."""
+    """Convert ONE_HOT: one value where the position along a new axis equals the index, else another value."""
     indices, depth = node.input(0), node.number(1, "the depth")
     rank, axis = indices.known.rank, node.options["axis"]
     if not -1 <= axis <= rank:

@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""TFLite converters for image resizing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__: list[str] = []
 
 @operator("RESIZE_BILINEAR", options="ResizeBilinearOptions")
 def resize_bilinear(node: Node) -> list[Value]:
-    """Between the four nearest pixels."""
+    """Convert RESIZE_BILINEAR: interpolate between the four nearest pixels."""
     return _resize(node, ResizeMethod.BILINEAR)
 
 
 @operator("RESIZE_NEAREST_NEIGHBOR", options="ResizeNearestNeighborOptions")
 def resize_nearest(node: Node) -> list[Value]:
-    """Return the nearest pixel."""
+    """Convert RESIZE_NEAREST_NEIGHBOR."""
     return _resize(node, ResizeMethod.NEAREST_NEIGHBOR)
 
 

@@ -1,4 +1,4 @@
-"""Operators that write elements to places that are data."""
+"""TFLite converters for operators that write elements to computed positions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__: list[str] = []
 
 @operator("SCATTER_ND")
 def scatter_nd(node: Node) -> list[Value]:
-    """Updates are added to zeros; the shape comes last."""
+    """Convert SCATTER_ND: add updates to zeros; the shape is the last input."""
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     return node.result(op, node.input(2), node.input(0), node.input(1))
 
 
 @operator("DYNAMIC_UPDATE_SLICE")
 def dynamic_update_slice(node: Node) -> list[Value]:
-    """Return the place is an input."""
+    """Convert DYNAMIC_UPDATE_SLICE; the position is an input."""
     return node.result(DynamicUpdateSlice(), node.input(0), node.input(1), node.input(2))

@@ -1,4 +1,4 @@
-"""Operators that choose elements, some of them as many as the data has."""
+"""TFLite converters for operators that select elements; some result sizes depend on the data."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__: list[str] = []
 
 @operator("WHERE")
 def where(node: Node) -> list[Value]:
-    """Return a row for every element that is not zero."""
+    """Convert WHERE: the indices of nonzero elements, one row each."""
     return node.result(Transpose((1, 0)), node.add(NonZero(), node.input(0)))
 
 
 @operator("UNIQUE")
 def unique(node: Node) -> list[Value]:
-    """In the order in which they come first."""
+    """Convert UNIQUE: unique elements in the order of their first occurrence."""
     if len(node.output_infos) != 2:
         node.fail(f"it has {len(node.output_infos)} outputs; expected 2")
     op = Unique(sorted=False, index_dtype=node.output_infos[1].dtype)
@@ -30,6 +30,6 @@ def unique(node: Node) -> list[Value]:
 
 @operator("TOPK_V2")
 def top_k(node: Node) -> list[Value]:
-    """Return how many is an input."""
+    """Convert TOPK_V2; k is an input."""
     dtype = node.output_infos[-1].dtype
     return node.result(TopK(node.number(1, "how many"), index_dtype=dtype), node.input(0))

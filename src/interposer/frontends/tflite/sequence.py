@@ -1,4 +1,4 @@
-"""Operators on sequences."""
+"""TFLite converters for operators along sequences of steps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @operator("CUMSUM", options="CumsumOptions")
 def running_sum(node: Node) -> list[Value]:
-    """Return the axis is an input."""
+    """Convert CUMSUM; the axis is an input."""
     op = CumSum(node.number(1, "the axis"), node.options["exclusive"], node.options["reverse"])
     return node.result(op, node.input(0))
 
 
 @operator("REVERSE_SEQUENCE", options="ReverseSequenceOptions")
 def reverse_sequence(node: Node) -> list[Value]:
-    """Return both axes are options."""
+    """Convert REVERSE_SEQUENCE; time and batch axes are options."""
     op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])
     return node.result(op, node.input(0), node.input(1))

@@ -1,4 +1,4 @@
-"""The file's tensors as infos and arrays of ours."""
+"""Infos and arrays for the tensors of a TFLite file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNKNOWN_TYPES: Final = frozenset({"complex64", "complex128", "resource", "varia
 
 
 def data_type(name: str, where: str) -> DataType:
-    """Our type for the file's; 4-bit integers take a whole byte each, here as in TFLite's kernels."""
+    """Return the data type for the file's type name; 4-bit integers are unpacked to int8, as in TFLite's kernels."""
     if name in _UNKNOWN_TYPES:
         raise ParseError(f"tensors of type {name} are not supported", where=where)
     return DataType.INT8 if name == "int4" else DataType(name)
 
 
 def tensor_info(tensor: Tensor, where: str, *, dynamic: bool = False) -> TensorInfo:
-    """Return the info of a tensor; with `dynamic`, dimensions that the file lets change are unknown."""
+    """Return the info of a tensor; with `dynamic`, dynamic dimensions of the file are unknown."""
     dtype = data_type(tensor.dtype, where)
     shape = tensor.shape_signature if dynamic and tensor.shape_signature else tensor.shape
     try:
@@ -44,7 +44,7 @@ def _quantization(tensor: Tensor, dtype: DataType, where: str) -> Quantization |
 
 
 def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
-    """The values of a constant as they are computed with, from those in the file: a view, where the type allows it."""
+    """Return the array of a constant from the file's values: a view, if the type allows it."""
     if tensor.is_sparse:
         raise ParseError(f"tensor {tensor.name!r} is sparse, which is not supported", where=where)
     if tensor.dtype == "int4":
@@ -56,6 +56,6 @@ def constant_array(values: Array, tensor: Tensor, where: str) -> Array:
 
 
 def _nibbles(packed: Array, count: int) -> Array:
-    """Return the lower half of each byte, then the upper one, as signed numbers."""
+    """Return packed signed 4-bit integers as int8: the lower half of each byte first."""
     pairs = np.stack([packed << 4, packed], axis=-1).view(np.int8) >> 4
     return pairs.reshape(-1)[:count]

@@ -1,4 +1,4 @@
-"""The operators that the front end knows: one function for each."""
+"""The registry of converters: one function for each operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value]]"
 
 
 class Entry(NamedTuple):
-    """What is known of an operator: its function, and the type of its options in the schema."""
+    """The registered function of an operator, and the type of its options in the schema."""
 
     convert: Converter
     options: str
@@ -29,7 +29,7 @@ _TABLE: Final[dict[tuple[str, bool], Entry]] = {}
 def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[Converter], Converter]:
     """Register the decorated function for operators of these names, whose options have that type.
 
-    The function gets a `Node` and returns the value that is the operator's output, or several.
+    The function takes a `Node` and returns the operator's output value, or a sequence of them.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.
@@ -46,10 +46,10 @@ def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[
 
 
 def find(name: str, custom: bool) -> Entry | None:
-    """Return what is known of an operator, or None."""
+    """Return the entry of an operator, or None if the operator is not known."""
     return _TABLE.get((name, custom))
 
 
 def operators() -> list[str]:
-    """Return the names of all operators that the front end knows, custom ones as ``CUSTOM name``."""
+    """Return the names of all supported operators, custom ones as ``CUSTOM name``."""
     return sorted(f"CUSTOM {name}" if custom else name for name, custom in _TABLE)

@@ -1,4 +1,4 @@
-"""Imports every family of operators, so that the table of the front end is full."""
+"""Imports of all families of converters, which register themselves."""
 
 from interposer.frontends.tflite import (  # noqa: F401
     activation,

@@ -1,4 +1,4 @@
-"""Strides and padding of operators that slide a window over an image; the file says SAME or VALID, layers how much."""
+"""Strides and padding of sliding windows over images; SAME and VALID are translated to explicit pads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALONG: Final = (
 
 
 def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str, Any]:
-    """The attributes for a window (height, width) that slides over an image (height, width), or with a depth before."""
+    """Return the attributes for a window (height, width) over an image (height, width), optionally with depth first."""
     result: dict[str, Any] = {"data_layout": DataLayout.NHWC if len(image) == 2 else DataLayout.NDHWC}
     axes = _ALONG[-len(image) :]
     for (axis, short, letter, before, after), dimension, size in zip(axes, image, window, strict=True):
@@ -34,7 +34,10 @@ def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str
 
 
 def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
-    """SAME adds so much that there is a place for every `stride` cells, the odd one behind."""
+    """Return the pads before and after an axis.
+
+    SAME gives ceil(size / stride) windows; an odd total puts the extra cell at the end.
+    """
     padding = node.options["padding"]
     if padding not in {SAME, VALID}:
         node.fail(f"padding {padding} is not known; expected {SAME} (SAME) or {VALID} (VALID)")
