@@ -103,7 +103,7 @@ def test_open_shapes_become_those_of_the_import(runtime: Runtime) -> None:
     for rows in range(3, 15):
         model.run([np.ones((rows, 3), np.float32)] * 2)
     np.testing.assert_array_equal(model.run(inputs, outputs)[1], 2 * X * X)
-    with pytest.raises(InvalidArgumentError, match="a descriptor does not tell which"):
+    with pytest.raises(InvalidArgumentError, match="a descriptor does not define its sizes"):
         model.import_inputs([MemoryDescriptor(0), X])
     for item in (inputs, outputs):
         item.close()

@@ -289,8 +289,8 @@ def test_what_others_run_is_not_kept(load):
 
 STALE = [
     ({"interposer": "0.0.9"}, "it was made by version 0.0.9 of interposer; this is"),
-    ({"code": "another"}, "the package was changed since"),
-    ({"backend": "CpuAcc 0.1"}, "backend 'CpuAcc' was changed since"),
+    ({"code": "another"}, "the package has changed since"),
+    ({"backend": "CpuAcc 0.1"}, "backend 'CpuAcc' has changed since"),
 ]
 
 
@@ -469,9 +469,9 @@ def why(capsys, file):
 def test_why_a_network_is_not_cached_is_found_out(capsys, tmp_path, monkeypatch, folder):
     assert why(capsys, DIGITS).startswith("it could be, but was not loaded yet with this content")
     assert cached_files() == [file for file in cached_files() if not file.name.startswith(("networks", "compiled"))]
-    assert why(capsys, apart(tmp_path)) == "its weights are in files of their own"
+    assert why(capsys, apart(tmp_path)) == "its weights are in separate files"
     (tmp_path / "empty.onnx").touch()
-    assert why(capsys, tmp_path / "empty.onnx").startswith("it cannot be read, is empty, or has more than")
+    assert why(capsys, tmp_path / "empty.onnx").startswith("the file cannot be read, is empty, or has more than")
     (tmp_path / "bad.txt").write_text("graph {\n  %x = Inptu\n}\n")
     assert why(capsys, tmp_path / "bad.txt").startswith("it cannot be loaded: ")
     monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")

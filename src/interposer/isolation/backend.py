@@ -80,7 +80,7 @@ class IsolatedBackend(Backend):
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
         """Return the context in the child, if the backend has one; none where it is disabled already."""
-        if self.supervisor.aside is not None:
+        if self.supervisor.quarantine_reason is not None:
             return None
         context = RemoteContext(self.supervisor, options)
         return context if context.made else None

@@ -47,7 +47,7 @@ class Supervisor:
     ) -> None:
         self.backend, self.how = backend, how
         self.restarts = 0
-        self.aside: str | None = None
+        self.quarantine_reason: str | None = None
         self.first: weakref.WeakSet[Any] = weakref.WeakSet()
         self.constants = Constants(self)
         self._pickled = _pickled(backend, factory)
@@ -72,7 +72,7 @@ class Supervisor:
                 try:
                     return self._tried(action)
                 except BackendCrashedError:
-                    if self.aside is not None:
+                    if self.quarantine_reason is not None:
                         raise
             return self._tried(action)
 
@@ -110,9 +110,11 @@ class Supervisor:
     def _living(self) -> Life:
         if self._life is not None and not self._life.ended:
             return self._life
-        if self.aside is not None:
+        if self.quarantine_reason is not None:
             raise BackendCrashedError(
-                f"backend {self.backend!r} is disabled: {self.aside}", backend=self.backend, reason=self.aside
+                f"backend {self.backend!r} is disabled: {self.quarantine_reason}",
+                backend=self.backend,
+                reason=self.quarantine_reason,
             )
         if self._faulty:
             self.restarts += 1
@@ -161,9 +163,9 @@ class Supervisor:
         self._note(CRASHED, str(error), error.layer)
         if self._spent():
             count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
-            self.aside = f"its child process {count}{error.reason}"
+            self.quarantine_reason = f"its child process {count}{error.reason}"
             self.constants.clear()
-            self._note(QUARANTINED, self.aside)
+            self._note(QUARANTINED, self.quarantine_reason)
 
     def _note(self, kind: str, text: str, layer: str = "") -> None:
         event = BackendEvent(self.backend, kind, text, layer)

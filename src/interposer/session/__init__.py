@@ -1,4 +1,4 @@
-"""Sessions: `load`, `Model`, and what makes both friendly. Optimizer, runtime and front ends meet here."""
+"""Loading and calling models: `load`, `Model` and their helpers; this layer joins front ends, optimizer and runtime."""
 
 from interposer.session.bound import BoundRun
 from interposer.session.limits import Limits

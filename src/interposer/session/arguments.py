@@ -1,4 +1,4 @@
-"""What calls of a model are given: lists or mappings of arrays, checked and brought into their order and types."""
+"""Checks and conversions of the arguments of model calls: inputs and outputs as lists or mappings of arrays."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["input_arrays", "inputs_by_name", "named_inputs", "outputs_by_number"
 
 
 def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Array]:
-    """Return an array of the type and shape of every input; what is one already is passed on.
+    """Return an array of the declared type and shape for each input; arrays that fit already are not copied.
 
     Raises:
-        BindingError: inputs that do not fit: their number, names, shapes or types.
+        BindingError: the number, names, shapes or types of the inputs do not fit.
     """
     value = inputs_by_name(infos, inputs)
     return {
@@ -30,10 +30,10 @@ def input_arrays(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mappin
 
 
 def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was given for each input, in their order.
+    """Return the inputs by name, in the order of `infos`.
 
     Raises:
-        BindingError: there are too few or too many, or one has no such name.
+        BindingError: there are too few or too many inputs, or a name is unknown.
     """
     if isinstance(inputs, Mapping):
         inputs = _in_order(infos, inputs)
@@ -48,10 +48,12 @@ def inputs_by_name(infos: Mapping[str, TensorInfo], inputs: Sequence[Any] | Mapp
 def named_inputs(
     infos: Mapping[str, TensorInfo], inputs: Any, named: Mapping[str, Any], arguments: Sequence[str]
 ) -> Mapping[str, Any]:
-    """The inputs of a call that gives them as keywords; `arguments` are the names that mean something else there.
+    """Return the inputs of a call that gives them as keywords.
+
+    `infos` are the inputs of the model, and `arguments` are the keywords that the called method reserves.
 
     Raises:
-        BindingError: inputs are given in both ways, or a keyword is no input.
+        BindingError: inputs are given both ways, or a keyword is not the name of an input.
     """
     if inputs is None:
         return _known(infos, named, arguments)
@@ -91,10 +93,12 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
 
 
 def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mapping[str, Any]) -> dict[int, Any]:
-    """Return where outputs are to be written, by their binding ids: all of them in their order, or some by name.
+    """Return the arrays to write outputs to, by binding id.
+
+    A list must have all outputs in order; a mapping may have some of them by name.
 
     Raises:
-        BindingError: there are too few or too many, or one has no such name.
+        BindingError: there are too few or too many outputs, or a name is unknown.
     """
     if isinstance(values, Mapping):
         for name in values:
@@ -110,7 +114,7 @@ def outputs_by_number(numbers: Mapping[str, int], values: Sequence[Any] | Mappin
 
 
 def _fits(value: Any, info: TensorInfo) -> TypeGuard[Array]:
-    """Return True for the array of a tensor that needs no conversion; the elements of texts are checked elsewhere."""
+    """Return True for an array that needs no conversion; arrays of strings always take the slow path."""
     return (
         type(value) is np.ndarray
         and info.is_tensor

@@ -1,4 +1,4 @@
-"""`BoundRun`: a model with the arrays that it is to read and write, for the same call again and again."""
+"""`BoundRun`: a model that is bound to fixed input and output arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["BoundRun"]
 
 
 class BoundRun:
-    """Runs a model on the same arrays in every call, as `Model.bind` gave it; each call gives the list of `outputs`.
+    """A model bound to arrays by `Model.bind`; each call runs it on the same arrays and returns the list of `outputs`.
 
-    Everything is checked when it is made, so a call has the least to do. Tensors that a backend can use where they lie
-    are never copied, and what it cannot is. The content of the inputs may change between calls; that of the outputs is
-    replaced by each. One call at a time: for several threads make one for each. The memory is in use until `close`, the
-    end of a ``with`` block, or until the model is closed.
+    The arrays are checked once, when the object is created. Tensors that the backends can use directly are never
+    copied; all others are copied in each call. The content of the inputs may change between calls, and each call
+    overwrites the outputs. Calls must not overlap: create one bound run per thread. The memory is in use until `close`,
+    the end of a ``with`` block, or until the model is closed.
     """
 
     def __init__(
@@ -39,17 +39,18 @@ class BoundRun:
         self._model, self._is_placed_anew = model, is_placed_anew
         self._imports: tuple[ImportedTensors, ImportedTensors] | None = None
         self._closed = False
-        self._events = len(model.events)  # before anything is taken from where the model is placed
+        self._events = len(model.events)  # read before the arrays are imported for the current placement
         with suppress(MemoryImportError):
             self._import()
         self._quick = self._bound()
 
     def __call__(self) -> list[Array]:
-        """Run once.
+        """Run once and return `outputs`.
 
         Raises:
-            InvalidArgumentError: it is closed.
-            ExecutionError: the model is closed; or a layer failed, and nobody else may run it or is left to.
+            InvalidArgumentError: this bound run is closed.
+            ExecutionError: the model is closed; or a layer failed, and fallback is disabled or no other backend is
+        left.
         """
         quick, before = self._quick, self._events
         if quick is not None:
@@ -62,7 +63,7 @@ class BoundRun:
         return self._run_anew()
 
     def _run_anew(self) -> list[Array]:
-        """Run as any other call does, and bind to where the model is placed now."""
+        """Run through `Model.run`, and bind the arrays to the current placement of the model."""
         if self._closed:
             raise InvalidArgumentError("this bound run is closed; bind the model again")
         before = len(self._model.events)
@@ -82,7 +83,7 @@ class BoundRun:
         if self._imports is None:
             return None
         inputs, outputs = self._imports
-        if inputs.network_id != outputs.network_id:  # where the model is placed now, one of them has to be copied
+        if inputs.network_id != outputs.network_id:  # in the current placement, inputs or outputs have to be copied
             return None
         with suppress(UnknownNetworkError):
             return self._model.runtime.prepare_run(inputs.network_id, inputs.ids, outputs.ids)
@@ -90,11 +91,11 @@ class BoundRun:
 
     @property
     def copies(self) -> bool:
-        """True if tensors are copied, as a backend cannot use them all where they lie."""
+        """True if calls copy tensors, because a backend cannot use all of the arrays directly."""
         return self._imports is None
 
     def close(self) -> None:
-        """Let go of the arrays. Closing again does nothing."""
+        """Release the arrays. Closing a closed bound run does nothing."""
         self._closed, self._quick = True, None
         for taken in self._imports or ():
             taken.close()

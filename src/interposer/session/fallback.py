@@ -1,4 +1,4 @@
-"""Doing without a backend that failed: which ones a model still uses, and which one an error is the error of."""
+"""Fallback: which backends a model still uses after failures, and which backend an error belongs to."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from interposer.session.placement.plan import Plan
 __all__ = ["AUTO", "Choice", "asks_to_measure", "chosen_ids"]
 
 AUTO: Final = "auto"
-"""What stands for the fastest mix of all backends."""
+"""The pseudo backend id that requests the fastest combination of all backends, found by measuring."""
 _log = logging.getLogger("interposer.session")
 
 
 def chosen_ids(backends: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the ids that were given, "auto" in small letters; None if none were.
+    """Return the backend ids, with "auto" in lower case; None if `backends` is None.
 
     Raises:
-        InvalidArgumentError: something other than ids, no ids at all, or "auto" beside others.
+        InvalidArgumentError: an element is not an id, there are no ids, or "auto" is combined with other ids.
     """
     if backends is None:
         return None
@@ -56,15 +56,16 @@ def _is_auto(backends: tuple[str, ...] | None) -> bool:
 
 
 def asks_to_measure(backends: tuple[str, ...] | None, options: OptimizerOptions | None) -> bool:
-    """Return whether the placement is to be found by measuring."""
+    """Return whether the placement has to be found by measuring."""
     return _is_auto(backends) or (options is not None and options.placement == "measured")
 
 
 class Choice:
-    """The backends of a model in order of preference, without those that failed it; None prefers all, CpuRef last.
+    """The backends of a model in order of preference, without those that failed; None means all, CpuRef last.
 
-    "auto" measures which mix is the fastest, and `plan` is such a mix. Where `fallback` is False, none is ever put
-    aside; where it is None, none for being late. `aside` are those that are. Not safe to change from several threads.
+    "auto" measures which combination of backends is fastest; `plan` is a combination that was measured before. If
+    `fallback` is False, no backend is ever disabled. If it is None, none is disabled for exceeding a deadline. The set
+    `disabled` has the ids of the backends that are disabled for this model. Not safe to change from several threads.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class Choice:
         self.events: list[BackendEvent] = []
         self._backends = ids
         self._options = options
-        self.aside: frozenset[str] = frozenset()
+        self.disabled: frozenset[str] = frozenset()
         self._quarantined: dict[str, str] = {}
         self._faulty: set[str] = set()
         self._is_fork = False
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `load` that give such a choice, without what was learned since."""
+        """The arguments of `load` that create such a choice, without what was learned from failures since."""
         return {
             "backends": self._backends,
             "options": self._options,
@@ -106,9 +107,9 @@ class Choice:
         }
 
     def fork(self) -> Choice:
-        """A choice of its own for another variant of the network; it begins with what this one knows of backends.
+        """Return an independent copy for another variant of the network, with the same backends disabled.
 
-        A placement that was measured is followed there, and not measured again.
+        The copy follows a placement that was measured already, and does not measure again.
         """
         created = copy(self)
         created.plan = self.used_plan
@@ -117,10 +118,11 @@ class Choice:
         return created
 
     def optimized(self, network: Network) -> OptimizedNetwork:
-        """Return the network, divided among the backends that are left.
+        """Return the network, divided among the backends that are not disabled.
 
         Raises:
-            InterposerError: whatever `optimize` raises; of layers that nobody takes, with why others were disabled.
+            InterposerError: any error that `optimize` raises. If no backend accepts a layer, the message also says why
+                other backends were disabled.
         """
         try:
             result = self._divided(network)
@@ -152,7 +154,7 @@ class Choice:
         return planned(network, plan, self.runtime, options, logs=not self._is_fork)
 
     def _note_failures(self, plan: Plan) -> None:
-        """Write down which backends failed while the plan was looked for."""
+        """Record an event for each backend that failed while the placement was measured."""
         for backend, reason in plan.failed.items():
             if backend not in self._faulty and plan is not self.plan:
                 self._faulty.add(backend)
@@ -169,7 +171,7 @@ class Choice:
         return [backend for backend in ids if backend not in self._quarantined]
 
     def quarantine(self, error: InterposerError) -> str:
-        """Do without the backend whose error an error is; gives its id, or nothing where that cannot be done."""
+        """Disable the backend that caused the error; return its id, or an empty string if it must stay enabled."""
         failed = culprit(error)
         late = isinstance(error, DeadlineExceededError)
         if self.fallback is False or (late and self.fallback is None) or self._left() in ([failed], []):
@@ -177,32 +179,32 @@ class Choice:
         if failed not in self._left():
             return ""
         self._quarantined[failed] = _first_line(error)
-        self.aside = frozenset(self._quarantined)
+        self.disabled = frozenset(self._quarantined)
         return failed
 
     def take_back(self, ids: Collection[str]) -> None:
-        """Use backends again: the others failed as well, so that it was not their error."""
+        """Enable backends again, because the other backends failed as well."""
         for item in ids:
             del self._quarantined[item]
-            self.aside = frozenset(self._quarantined)
+            self.disabled = frozenset(self._quarantined)
             self._record(BackendEvent(item, TAKEN_BACK, "it is used again, as the other backends failed as well"))
 
     def told(self, error: InterposerError) -> InterposerError:
-        """Return an error after which no backend is left, with what those said that were disabled before."""
+        """Return the error with a line for each backend that was disabled before, and the reason."""
         if self._quarantined:
             said = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
             error.args = ("\n  ".join([str(error), *said]),)
         return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
-        """Write down that a network runs without a backend from here on."""
+        """Record and log that a network no longer uses a backend."""
         text = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
         event = BackendEvent(failed, PLACED_ANEW, text)
         self._record(event)
         _log.warning("%s", event)
 
     def _note_problems(self, optimized: OptimizedNetwork) -> None:
-        """Write down which backends raised instead of compiling parts; the optimizer has logged it."""
+        """Record which backends raised an error instead of compiling; the optimizer has logged these errors already."""
         errors = [refusal for refusal in optimized.refusals if refusal.is_problem and refusal.stage == "optimize"]
         for item in errors:
             if item.backend not in self._faulty:

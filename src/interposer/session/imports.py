@@ -1,4 +1,4 @@
-"""Inputs and outputs of a model that lie in memory of its user, for many calls."""
+"""Inputs and outputs of a model in memory of the caller, imported once and used in many calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["ImportedTensors"]
 
 
 class ImportedTensors:
-    """All inputs, or all outputs, of a model as `Model.import_inputs` or `import_outputs` took them over.
+    """All inputs, or all outputs, of a model, as imported by `Model.import_inputs` or `Model.import_outputs`.
 
     `arrays` are views of the memory by name. The memory is in use until `close`, the end of a ``with`` block, or until
-    the model is closed. `owner` is the model, `network_id` and `ids` are those of its runtime.
+    the model is closed. `owner` is the model; `network_id` and `ids` identify the network and the imports in its
+    runtime.
     """
 
     def __init__(
@@ -36,16 +37,16 @@ class ImportedTensors:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Arrays over the memory, by name.
+        """Arrays over the imported memory, by name.
 
         Raises:
-            InvalidArgumentError: it is closed.
+            InvalidArgumentError: these tensors are closed.
         """
         self._check_open()
         return {name: array for name, array in self._arrays.values()}
 
     def check(self, owner: object, kind: str) -> None:
-        """Raise `InvalidArgumentError` if they are another model's, or no such thing, or closed."""
+        """Raise `InvalidArgumentError` if the tensors belong to another model, are of the other kind, or are closed."""
         if owner is not self.owner:
             raise InvalidArgumentError(f"these {self.kind}s were imported by another model")
         if kind != self.kind:
@@ -57,7 +58,10 @@ class ImportedTensors:
             raise InvalidArgumentError(f"these {self.kind}s are closed; import them again")
 
     def ids_in(self, network_id: NetworkId) -> tuple[int, ...]:
-        """Their numbers in the network that the model is now; none where that one has to copy them."""
+        """Return the import ids in the network with this id; import the arrays again if the model was placed again.
+
+        The result is empty if that network cannot use the memory directly and has to copy.
+        """
         if self.network_id != network_id:
             take = self._runtime.import_inputs if self.kind == "input" else self._runtime.import_outputs
             try:
@@ -68,7 +72,7 @@ class ImportedTensors:
         return self.ids
 
     def close(self) -> None:
-        """Let go of the memory; calls with it raise `InvalidArgumentError` then. Closing again does nothing."""
+        """Release the memory; later calls with it raise `InvalidArgumentError`. Closing again does nothing."""
         if self.closed:
             return
         self.closed = True
@@ -76,7 +80,7 @@ class ImportedTensors:
         clear: Callable[[NetworkId, Sequence[int]], None] = (
             self._runtime.clear_imported_inputs if self.kind == "input" else self._runtime.clear_imported_outputs
         )
-        with suppress(UnknownNetworkError):  # it went with its network
+        with suppress(UnknownNetworkError):  # the network is unloaded already
             clear(self.network_id, self.ids)
         self._on_close()
 

@@ -1,4 +1,4 @@
-"""Bounds on what a network may take, checked before anything is run."""
+"""Limits on the memory and arithmetic of a network, checked before it runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most memory and arithmetic that a network may plan for one run; None sets no bound.
+    """The most memory and arithmetic that one run of a network may need; None means no limit.
 
-    A damaged or hostile file can describe a valid network of absurd size, so `load` computes both before it runs
-    anything. The defaults let every ordinary network pass. Tensors whose shapes are only known while running are in no
-    plan, and so are not counted.
+    A damaged or hostile file can describe a valid network of absurd size. Therefore `load` computes both numbers before
+    it runs anything. The defaults accept every ordinary network. Tensors whose shapes are only known while running are
+    not counted.
 
     Args:
-        max_bytes: tensors that live at the same time, and constants.
-        max_operations: multiplications, additions and the like, as the operators count them.
+        max_bytes: bytes of constants and of tensors that are alive at the same time.
+        max_operations: number of arithmetic operations, such as multiplications and additions, as the operators
+            count them.
     """
 
     max_bytes: int | None = 16 << 30
@@ -32,13 +33,13 @@ class Limits:
             expect(getattr(self, name), int | float | None, f"{name} must be a number or None")
 
     def check(self, graph: Graph) -> Estimate:
-        """Return what a graph of known shapes needs; raise `LimitExceededError` if that is more than allowed."""
+        """Return the needs of a graph with known shapes; raise `LimitExceededError` if they exceed a limit."""
         needed = estimate(graph)
         self.check_needed(needed)
         return needed
 
     def check_needed(self, needed: Estimate) -> None:
-        """Raise `LimitExceededError` if a network that needs so much exceeds a limit."""
+        """Raise `LimitExceededError` if the estimate exceeds a limit."""
         if self.max_bytes is not None and needed.peak_bytes > self.max_bytes:
             raise LimitExceededError("memory", needed.peak_bytes, self.max_bytes, "bytes")
         if self.max_operations is not None and needed.operations > self.max_operations:

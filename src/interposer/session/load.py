@@ -1,4 +1,4 @@
-"""`load`: from a file to a model in one call, on a runtime that is made when it is first needed."""
+"""`load`: read a file and return a model; the default runtime is created on first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _making = threading.Lock()
 
 
 def default_runtime() -> Runtime:
-    """Return the runtime that `load` uses unless it is given another; it lives as long as the process."""
+    """Return the runtime that `load` uses by default; it lives as long as the process."""
     with _making:
         return _only_runtime()
 
@@ -52,33 +52,33 @@ def load(
     fallback: bool | None = None,
     plan: Plan | None = None,
 ) -> Model:
-    """Read a network, divide it among backends, and make it ready to run.
+    """Read a network, divide it among backends, and prepare it for running.
 
     Args:
-        source: a path, a binary file that is open (it is read from its position to its end, and stays open), the bytes
-            of a file, a `Network`, an `onnx.ModelProto`, what `frontends.onnx.template` gives, or
-            an NNAPI document (a mapping).
-        backends: ids in order of preference, or one id as a text; None means all that are available, CpuRef last.
-            "auto" (in any case) measures which part of the network is fastest on which of them, engines included, and
-            keeps what was found for the next time; see `session.placement.place`.
-        format: "nnapi", "onnx" or "tflite"; None tells it from the content.
-        options: what the optimizer is asked for.
-        runtime: where it is loaded; None means the default runtime.
-        limits: the most memory and arithmetic that the network may need.
-        shapes: for inputs by name their shapes, or for named dimensions their values. Every input can be resized, of
-            every format, where the layers allow the shapes that follow; None in a shape keeps what the model says.
-        values: for inputs by name their values; they are constants then, and inputs no more. What is not given here,
-            and is needed before running (the shape for a Reshape ...), is taken from the inputs of each call.
-        fallback: whether to do without a backend that fails to make ready or to run its part: it is disabled for this
-            model, the next backends take over, and the call completes. True does so also with one that is at work when
-            the deadline of a run is over; None, the default, raises that as an error; False raises every failure.
-        plan: which backend runs which layer, as a measured placement found it or somebody wrote it. It has its own
-            backends; others cannot be given beside it.
+        source: a path, an open binary file (read from its position to its end, and left open), the bytes of a file, a
+            `Network`, an `onnx.ModelProto`, the result of `frontends.onnx.template`, or an NNAPI document (a mapping).
+        backends: backend ids in order of preference, or one id as a string. None means all that are available, CpuRef
+            last. "auto" (in any case) measures which backend is fastest for which part of the network, engines
+            included, and caches the placement; see `session.placement.place`.
+        format: "nnapi", "onnx", "text" or "tflite"; None detects the format from the content.
+        options: options of the optimizer.
+        runtime: the runtime that loads the network; None means the default runtime.
+        limits: the most memory and arithmetic that the network may need; None means the default limits.
+        shapes: shapes of inputs by name, or sizes of named dimensions. The inputs of all formats can be resized if the
+            layers allow the resulting shapes. None in a shape keeps the size that the model declares.
+        values: values of inputs by name. These inputs become constants. Values that are not given here but needed
+    before
+            running (such as the shape of a Reshape) are taken from the inputs of each call.
+        fallback: what to do if a backend fails to prepare or run its part. None, the default, disables the backend for
+            this model, and the next backends complete the call; an exceeded deadline is raised as an error. True also
+            disables the backend that was running when the deadline was exceeded. False raises every failure.
+        plan: which backend runs which layer, from a measured placement or written by hand. A plan has its own
+            backends, so `backends` must be None.
 
     Raises:
         ParseError: the file cannot be read or is damaged; `UnsupportedOperatorError` lists operators that are missing.
         LimitExceededError: the network needs more than the limits allow.
-        InterposerError: whatever else `optimize` and `Runtime.load_network` raise.
+        InterposerError: any other error that `optimize` and `Runtime.load_network` raise.
     """
     source = content_of(source)
     runtime = default_runtime() if runtime is None else runtime
@@ -95,7 +95,7 @@ def load(
             with _collector_paused():
                 model = _load(source, ids, format, options, runtime, limits, shapes, values, fallback)
     if isinstance(origin.source, str) or model.needed_values:
-        model._origin = origin  # or else its network says it all, and the content need not be held
+        model._origin = origin  # otherwise the network is enough for pickling, and the content can be freed
     return model
 
 
@@ -135,7 +135,7 @@ def _load(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Spare a network's many objects, none of which is garbage yet, several rounds of Python's collector."""
+    """Disable Python's garbage collector while many objects of a network are created, none of which is garbage yet."""
     running = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""`Model`: a network that is optimized, loaded and ready to be called."""
+"""`Model`: a network that is optimized, loaded into a runtime and ready to be called."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ from interposer.session.variants import Blueprint, Key, KnownBlueprint
 __all__ = ["Model"]
 
 CACHED: Final = 8
-"""How many variants for different input shapes a model keeps; the one that was not used for longest goes first."""
+"""Number of variants that a model caches, one per set of input shapes.
+
+The least recently used variant is dropped first.
+"""
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
@@ -59,24 +62,25 @@ _Variants: TypeAlias = "OrderedDict[Key, tuple[NetworkId, OptimizedNetwork]]"
 
 
 class Model:
-    """A network ready to run: call it with arrays, ask it for its inputs and outputs, or let it explain itself.
+    """A loaded network that can be called with arrays.
 
-    A network whose input shapes are not all known is optimized for the shapes of each call, and so is one that also
-    depends on the values of inputs, such as the axes of a reduction; the last eight of these variants are kept. Calls
-    may come from several threads. `close`, or the end of a ``with`` block, unloads it; where it is just forgotten, its
-    runtime unloads it when the next network is loaded.
+    If input shapes are open, or layers depend on the values of inputs (such as the axes of a reduction), the network
+    is optimized for each new set of shapes and values. The model caches the last eight of these variants. Several
+    threads may call a model at the same time. `close`, or the end of a ``with`` block, unloads the network. If a model
+    is garbage-collected without `close`, its runtime unloads the network when the next network is loaded.
 
-    A backend that fails to make ready or to run its part is disabled for this model, the network is placed again on the
-    others, and the call completes there; `events` tells of it. With `fallback` True the same is done with one that is
-    late, with False nothing of it.
+    If a backend fails while it prepares or runs its part of the network, the model stops using this backend. The
+    network is then divided among the other backends, and the call completes on them. `events` records this. With
+    ``fallback=True`` the model also stops using a backend that exceeds a deadline; with ``fallback=False`` every
+    failure is raised.
 
-    `inputs` and `outputs` map names to infos; an output's is None if the file says nothing of it.
+    `inputs` and `outputs` map names to tensor infos. The info of an output is None if the file does not declare it.
 
     A model can be pickled with its options, backends, shapes, limits, fallback and plan. If `load` read it from a path,
-    the pickle has the path and the digest of the file, and is not read where the file has another content; files with
-    external weights are not part of the digest. Otherwise it has the content. The loading process uses its own default
-    runtime; a model on any other runtime cannot be pickled. `copy.copy` and `copy.deepcopy` give another model on the
-    same runtime, which is closed by itself.
+    the pickle holds the path and the SHA-256 digest of the file. Loading the pickle fails if the file has changed;
+    files with external weights are not part of the digest. Otherwise the pickle holds the content. The process that
+    loads the pickle uses its own default runtime; a model on any other runtime cannot be pickled. `copy.copy` and
+    `copy.deepcopy` create another model on the same runtime, which must be closed separately.
     """
 
     def __init__(
@@ -115,17 +119,17 @@ class Model:
         first = self._blueprint.first()
         if first is None:
             return
-        if first.optimized is None or choice.aside & first.optimized.backends.keys():
+        if first.optimized is None or choice.disabled & first.optimized.backends.keys():
             self._make_within_limits(first.key, first.network())
         else:
             self._make(*first)
 
     @property
     def network(self) -> Network:
-        """The network that the model is made of, for whatever inputs.
+        """The network as it was read, before it is specialised for the shapes of a call.
 
         Raises:
-            InvalidArgumentError: it is another one for each value of some inputs.
+            InvalidArgumentError: the layers of the network depend on the values of inputs.
         """
         if self._blueprint.network is None:
             raise InvalidArgumentError(f"the network depends on {self._blueprint.lacking}; see optimized")
@@ -133,26 +137,26 @@ class Model:
 
     @property
     def needed_values(self) -> tuple[str, ...]:
-        """The inputs whose values decide which layers there are; what is behind those may add to them in a call."""
+        """The names of inputs whose values decide which layers the network has. A call may add names to this tuple."""
         return self._blueprint.needed
 
     @property
     def values(self) -> dict[str, TensorInfo]:
-        """The values that `run` can be asked for as `outputs`, by name, in running order with the outputs at the end.
+        """The values that can be requested as `outputs` of `run`, by name, in execution order with the outputs last.
 
         These are the inputs, the constants, the results of all layers and the outputs of the network as it was read,
         before backends fuse layers. A value has the names that its model file gives the tensor. If there is no file,
         it has the name of its layer, or ``layer:0``, ``layer:1`` and so on if the layer has several results. Values
-        inside regions (loops, branches) are not among them.
+        inside regions (loops, branches) are not included.
 
         Raises:
-            InvalidArgumentError: the layers depend on values of inputs, and there was no call yet.
+            InvalidArgumentError: the layers depend on values of inputs, and the model has not been called yet.
         """
         with self._lock:
             return self._blueprint.values()
 
     def _variant(self, arrays: Mapping[str, Array]) -> Key:
-        """Return which variant is for these inputs; it is made where it is missing."""
+        """Return the key of the variant for these inputs, and create the variant if it is missing."""
         self._check_open()
         key = self._blueprint.key(arrays)
         if key not in self._variants:
@@ -168,7 +172,7 @@ class Model:
         self._make(key, lambda: network)
 
     def _make(self, key: Key, network: Callable[[], Network], known: OptimizedNetwork | None = None) -> None:
-        """Load a variant as it is known to be divided, or else as it is now."""
+        """Load a variant; `known` is its optimized network if it is cached, otherwise `network` is optimized now."""
         while True:
             try:
                 optimized = self._choice.optimized(network()) if known is None else known
@@ -182,32 +186,35 @@ class Model:
                     raise self._choice.told(error) from error.__cause__
 
     def _alone(self, network_id: NetworkId) -> _Only | None:
-        """Return the short way to run the variant just made, if it is the only one whatever the values are."""
+        """Return the fast path for the only variant, or None if there are others or layers depend on input values."""
         if len(self._variants) > 1 or self._blueprint.needed:
             return None
         return _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
 
     def _do_without(self, error: InterposerError) -> bool:
-        """Drop what runs on the backend that failed, so that it is placed again; False if that is not to be."""
+        """Stop using the backend that failed and drop the variants on it; return False if no fallback is possible."""
         with self._lock:
             failed = self._choice.quarantine(error)
             if not failed:
                 return False
             self._drop(key for key, (_, optimized) in self._variants.items() if failed in optimized.backends)
-            self._choice.note(failed, error, self.name)  # last: who sees the event finds nothing that it is about
+            self._choice.note(failed, error, self.name)  # last, so that variants are dropped once the event is visible
             return True
 
     def _drop(self, keys: Iterable[Key]) -> None:
-        """Forget variants; they are made again when they are needed."""
+        """Unload variants; a call that needs one creates it again."""
         self._only = None
         for key in tuple(keys):
             self.runtime.unload_later(self._variants.pop(key)[0])
 
     def _given_up(self, error: InterposerError, disabled: frozenset[str]) -> InterposerError:
-        """What is raised where no backend is left; those that failed since are used again, as it is not their error."""
+        """Return the error to raise when no backend is left.
+
+        Backends that failed during this call are enabled again, because the error is not specific to one of them.
+        """
         with self._lock:
             reported = self._choice.told(error)
-            failed = self._choice.aside - disabled
+            failed = self._choice.disabled - disabled
             if failed and not self._closed:
                 self._drop(self._variants)
                 self._choice.take_back(failed)
@@ -219,7 +226,7 @@ class Model:
             self._unload(key)
 
     def _begin(self, arrays: Mapping[str, Array]) -> tuple[Key, NetworkId]:
-        """Return a variant that is not dropped before `_end` is called with its key."""
+        """Return the key and network id of a variant that is not dropped before `_end` is called with the key."""
         with self._lock:
             key = self._variant(arrays)
             self._calls[key] = self._calls.get(key, 0) + 1
@@ -233,10 +240,10 @@ class Model:
 
     @property
     def optimized(self) -> OptimizedNetwork:
-        """The optimized network of the last call, or of the only shapes there are.
+        """The optimized network of the last call, or of the only variant if all shapes are known.
 
         Raises:
-            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
         with self._lock:
             self._check_open()
@@ -249,7 +256,7 @@ class Model:
 
     @property
     def is_prepared(self) -> bool:
-        """True if a variant is loaded, so that `optimized` and `explain` tell of it."""
+        """True if a variant is loaded, so that `optimized` and `explain` can describe it."""
         return bool(self._variants)
 
     def _check_open(self) -> None:
@@ -258,13 +265,13 @@ class Model:
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
-        """What was placed again, and why; see `Runtime.events` for what happened to the backends."""
+        """The events of backends that this model stopped using, with reasons; see also `Runtime.events`."""
         others = tuple(self._others.values())
         return tuple([*self._choice.events, *(event for other in others for event in other.events)])
 
     @property
     def plan(self) -> Plan | None:
-        """The measured or given placement that the model follows; None if there is none, or none yet."""
+        """The measured or given placement that the model follows, or None if the placement is not (yet) measured."""
         return self._choice.used_plan
 
     def explain(
@@ -274,20 +281,22 @@ class Model:
         inputs: Sequence[Any] | Mapping[str, Any] | None = None,
         budget_seconds: float = 1.0,
     ) -> Explanation:
-        """Return which backend has which layer, and why the others have not: print it, or take `to_json` or `to_html`.
+        """Return which backend runs which layer, and why the other backends do not.
 
-        Times of parts and layers are measured where that is asked for. Else they are estimated: from the time of a
-        whole run where a plan measured that, as shares of the work where nothing is known.
+        Print the result, or convert it with `to_json` or `to_html`. With `measure` the times of parts and layers are
+        measured. Otherwise they are estimated from the time of a whole run if a plan measured one, or else given as
+        shares of the arithmetic.
 
         Args:
             measure: run the network, and time its layers and copies.
-            inputs: as of `run`, for measuring; None for random numbers, and zeros for integers that may be indices.
-            budget_seconds: how long to measure, after a run that is not counted.
+            inputs: inputs for measuring, as of `run`. None uses random numbers, and zeros for integers that may be
+        indices.
+            budget_seconds: how many seconds to measure, after a warm-up run that is not counted.
 
         Raises:
-            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet; no time; inputs
-                that no numbers can be made up for.
-            InterposerError: what `run` raises.
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet;
+                `budget_seconds` is not positive; or `inputs` is None and an input is not a numeric tensor.
+            InterposerError: any error that `run` raises.
         """
         if not measure:
             return self.optimized.explain(self._planned_time())
@@ -295,15 +304,15 @@ class Model:
         from interposer.session.stopwatch import example_inputs, measured_times  # noqa: PLC0415 - seldom needed
 
         value = example_inputs(self.optimized) if inputs is None else inputs
-        while True:  # each time that the network is placed again there is a backend less
-            disabled = self._choice.aside
+        while True:  # every retry has one backend less
+            disabled = self._choice.disabled
             times = measured_times(lambda control: self._run_watched(value, None, lambda: control), budget_seconds)
-            if self._choice.aside == disabled:
+            if self._choice.disabled == disabled:
                 return self.optimized.explain(times)
 
     def _planned_time(self) -> Times | None:
-        """Return what the plan says of a whole run, as long as it is followed to the letter."""
-        plan = None if self._choice.aside else self.plan
+        """Return the times that the plan recorded for a whole run, or None if no plan is followed exactly."""
+        plan = None if self._choice.disabled else self.plan
         whole = None if plan is None else plan.measured.get(plan.chosen)
         if plan is None or whole is None:
             return None
@@ -312,23 +321,23 @@ class Model:
         return Times(whole, units, source=f"plan {plan.chosen!r}", candidates=plan.measured)
 
     def transfers(self) -> TransferReport:
-        """Return what has crossed between kinds of memory in the calls of the last call's variant.
+        """Return the copies between kinds of memory in the calls of the most recently used variant.
 
         Raises:
-            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
         with self._lock:
-            self.optimized  # noqa: B018 - it says what is lacking
+            self.optimized  # noqa: B018 - raises if nothing is loaded
             return self.runtime.transfers(next(reversed(self._variants.values()))[0])
 
     def memory(self) -> MemoryReport:
-        """Return what memory the variant of the last call has: arenas, constants, and both together.
+        """Return the memory of the most recently used variant: arenas, constants, and their sum.
 
         Raises:
-            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
         """
         with self._lock:
-            self.optimized  # noqa: B018 - it says what is lacking
+            self.optimized  # noqa: B018 - raises if nothing is loaded
             return self.runtime.memory(next(reversed(self._variants.values()))[0])
 
     def import_inputs(
@@ -336,20 +345,20 @@ class Model:
         inputs: Sequence[Any] | Mapping[str, Any],
         memory_source: MemorySource = MemorySource.UNDEFINED,
     ) -> ImportedTensors:
-        """Let the model read all of its inputs where they lie, in many calls of `run`; never with a copy.
+        """Import the memory of all inputs, so that calls of `run` read it directly and never copy it.
 
-        They are checked here, and not again; their content may change between calls. Where shapes are open, the calls
-        are for the shapes that these have.
+        The inputs are checked here and not again in each call; their content may change between calls. If input shapes
+        are open, the calls use the shapes of these inputs.
 
         Args:
-            inputs: NumPy arrays, or what has ``__dlpack__`` or the buffer protocol, or `MemoryDescriptor`s.
-            memory_source: where all of them must come from; UNDEFINED where that does not matter.
+            inputs: NumPy arrays, objects with ``__dlpack__`` or the buffer protocol, or `MemoryDescriptor`s.
+            memory_source: the kind of memory that all inputs must have; UNDEFINED accepts any kind.
 
         Raises:
-            MemoryImportError: with every tensor that cannot be used where it lies, and why.
+            MemoryImportError: some tensors cannot be used without a copy; lists each of them with the reason.
             InvalidArgumentError: layers depend on the values of inputs, which may change; or a descriptor is given
-                where the shape is open and the model file has no usual shape.
-            InterposerError: what `run` raises before it runs anything.
+                for an input with an open shape, and the model file has no usual shape for it.
+            InterposerError: any error that `run` raises before it runs the network.
         """
         value = inputs_by_name(self.inputs, inputs)
         if self._blueprint.needed:
@@ -363,12 +372,12 @@ class Model:
         return self._imported("input", key, network_id, bound, memory_source)
 
     def _shaped(self, name: str, value: Any) -> Array:
-        """Something with the shape of an input."""
+        """Return an array with the shape of an input; for a descriptor the content is meaningless."""
         if not isinstance(value, MemoryDescriptor):
             return shared_array(value, f"input {name!r}")
         shape = self._blueprint.usual_shapes.get(name, self.inputs[name].shape)
         if not shape.is_concrete:
-            raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not tell which")
+            raise InvalidArgumentError(f"input {name!r} has the shape {shape}; a descriptor does not define its sizes")
         return np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape)))
 
     def import_outputs(
@@ -376,17 +385,17 @@ class Model:
         outputs: Sequence[Any] | Mapping[str, Any],
         memory_source: MemorySource = MemorySource.UNDEFINED,
     ) -> ImportedTensors:
-        """Let the model write all of its outputs where they are wanted, in many calls of `run`: as `import_inputs`.
+        """Import the memory of all outputs, so that calls of `run` write to it directly; see `import_inputs`.
 
-        Where shapes are open, they are for the shapes of the last call, or of the last import.
+        If shapes are open, the outputs are for the shapes of the last call or the last import.
 
         Raises:
-            MemoryImportError: with every tensor that cannot be used where it lies, and why.
-            InvalidArgumentError: shapes or values of inputs are not known and there was no call yet.
-            BindingError: outputs that do not fit: their number or names.
+            MemoryImportError: some tensors cannot be used without a copy; lists each of them with the reason.
+            InvalidArgumentError: shapes or values of inputs are not known, and the model has not been called yet.
+            BindingError: the number or names of the outputs do not fit.
         """
         with self._lock:
-            self.optimized  # noqa: B018 - it says what is lacking
+            self.optimized  # noqa: B018 - raises if nothing is loaded
             key = next(reversed(self._variants))
             network_id = self._variants[key][0]
             self._calls[key] = self._calls.get(key, 0) + 1
@@ -402,16 +411,16 @@ class Model:
         inputs: Sequence[Any] | Mapping[str, Any],
         outputs: Sequence[Any] | Mapping[str, Any] | None = None,
     ) -> BoundRun:
-        """The model with the arrays that it is to read and write, to be called again and again: that is quickest.
+        """Bind the model to arrays that it reads and writes; calling the result is the fastest way to run repeatedly.
 
         Args:
-            inputs: NumPy arrays, or what has ``__dlpack__`` or the buffer protocol.
-            outputs: likewise, to be written to; None for fresh arrays.
+            inputs: NumPy arrays, or objects with ``__dlpack__`` or the buffer protocol.
+            outputs: writable objects of the same kinds; None allocates arrays.
 
         Raises:
-            InvalidArgumentError: layers depend on the values of inputs, which may change, or the shape of an output on
-                the data.
-            InterposerError: what `run` raises before it runs anything.
+            InvalidArgumentError: layers depend on the values of inputs, which may change, or the shape of an output
+                depends on data.
+            InterposerError: any error that `run` raises before it runs the network.
         """
         value = inputs_by_name(self.inputs, inputs)
         key, network_id = self._begin({name: self._shaped(name, item) for name, item in value.items()})
@@ -452,38 +461,45 @@ class Model:
         deadline: float | None = None,
         **named: Any,
     ) -> list[Any]:
-        """Run once: arrays in the order of `inputs` (or by name) in, arrays in the order of `outputs` out.
+        """Run the network once and return its outputs, in the order of `Model.outputs`.
 
-        What is not an array yet becomes one. An array of another type is converted if every value fits: integers to
-        integers of any width and sign, and floats to floats, where a finite number must stay finite. Booleans become
-        0 and 1, and integers become floats. Floats never become integers; only whole Python floats, as in ``[1.0]``,
-        do. `Runtime.enqueue_workload` converts nothing.
+        `inputs` are in the order of `Model.inputs`, or given by name. An input that is not an array is converted to
+        one.
+        An array of another type is converted if every value fits: integers to integers of any width and sign, and
+        floats
+        to floats, if finite numbers stay finite. Booleans become 0 and 1, and integers become floats. Float arrays
+        never
+        become integers; only integral Python floats, as in ``[1.0]``, do. `Runtime.enqueue_workload` converts nothing.
 
-        A sequence is a list of arrays, in and out; an optional is its element, or None. Arrays are read where they lie,
-        and must not be changed while the model runs.
+        A sequence is a list of arrays, both as input and as output. An optional is its element, or None. Input arrays
+        may be read without a copy, so they must not be changed while the model runs.
 
-        If `outputs` names values, the arrays of these values come back, in the order of the names. Any value of the
+        If `outputs` names values, the arrays of these values are returned, in the order of the names. Any value of the
         network can be named, not only its outputs: see `values`. For each set of names that includes an inner value,
-        the network is optimized once more, with these values as its outputs and without layers that they do not need;
-        the last eight such variants are kept. What other calls run does not change. Quantized values come as integers.
+        the network is optimized once more, with these values as its outputs and without layers that they do not need.
+        The last eight such variants are cached. Other calls are not affected. Quantized values are returned as
+        integers.
 
         Args:
-            inputs: also what `import_inputs` gave.
-            outputs: names of values, as a list or as one text. Or where the outputs are to be written: arrays, or what
-                has ``__dlpack__`` or the buffer protocol and can be written to, or what `import_outputs` gave. None for
-                fresh arrays.
-            deadline: seconds after which the run is given up. Where the model has ``fallback=True``, the backend that
-                it was at is disabled, and the run is done without it, with as much time again.
-            named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input that is called like an
+            inputs: a sequence, a mapping, or the result of `import_inputs`.
+            outputs: names of values, as a list or as one string; or the arrays to write to: arrays, writable objects
+        with
+                ``__dlpack__`` or the buffer protocol, or the result of `import_outputs`. None allocates arrays.
+            deadline: seconds after which the run is cancelled. With ``fallback=True`` the backend that was running then
+        is
+                disabled, and the run is repeated without this backend, with the same deadline.
+            named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input with the name of an
                 argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
         Raises:
-            BindingError: inputs that do not fit: their number, names, shapes, types or values; outputs that the network
-                does not have. For a value that the type of an input cannot hold, the message has its position and the
-                range.
-            ExecutionError: a layer failed, and `fallback` is not allowed or nobody else is left; tells what each said.
-            DeadlineExceededError: it took too long.
-            InterposerError: no network can be made for these shapes or values.
+            BindingError: the number, names, shapes, types or values of the inputs do not fit, or the network has no
+        such
+                output. If a value does not fit the type of an input, the message has its position and the range.
+            ExecutionError: a layer failed, and `fallback` is False or no other backend is left; the message has the
+        error
+                of each backend.
+            DeadlineExceededError: the run exceeded `deadline`.
+            InterposerError: the network cannot be built for these shapes or values.
         """
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline"))
@@ -491,7 +507,7 @@ class Model:
             names = requested_names(outputs)
             if names is not None:
                 return self._run_for(names, inputs, deadline)
-        disabled, before = self._choice.aside, len(self._choice.events)
+        disabled, before = self._choice.disabled, len(self._choice.events)
         only = self._only
         if only is not None and deadline is None:
             how = only.arguments(self, inputs, outputs)
@@ -505,50 +521,51 @@ class Model:
         return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
 
     def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
-        """True if another thread unloaded a variant, which `_run_watched` makes again unless the model is closed."""
+        """Return True if another thread unloaded the variant; `_run_watched` then loads it again."""
         return isinstance(error, UnknownNetworkError) and only is not self._only
 
     def _is_placed_anew(self, error: ExecutionError | LoadError | UnknownNetworkError, before: int) -> bool:
-        """Return True if the network runs without the backend that failed now, be it by another thread."""
+        """Return True if the failed backend is no longer used, whether this thread or another one disabled it."""
         return self._do_without(error) or len(self._choice.events) > before
 
     def _run_for(self, names: tuple[str, ...], inputs: Inputs, deadline: float | None) -> list[Any]:
-        """Run once for values by name."""
+        """Run once and return the values of these names."""
         if set(names) <= self.outputs.keys():
             return self._in_order(names, self.run(inputs, deadline=deadline))
         return self._for(names).run(self._unbound(inputs), deadline=deadline)
 
     def _in_order(self, names: tuple[str, ...], outputs: list[Any]) -> list[Any]:
-        """Return the outputs of these names."""
+        """Return the outputs of these names, in the order of the names."""
         result = dict(zip(self.outputs, outputs, strict=True))
         return [result[name] for name in names]
 
     def _for(self, names: tuple[str, ...]) -> Model:
-        """Return the model whose outputs are the values of these names; it is made where it is missing yet."""
+        """Return the model whose outputs are the values of these names; create it if it is missing."""
         with self._lock:
             self._check_open()
             if names not in self._others:
                 other = Model.__new__(Model)
                 other._set_up(self._blueprint.with_outputs(names), self._choice.fork(), self._limits)
                 self._others[names] = other
-                while len(self._others) > CACHED:  # a call that still runs keeps its own alive
+                while len(self._others) > CACHED:  # a running call holds a reference to its model
                     self._others.popitem(last=False)
             self._others.move_to_end(names)
             return self._others[names]
 
     def _unbound(self, inputs: Inputs) -> Sequence[Any] | Mapping[str, Any]:
-        """Inputs that another variant can take: arrays, where they were imported for this one."""
+        """Return inputs that another variant can take; imported inputs are returned as arrays."""
         if not isinstance(inputs, ImportedTensors):
             return inputs
         inputs.check(self, "input")
         return inputs.arrays
 
     def submit(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> PendingRun:
-        """Run once in a thread of the runtime; gives a future of what `run` gives, which can be cancelled.
+        """Run once in a worker thread of the runtime; return a future of the result of `run`, which can be cancelled.
 
         Args:
-            inputs: as of `run`.
-            outputs: as of `run`. If a name needs another variant of the network, the calling thread makes it.
+            inputs: inputs, as of `run`.
+            outputs: outputs, as of `run`. If a name needs another variant of the network, the calling thread creates
+        it.
             named: the inputs by name, as of `run`.
         """
         if named or inputs is None:
@@ -564,9 +581,9 @@ class Model:
         return self.runtime.workers.submit(lambda control: other._run_watched(value, None, lambda: control))
 
     async def run_async(self, inputs: Inputs | None = None, outputs: Outputs | None = None, **named: Any) -> list[Any]:
-        """Run once in a thread of the runtime, while others may use this one: what `run` gives, to be awaited.
+        """Run once in a worker thread of the runtime, and await the result of `run` without blocking the event loop.
 
-        Where the task that awaits it is cancelled, the run stops before its next layer.
+        If the awaiting task is cancelled, the run stops before its next layer.
         """
         import asyncio  # noqa: PLC0415 - who awaits has it already
 
@@ -580,8 +597,8 @@ class Model:
         control: Callable[[], RunControl | None],
         disabled: frozenset[str] | None = None,
     ) -> list[Any]:
-        """Run, again where the network was placed again; `aside` are the backends that the call began without."""
-        disabled = self._choice.aside if disabled is None else disabled
+        """Run, and retry after each fallback; `disabled` are the backends that were disabled when the call began."""
+        disabled = self._choice.disabled if disabled is None else disabled
         taken = inputs if isinstance(inputs, ImportedTensors) else None
         for kind, item in (("input", inputs), ("output", outputs)):
             if isinstance(item, ImportedTensors):
@@ -619,7 +636,7 @@ class Model:
         }
 
     def _targets(self, network_id: NetworkId, outputs: Any) -> tuple[dict[int, Any] | None, tuple[int, ...]]:
-        """Return where outputs are to be written: arrays by binding id, or the numbers of what was imported."""
+        """Return where outputs are written: arrays by binding id, or the ids of imported outputs."""
         if outputs is None:
             return None, ()
         if not isinstance(outputs, ImportedTensors):
@@ -629,19 +646,21 @@ class Model:
         return (None, ids) if ids else (self._outputs_by_binding(network_id, arrays), ())
 
     def __call__(self, inputs: Any = ..., outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
-        """Run once by name: a mapping of arrays in, a mapping of arrays out.
+        """Run once with inputs by name, and return the outputs by name.
 
-        A bare array stands for the only input, and the only output comes back as a bare array. Inputs may also be given
-        as ``model(image=x, mask=m)``; those that are called `inputs` or `outputs` must be in a mapping.
+        If the model has a single input, a bare array may be given. If it has a single output, a bare array is returned.
+        Inputs may also be given as ``model(image=x, mask=m)``; inputs with the names `inputs` or `outputs` must be
+        given in
+        a mapping.
 
         Args:
-            inputs: a mapping, or what stands for the only input.
-            outputs: names of values instead of the outputs, as of `run`. A list gives a mapping by these names, one
-                text gives the bare array.
+            inputs: a mapping by name, the result of `import_inputs`, or the value of the single input.
+            outputs: names of values to return instead of the outputs, as of `run`. A list returns a mapping by these
+                names, one string returns the bare array.
             named: the inputs by name.
 
         Raises:
-            InterposerError: what `run` raises.
+            InterposerError: any error that `run` raises.
         """
         if named or inputs is ...:
             inputs = named_inputs(self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs"))
@@ -656,9 +675,14 @@ class Model:
         return result[0] if isinstance(outputs, str) else dict(zip(names, result, strict=True))
 
     def close(self) -> None:
-        """Unload the network; calls after this raise `InvalidArgumentError`.
+        """Unload the network; later calls raise `InvalidArgumentError`.
 
-        Closing again does nothing, unless a backend's context had kept a network loaded (`LoadError`).
+        Closing a closed model does nothing. If a context of a backend refused to unload a network, closing again tries
+        to
+        unload it once more.
+
+        Raises:
+            LoadError: the context of a backend refuses to unload the network.
         """
         with self._lock:
             self._closed, self._only = True, None
@@ -670,7 +694,7 @@ class Model:
             other.close()
 
     def _unload(self, key: Key) -> None:
-        with suppress(UnknownNetworkError):  # it went with its runtime
+        with suppress(UnknownNetworkError):  # the runtime is closed already
             self.runtime.unload_network(self._variants[key][0])
         del self._variants[key]
 
@@ -711,7 +735,7 @@ class Model:
 
 
 class _Only:
-    """The only variant of a model, for calls whose arrays fit it as they are and that need no lock."""
+    """The only variant of a model, with a lock-free fast path for calls whose arrays need no conversion."""
 
     def __init__(self, network_id: NetworkId, bindings: Bindings, names: tuple[str, ...]) -> None:
         self.network_id, self._bindings = network_id, bindings
@@ -720,7 +744,7 @@ class _Only:
         self.order = tuple(sorted(bindings.outputs))
 
     def arguments(self, model: Model, inputs: Any, outputs: Any) -> dict[str, Any] | None:
-        """Return what `Runtime.enqueue_workload` is given for a call, where there is nothing to convert; quick."""
+        """Return the arguments of `Runtime.enqueue_workload`, or None if inputs or outputs need conversion."""
         if outputs is None and type(inputs) is list and len(inputs) == len(self._numbers):
             feeds = self._bindings.fitting(self._numbers, inputs)
             return None if feeds is None else {"inputs": feeds}

@@ -1,8 +1,8 @@
-"""Networks that were divided before: kept in the cache folder, so that a second `load` need not read and divide them.
+"""The cache of optimized networks on disk, which lets a second `load` skip reading and dividing the network.
 
-Kept are networks that one plug-in takes as a whole, as the tables that it is shown (`backend.dynamic.images`). It
-compiles them, or restores what was compiled before (`backend.dynamic.kept`). The file that a network came from is read
-only when somebody asks for its layers.
+The cache has networks that a single plug-in runs completely, in the form of the tables that the plug-in reads
+(`plugins.capi.abi.images`). The plug-in compiles these tables, or restores its own cached result
+(`plugins.capi.caching.part_cache`). The model file is read only when its layers are requested.
 """
 
 from __future__ import annotations
@@ -56,48 +56,48 @@ __all__ = ["FOLDER", "NAMES", "Entry", "Keeper", "read_entry"]
 
 _log = logging.getLogger("interposer.session")
 FOLDER: Final = "networks"
-"""The folder in the cache folder."""
+"""The name of the folder inside the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
-"""The files in it that are written here."""
+"""The pattern of the file names that this module writes."""
 MAGIC: Final = b"interposer network 3\n"
 MOST_BYTES: Final = 1 << 26
-"""Larger files are not kept: dividing them takes no time compared with reading them."""
+"""The largest model file that is cached, in bytes. Dividing a larger network is fast compared with reading it."""
 UNCERTAIN: Final = 2.0
-"""Seconds since a file was written in which its time may be the same after it was written to again."""
+"""Seconds after a write during which a second write may leave the file's modification time unchanged."""
 MOST_CACHED: Final = 1 << 29
-"""All of them together have no more bytes; the oldest go first."""
+"""The limit on the bytes of all cached files together; the oldest files are deleted first."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A network that is kept: `made` says by what and for what, `parts` are the images of its compiled parts."""
+    """A cached network: `made` has the versions and options it was made with, `parts` the images of compiled parts."""
 
     made: Mapping[str, Any]
     network: Mapping[str, Any]
     parts: tuple[Image, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Return why it is of no use here any more, or None if it is."""
+        """Return the reason why the entry can no longer be used here, or None if it can."""
         name = self.made["backends"][0]
-        absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
+        absent = registry.reason_absent(name) if registry.is_registered(name) else "it is not registered"
         if absent is not None:
             return f"backend {name!r} is not available: {absent}"
         if self.made["interposer"] != __version__:
             return f"it was made by version {self.made['interposer']} of interposer; this is {__version__}"
         if self.made["code"] != _code():
-            return "the package was changed since"
+            return "the package has changed since"
         if self.made["backend"] != getattr(registry.get(name), "identity", ""):
-            return f"backend {name!r} was changed since"
+            return f"backend {name!r} has changed since"
         return None
 
     def content(self) -> list[bytes | memoryview]:
-        """Return what a file holds: the facts, then the tables of every part and the places of their pointers."""
+        """Return the content of the file: the facts as JSON, then the tables and pointer positions of each part."""
         facts = {"made": self.made, "network": self.network, "digests": [part.digest for part in self.parts]}
         return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
 
 
 def read_entry(content: bytes | memoryview) -> Entry:
-    """Return the entry that a file holds; ValueError if it is damaged or none."""
+    """Return the entry in the content of a cache file; raise ValueError if it is damaged or not an entry."""
     from interposer.plugins.capi.abi.images import Image  # noqa: PLC0415 - only where there are plug-ins
 
     facts, pieces = read_record(content, MAGIC)
@@ -106,11 +106,11 @@ def read_entry(content: bytes | memoryview) -> Entry:
 
 
 class _NotCachedError(Exception):
-    """A network that is not kept; its text is the reason."""
+    """Raised if a network cannot be cached; the text is the reason."""
 
 
 class Keeper:
-    """Keeps what becomes of one file with certain options, and gives it back."""
+    """Reads and writes the cache entry of one model file with certain options."""
 
     @classmethod
     def of(
@@ -121,12 +121,12 @@ class Keeper:
         options: OptimizerOptions | None,
         registry: BackendRegistry,
     ) -> Keeper | None:
-        """Return the keeper of a file, or None if nothing is kept of such."""
+        """Return the keeper for a model file, or None if networks of this kind are not cached."""
         try:
             return cls._of(source, format, backends, options, registry)
         except _NotCachedError as reason:
             if isinstance(source, str | os.PathLike):
-                _log.debug("%s is not kept in the cache of networks: %s", source, reason)
+                _log.debug("%s is not stored in the network cache: %s", source, reason)
             return None
 
     @classmethod
@@ -140,11 +140,11 @@ class Keeper:
     ) -> Keeper:
         file = _File.read(source)
         if file is None:
-            raise _NotCachedError(f"it cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
+            raise _NotCachedError(f"the file cannot be read, is empty, or has more than {MOST_BYTES:,} bytes")
         if registry.isolates_any:
             raise _NotCachedError("backends run in processes of their own")
         if options is not None and options.debug:
-            raise _NotCachedError("the optimizer is asked for debugging")
+            raise _NotCachedError("a debugging option of the optimizer is set")
         ids = registry.by_default() if backends is None else tuple(backends)
         absent = [name for name in ids if registry.reason_absent(name) is not None]
         if not ids or absent:
@@ -167,7 +167,7 @@ class Keeper:
 
     def __init__(self, created: Mapping[str, Any], file: _File, backend: Any, options: OptimizerOptions) -> None:
         self._made, self._backend, self._options = created, backend, options
-        self._file: _File | None = file  # until it is no more of use, as it may be large
+        self._file: _File | None = file  # dropped as soon as possible, because it may be large
         said = backend.cache_directory(options.model_options.get(backend.id, {}))
         self._folder = str(cache_folder(said) or "")
         self.name_of_source = str(created["source"])
@@ -175,7 +175,7 @@ class Keeper:
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
-        """Raise `LoadError` if the file is another one now, whose layers must not be taken for those of this one."""
+        """Raise `LoadError` if the content of the file has changed since the cache entry was read."""
         file = _File.read(source)
         if file is None or file.sha256 != self._made["sha256"]:
             raise LoadError(f"the file {self.name_of_source!r} was changed or deleted; load the model again")
@@ -183,9 +183,9 @@ class Keeper:
     def kept(
         self, read: Callable[[], Blueprint], registry: BackendRegistry, limits: Limits | None = None
     ) -> KnownBlueprint | None:
-        """Return what the cache has of the file: a compiled variant; None if it has nothing that can be used.
+        """Return the cached variant of the file, or None if there is no usable entry.
 
-        `read` gives what the file itself makes, for those who ask for its layers or for other shapes.
+        `read` returns the blueprint of the file itself; it is called when layers or other shapes are requested.
 
         Raises:
             LimitExceededError: the network needs more than `limits` allow; None means the default limits.
@@ -249,10 +249,10 @@ class Keeper:
         return PreCompiled(num_outputs=len(fact["outputs"]), object=created)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
-        """Return the model that `make` makes of a file; its first variant is cached, if it is such as can be cached.
+        """Create a model with `make`, store its first variant in the cache if possible, and return the model.
 
-        It is not where the file was replaced or changed meantime, as nobody knows then of which content it is. It may
-        be called once, after `kept` gave nothing.
+        Nothing is stored if the file was replaced or changed in the meantime, because the content of the model is then
+        not certain. May be called once, after the cache lookup returned None.
         """
         file, self._file = self._file, None
         assert file is not None
@@ -261,7 +261,7 @@ class Keeper:
         try:
             entry = self._entry(model, recorded, file)
         except _NotCachedError as reason:
-            _log.debug("%s is not kept in the cache of networks: %s", self.name_of_source or "a network", reason)
+            _log.debug("%s is not stored in the network cache: %s", self.name_of_source or "a network", reason)
             return model
         if file.is_still(source):
             if len(file.content) > LATER:
@@ -272,9 +272,9 @@ class Keeper:
 
     @classmethod
     def reason(cls, source: str, registry: BackendRegistry, make: Callable[[], Model]) -> str:
-        """Return why a network would not be kept if it was loaded now on the default backends; empty if it would be.
+        """Return why a network loaded now on the default backends would not be cached; empty if it would be.
 
-        `make` loads it.
+        `make` loads the network.
         """
         try:
             keeper = cls._of(source, None, None, None, registry)
@@ -294,19 +294,19 @@ class Keeper:
 
     def _entry(self, model: Model, recorded: Recording, file: _File) -> Entry:
         if not file.is_by_itself():
-            raise _NotCachedError("its weights are in files of their own")
+            raise _NotCachedError("its weights are in separate files")
         if not model.is_prepared or model._estimate is None:
             raise _NotCachedError("shapes or values of its inputs are open, and are known only when it is called")
         optimized = model.optimized
         if optimized.refusals or optimized.messages or optimized.crossings:
-            raise _NotCachedError(f"backend {optimized.preferences[0]!r} does not take all of its layers")
+            raise _NotCachedError(f"backend {optimized.preferences[0]!r} does not run all of its layers")
         if not all(info is None or info.is_tensor for info in (*model.inputs.values(), *model.outputs.values())):
-            raise _NotCachedError("it has inputs or outputs that are no tensors")
+            raise _NotCachedError("some of its inputs or outputs are not tensors")
         parts: list[Image] = []
         layers = []
         index: dict[Any, int] = {}
         for layer in optimized.graph.topological():
-            if isinstance(layer.op, Constant):  # of compiled parts, or else what uses it is not kept
+            if isinstance(layer.op, Constant):  # constants of compiled parts are in the images
                 continue
             fact = self._layer(layer, index, recorded, parts)
             if fact is None:
@@ -347,7 +347,7 @@ class Keeper:
 
 
 class _Identity(NamedTuple):
-    """What is another for another file, or for one that was written to; times are in nanoseconds."""
+    """The identity and state of a file; times are in nanoseconds."""
 
     device: int
     inode: int
@@ -358,7 +358,7 @@ class _Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class _File:
-    """What a file had in it when it was read, and which file it was, unless it was bytes."""
+    """The content of a model file when it was read, and its identity; `identity` is None for bytes."""
 
     content: bytes
     identity: _Identity | None
@@ -366,7 +366,7 @@ class _File:
     @classmethod
     def read(cls, source: object) -> _File | None:
         """Return the file, or None if it cannot be read, is empty, or has more than `MOST_BYTES`."""
-        identity = _identity(source)  # before it is read, so that what is written at the same time changes it
+        identity = _identity(source)  # read before the content, so that a concurrent write is detected
         content = _content(source)
         return cls(content, identity) if content and len(content) <= MOST_BYTES else None
 
@@ -375,11 +375,11 @@ class _File:
         return hashlib.sha256(self.content).hexdigest()
 
     def is_by_itself(self) -> bool:
-        """Return whether nothing of it is in other files, where an ONNX file may have its weights."""
+        """Return whether the file is certain to have no external weights."""
         return self.content[4:8] == b"TFL3" or b"location" not in self.content
 
     def is_still(self, source: object) -> bool:
-        """Return whether the source has this content yet; a file of which the time says too little is read again."""
+        """Return whether the source still has this content; a recently modified file is read again to be sure."""
         if not isinstance(source, str | os.PathLike):
             return True
         now = _identity(source)
@@ -391,7 +391,7 @@ class _File:
 
 
 def _identity(source: object) -> _Identity | None:
-    """That of a file; None of bytes."""
+    """Return the identity of a file; None for bytes or if the file is missing."""
     if not isinstance(source, str | os.PathLike):
         return None
     try:
@@ -413,20 +413,20 @@ def _content(source: object) -> bytes | None:
 
 
 def _with(options: OptimizerOptions, backend: str, own: Mapping[str, Any]) -> OptimizerOptions:
-    """Return the same with other options of one backend."""
+    """Return the options with other options for one backend."""
     others = {name: item for name, item in options.model_options.items() if name != backend}
     return replace(options, model_options={**others, **({backend: own} if own else {})})
 
 
 def _plain(info: TensorInfo) -> list[Any]:
-    """Return what JSON can hold of an info: its type, its shape (see `_plain_shape`) and its quantization."""
+    """Return a tensor info as JSON values: its type, its shape (see `_plain_shape`) and its quantization."""
     item = info.quantization
     scales = None if item is None else [item.scales, item.zero_points, item.axis]
     return [str(info.dtype), _plain_shape(info.shape), scales]
 
 
 def _plain_shape(shape: TensorShape) -> list[int | str | None] | None:
-    """The sizes of the dimensions; an open dimension is its name or None, and a shape of unknown rank is None."""
+    """Return the sizes of the dimensions; an open dimension is its name or None, a shape of unknown rank is None."""
     return [item.name if isinstance(item, Dim) else item for item in shape] if shape.is_ranked else None
 
 
@@ -438,7 +438,7 @@ def _info(plain: list[Any]) -> TensorInfo:
 def _divided(
     network: Callable[[], Network], ids: tuple[str, ...], registry: BackendRegistry, options: OptimizerOptions
 ) -> Callable[[], OptimizedNetwork]:
-    """Divides the network after all, once, for those who ask for an explanation."""
+    """Return a function that divides the network on its first call, for explanations."""
 
     @cache
     def divided() -> OptimizedNetwork:
@@ -452,7 +452,7 @@ def _divided(
 
 @cache
 def _code() -> str:
-    """Return what is different when the package was changed without another version, as in a checkout."""
+    """Return a digest of the source files in a checkout, to detect changes without a new version; else empty."""
     root = Path(__file__).parents[1]
     if {"site-packages", "dist-packages"} & set(root.parts):
         return ""

@@ -1,4 +1,4 @@
-"""The interface that the package onnx declares for whatever runs its models, so that its tools and tests can use us.
+"""An implementation of the backend interface of the package onnx, so that its tools and tests can run Interposer.
 
 ::
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     try:
         from onnx.backend.base import Backend, BackendRep
-    except ImportError:  # whoever calls will be told
+    except ImportError:  # calls raise a clear error then
         Backend = BackendRep = object
 
 __all__ = [
@@ -49,23 +49,23 @@ __all__ = [
 ]
 
 _OPTIONS: Final = ("backends", "limits", "operators", "options", "runtime", "shapes", "values")
-_NOT_OURS: Final = ("atol", "rtol")  # what the test runner hands on to everybody
+_NOT_OURS: Final = ("atol", "rtol")  # arguments that the test runner passes to every backend
 
 
 class Prepared(BackendRep):
-    """A model that is ready to run; `model` is the `interposer.Model` that does it. Threads may share it."""
+    """A model that is ready to run; `model` is the underlying `interposer.Model`. Threads may share it."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """Return the outputs for these inputs: arrays, and lists of such for sequences, in the model's order.
+        """Return the outputs for these inputs as arrays (lists of arrays for sequences), in the order of the model.
 
-        `inputs` are a list in the model's order, a mapping by name, or a bare array for an only input.
+        `inputs` is a list in the order of the model, a mapping by name, or a bare array for a single input.
 
         Raises:
-            BindingError: inputs that do not fit.
-            InterposerError: whatever else `Model.run` raises.
+            BindingError: the inputs do not fit.
+            InterposerError: any other error that `Model.run` raises.
         """
         bare = isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence | Mapping)
         value = [inputs] if bare else inputs if isinstance(inputs, Mapping) else list(inputs)
@@ -73,11 +73,12 @@ class Prepared(BackendRep):
 
 
 class InterposerBackend(Backend):
-    """What the package onnx calls a backend. A device is "CPU", or the id of one of our backends, such as "CpuRef".
+    """A backend of the package onnx. A device is "CPU", or the id of an Interposer backend, such as "CpuRef".
 
-    On "CPU" all available backends take part, as in `interposer.load`; a backend's id as device puts it before CpuRef,
-    and ``backends=`` names all of them in their order. Further keyword arguments are those of `interposer.load`
-    and of `interposer.frontends.onnx.template`: `limits`, `operators`, `options`, `runtime`, `shapes` and `values`.
+    "CPU" uses all available backends, as `interposer.load` does. A backend id uses this backend first and CpuRef for
+    the rest. The keyword argument ``backends=`` gives all backends in order and overrides the device. Other keyword
+    arguments are those of `interposer.load` and of `interposer.frontends.onnx.template`: `limits`, `operators`,
+    `options`, `runtime`, `shapes` and `values`.
     """
 
     @classmethod
@@ -88,7 +89,7 @@ class InterposerBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: Source, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return True if `prepare` would do."""
+        """Return True if `prepare` succeeds for this model; this prepares the model and discards it."""
         try:
             cls.prepare(model, device, **kwargs)
         except InterposerError:
@@ -97,11 +98,11 @@ class InterposerBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Source, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """Return the model (an `onnx.ModelProto`, a path or bytes), ready to run.
+        """Load the model (an `onnx.ModelProto`, a path or bytes) and return it ready to run.
 
         Raises:
-            InvalidArgumentError: a keyword argument that nobody knows.
-            InterposerError: whatever else `interposer.load` raises.
+            InvalidArgumentError: a keyword argument is unknown.
+            InterposerError: any other error that `interposer.load` raises.
         """
         for name in kwargs.keys() - _NOT_OURS:
             if name not in _OPTIONS:
@@ -127,10 +128,11 @@ class InterposerBackend(Backend):
         opset_version: int | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run a single node on inputs in the order of its own, absent ones left out.
+        """Run a single node. `inputs` are in the order of the node, without the absent optional inputs.
 
-        `opset_version` is that of the node's domain, by default the newest that the package onnx knows (1 for a domain
-        of others); `outputs_info` is not needed.
+        `opset_version` is the version of the node's domain. The default is the newest version that the package onnx
+        knows,
+        or 1 for other domains. `outputs_info` is ignored.
         """
         if type(node).__name__ != "NodeProto":
             raise InvalidArgumentError(f"a node must be an onnx.NodeProto, not {type(node).__name__}")
@@ -141,13 +143,13 @@ class InterposerBackend(Backend):
 
 
 def _kind(device: str) -> str:
-    """Return a device without its number."""
+    """Return the device without its number, as "CPU" for "CPU:0"."""
     expect(device, str, 'a device must be a text such as "CPU"')
     return device.partition(":")[0]
 
 
 def _backends(device: str) -> list[str] | None:
-    """Return the device's backend first and CpuRef for what it does not take; for the CPU, whatever there is."""
+    """Return the backend of the device followed by CpuRef; None (all available backends) for "CPU"."""
     kind = _kind(device)
     if kind.lower() == AUTO:
         return [AUTO]

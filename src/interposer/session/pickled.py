@@ -1,4 +1,4 @@
-"""Models as pickles: by path and digest of their file, or by the content of their network; not their runtime."""
+"""Pickling of models: by path and digest of the model file, or by the content of the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Origin:
-    """What `load` made a model of: the `source`, a path or content, and the arguments that say how to read it."""
+    """The origin of a model: the `source` of `load`, a path or content, and the arguments of `load` for reading it."""
 
     source: Any
     reading: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Origin:
 
     @classmethod
     def of(cls, source: Any, reading: Mapping[str, Any]) -> Origin:
-        """That of a call of `load`; a path is made absolute, as another process may be in another folder."""
+        """Return the origin for a call of `load`; paths are made absolute for processes in other folders."""
         value = {name: item for name, item in reading.items() if item is not None}
         if not isinstance(source, str | os.PathLike):
             return cls(source, value)
@@ -41,11 +41,11 @@ class Origin:
 
 
 def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
-    """Return what pickle needs to make the model again; see `Model`.
+    """Return the function and arguments with which pickle creates the model again; see `Model`.
 
     Raises:
-        InvalidArgumentError: the model is closed, has a runtime of its own, was made of a template, or its file was
-            changed since it was loaded.
+        InvalidArgumentError: the model is closed, is not on the default runtime, was made from a template, or its
+            file has changed since it was loaded.
     """
     from interposer.session.load import default_runtime  # noqa: PLC0415 - it needs the model
 
@@ -68,12 +68,12 @@ def reduced(model: Model) -> tuple[Callable[..., Model], tuple[Any, ...]]:
 
 
 def _plain(source: Any) -> Any:
-    """Return the content as something that pickle knows."""
+    """Return the content as an object that can be pickled."""
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def _unchanged(origin: Origin) -> str:
-    """Return the digest of the file, which must be the one that was loaded."""
+    """Return the digest of the file; raise `InvalidArgumentError` if the file has changed since it was loaded."""
     if origin.stamp is None or _stamp(origin.source) != origin.stamp:
         raise InvalidArgumentError(
             f"the file {origin.source!r} was changed or deleted since the model was loaded; load the model again"

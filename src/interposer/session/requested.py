@@ -1,4 +1,4 @@
-"""Networks that give other values than their outputs: any value by name, inputs, constants and inner values alike."""
+"""Networks with other outputs than declared: any input, constant or inner value can be requested by name."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ __all__ = ["known_values", "requested_names", "with_outputs"]
 
 
 def requested_names(outputs: Any) -> tuple[str, ...] | None:
-    """The names in the argument `outputs` of a run, a name or a list of names; None if it gives arrays to write to.
+    """Return the names in the argument `outputs` of a run, or None if it has arrays to write to.
+
+    `outputs` may be a name or a list of names.
 
     Raises:
-        BindingError: names and arrays are mixed, or a name is there twice.
+        BindingError: names and arrays are mixed, or a name is given twice.
     """
     if isinstance(outputs, str):
         return (str(outputs),)
@@ -37,9 +39,9 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
 
 
 def known_values(network: Network) -> dict[str, TensorInfo]:
-    """Return the values that a run can be asked for, in running order, the outputs last; each under its usual names.
+    """Return the values that a run can return, in execution order with the outputs last, under their usual names.
 
-    These are the names of the model file, or the layer's name where there is no file or the file has no such tensor.
+    These are the names in the model file, or the layer's name if there is no file or the file has no such tensor.
     """
     graph = network.graph
     result = {name: info for name, info in graph.folded.items()}
@@ -50,13 +52,13 @@ def known_values(network: Network) -> dict[str, TensorInfo]:
 
 
 def with_outputs(network: Network, names: Sequence[str]) -> Network:
-    """The network with the values of these names as its outputs, in this order; layers that are not needed are gone.
+    """Return the network with the named values as its outputs, in this order, without layers that they do not need.
 
     A name is that of an output, of a tensor in the model file, of a layer with one result, or ``layer:1`` for a layer
-    with several. If several values fit a name, the first kind in this list wins.
+    with several. If several values fit a name, the first kind in this list is used.
 
     Raises:
-        BindingError: a name that the network does not have, or that of a value inside a region.
+        BindingError: the network has no such value, or the value is inside a region.
     """
     graph = network.graph.clone()
     values = [_value(graph, name) for name in names]
@@ -87,7 +89,7 @@ def _by_alias(graph: Graph, name: str) -> Value | None:
 
 
 def _by_layer(graph: Graph, name: str) -> Value | None:
-    """Return the value of a layer: ``layer``, if it has one result, or ``layer:0``."""
+    """Return the value of a layer by name: ``layer`` if it has one result, or ``layer:0``; None if there is none."""
     return next((value for value in _values(graph) if name in _layer_names(value)), None)
 
 
@@ -101,7 +103,7 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def _unknown(graph: Graph, name: str) -> str:
-    """Return why a name is that of no value which a run can give."""
+    """Return the message for a name that no available value has, with suggestions."""
     several = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
     if several is not None:
         names = ", ".join(repr(value.name) for value in several.outputs)

@@ -1,4 +1,4 @@
-"""Networks whose input shapes are open, and what they become where shapes are given."""
+"""Networks with open input shapes, and their specialisation for given shapes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Shapes: TypeAlias = Resizes
 
 
 def bound(network: Network, shapes: Shapes) -> Network:
-    """Return the network with shapes for inputs by name, and numbers for named dimensions.
+    """Return the network with the given shapes of inputs by name, or sizes of named dimensions.
 
-    A known dimension may get another size where the layers allow that. The shapes that layers were declared with are
-    then left to inference.
+    A known dimension may get another size if the layers allow that. The declared shapes of layers are then inferred
+    again.
 
     Raises:
-        InvalidArgumentError: an input or a dimension that the network does not have, or a shape of another rank.
-        InvalidNetworkError: the network has errors, or does not fit the shapes; names the layers.
+        InvalidArgumentError: the network has no such input or dimension, or a shape has another rank.
+        InvalidNetworkError: the network has errors, or does not fit the shapes; the message names the layers.
     """
     network.validate()
     inputs = {item.name: item.output.known.shape for item in network.graph.inputs}
@@ -34,10 +34,10 @@ def bound(network: Network, shapes: Shapes) -> Network:
 
 
 def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
-    """Return the network with its inputs, by name, given these shapes; itself where they have them already.
+    """Return the network with these shapes of its inputs, by name; return `network` itself if it has them already.
 
     Raises:
-        InvalidNetworkError: shapes that do not fit the layers.
+        InvalidNetworkError: the shapes do not fit the layers.
     """
     if all(item.output.known.shape == shapes[item.name] for item in network.graph.inputs):
         return network
@@ -54,7 +54,7 @@ def specialised(network: Network, shapes: Mapping[str, TensorShape]) -> Network:
 
 
 def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
-    """Return a template that gives this network; `usual` are the shapes that a model is prepared for before a call."""
+    """Return a template of this network; `usual` has the shapes that a model is prepared for before its first call."""
 
     def build(shapes: Shapes, values: Values) -> Network:
         return with_values(bound(network, shapes) if shapes else network, values)
@@ -65,7 +65,7 @@ def as_template(network: Network, usual: Mapping[str, TensorShape]) -> Template:
 
 
 def _open(layer: Layer) -> None:
-    """Leave the sizes of what the layer was declared to give to inference, as they were those for other inputs."""
+    """Drop the declared sizes of the outputs of a layer, which hold for other input shapes; they are inferred again."""
     for value in layer.outputs:
         if value.declared is not None and value.declared.is_tensor and value.declared.is_ranked:
             value.declared = value.declared.with_shape([None] * value.declared.rank)

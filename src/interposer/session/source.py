@@ -1,4 +1,4 @@
-"""From whatever a user has to a `Network`: paths and bytes of any known format, told apart by content; plain data."""
+"""Reading a `Network` from a path, bytes, an open file or a document in any supported format."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ FORMATS: Final = ("nnapi", "onnx", "text", "tflite")
 def read_network(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network:
-    """Return the network that a file, its bytes, or a `Network` holds, or that an NNAPI document describes.
+    """Return the network of a file or its bytes, of a `Network`, or of an NNAPI document.
 
-    Dimensions that a TFLite file leaves open get the sizes that they had where the file was made. The network with open
-    dimensions is `Model.network` of a loaded model.
+    Dimensions that a TFLite file leaves open get the sizes that the file stores as an example. To get the network with
+    open dimensions, use `Model.network` of a loaded model.
 
     Args:
-        source: a path, a binary file that is open, the bytes of a file, a network, a front end's template, an
+        source: a path, an open binary file, the bytes of a file, a network, a template of a front end, an
             `onnx.ModelProto`, or a document for `interposer.frontends.nnapi.build`.
-        format: one of `FORMATS`; None tells it from the content.
-        shapes: for inputs by name their shapes, or for named dimensions their values.
-        values: for inputs by name their values; they are constants of the network then, and inputs no more.
+        format: one of `FORMATS`; None detects the format from the content.
+        shapes: shapes of inputs by name, or sizes of named dimensions.
+        values: values of inputs by name; these inputs become constants.
 
     Raises:
-        ParseError: the file cannot be read, is damaged, or is of no known format.
+        ParseError: the file cannot be read, is damaged, or its format is not recognized.
         UnboundInputError: operators need values or shapes of inputs that were not given.
-        InvalidArgumentError: a format that nobody knows, or shapes or values that the inputs cannot have.
-        InvalidNetworkError: shapes or values that a `Network` was given and that do not fit its layers.
+        InvalidArgumentError: the format is unknown, or the inputs cannot have the shapes or values.
+        InvalidNetworkError: shapes or values do not fit the layers of a `Network`.
     """
     result = read_source(source, format, shapes, values)
     return result.network(result.usual) if isinstance(result, Template) else result
@@ -57,7 +57,7 @@ def read_network(
 def read_source(
     source: Source, format: str | None = None, shapes: Shapes | None = None, values: Values | None = None
 ) -> Network | Template:
-    """Return the same, or a template of it, where what the network is may depend on its inputs."""
+    """Return the network, or a template if the layers of the network may depend on its inputs."""
     expect(format, str | None, "the format must be the name of one")
     expect(shapes, Mapping | None, "shapes must be a mapping from input's name to shape")
     expect(values, Mapping | None, "values must be a mapping from input's name to array")
@@ -85,10 +85,10 @@ def read_source(
 
 
 def content_of(source: Any) -> Any:
-    """Return the bytes that an open file gives, read from its position on; any other source as it is.
+    """Return the bytes of an open file, read from its position to its end; return any other source unchanged.
 
     Raises:
-        InvalidArgumentError: the file is opened as text, closed, or only for writing.
+        InvalidArgumentError: the file is opened in text mode, closed, or write-only.
         ParseError: the file cannot be read.
     """
     read = getattr(source, "read", None)
@@ -110,7 +110,7 @@ def content_of(source: Any) -> Any:
 
 
 def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the files beside an ONNX file that have its weights; none for other formats.
+    """Return the paths of the external weight files of an ONNX file; empty for other formats.
 
     Raises:
         ParseError: the file cannot be read.
@@ -151,7 +151,7 @@ def _load(format: str, source: Any, shapes: Shapes | None) -> Network | Template
 
 
 def _text(source: Any, shapes: Shapes | None) -> Network:
-    """Return the network of a file in the text form, or of its bytes."""
+    """Return the network of a file in the text format, given as a path or as bytes."""
     path = None if isinstance(source, bytes | bytearray | memoryview) else str(source)
     try:
         if path is not None:

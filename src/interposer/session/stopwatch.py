@@ -1,4 +1,4 @@
-"""How long a loaded network's layers and copies take, each by itself, in runs that are timed for it."""
+"""Times of the layers and copies of a loaded network, measured in separate timed runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST: Final = 1000
 
 
 class _Stopwatch(RunControl):
-    """Keeps the seconds of every layer in one run; those of iterations are added up."""
+    """Records the seconds of every layer in one run; iterations of a layer are added up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,16 +37,16 @@ class _Stopwatch(RunControl):
 
 
 def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: float) -> Times:
-    """Time whole runs, and by turns with them runs in which every layer is timed.
+    """Time whole runs, alternating with runs in which every layer is timed.
 
     Args:
-        run: runs the network once, told to stop by what it is given, if anything.
-        budget_seconds: how long to measure, after a run that is not counted; each is measured `FEWEST` times in any
-            case, and `MOST` times is enough.
+        run: runs the network once; the argument is the control that times the layers, or None for a whole run.
+        budget_seconds: how long to measure, after a warm-up run that is not counted. At least `FEWEST` and at most
+            `MOST` runs of each kind are measured.
 
     Raises:
-        InvalidArgumentError: no time.
-        InterposerError: what a run raises.
+        InvalidArgumentError: `budget_seconds` is not positive and finite.
+        InterposerError: any error that a run raises.
     """
     if not (budget_seconds > 0 and math.isfinite(budget_seconds)):
         raise InvalidArgumentError(f"budget_seconds must be more than 0, not {budget_seconds}")
@@ -66,10 +66,10 @@ def measured_times(run: Callable[[RunControl | None], Any], budget_seconds: floa
 
 
 def example_inputs(optimized: OptimizedNetwork) -> dict[str, Array]:
-    """Return numbers for the inputs of a network: random, and zeros for integers that may be indices.
+    """Return random arrays for the inputs of a network, and zeros for integers that may be indices.
 
     Raises:
-        InvalidArgumentError: an input that is no tensor of numbers.
+        InvalidArgumentError: an input is not a tensor of numbers with a known shape.
     """
     infos = {layer.name: layer.output.known for layer in optimized.inputs}
     for name, info in infos.items():

@@ -1,4 +1,4 @@
-"""Times of calls that are to be compared: each has its turn, again and again, so that a slow moment hits all."""
+"""Comparative timing: calls take turns in rounds, so that a temporary slowdown affects all of them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["LONG", "REST", "Timing", "take_turns", "undecided"]
 
 Failed = Callable[[str, Exception], None]
 FEWEST: Final = 3
-"""Calls of a turn, at least, unless they take long."""
+"""The least number of calls in a turn, unless they take longer than `LONG`."""
 LONG: Final = 0.1
-"""Seconds after which a turn is over, however few calls it had."""
+"""Seconds after which a turn ends, even if it has fewer than `FEWEST` calls."""
 REST: Final = 0.05
-"""Seconds before a turn: threads of what ran before look for work for a while, and take a processor meantime."""
+"""Seconds of pause before a turn, in which the spinning threads of the previous backend go to sleep."""
 LUCK: Final = 1 / 6
-"""What wins no more of its turns than this against another is the slower one."""
+"""A candidate that wins at most this share of its turns against another one counts as slower."""
 WARMING: Final = 0.2
-"""The part of a turn's time that is spent on calls before it, which are not counted."""
+"""The share of a turn's time that is spent on warm-up calls, which are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds of one call: the medians of its turns, in order, and the least of all calls."""
+    """The time of one call in milliseconds: `turns` has the median of each turn in order, `least` the fastest call."""
 
     turns: tuple[float, ...]
     least: float
@@ -37,20 +37,20 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Half the distance between the slowest and the fastest turn, as a part of the median."""
+        """Half the difference between the slowest and the fastest turn, relative to the median."""
         return (max(self.turns) - min(self.turns)) / 2 / (self.median or 1.0)
 
     def faster_than(self, other: Timing) -> float:
-        """How many times as fast as another that had its turns in the same rounds: the median of their ratios."""
+        """Return how many times faster this is than another candidate of the same rounds: the median of the ratios."""
         return statistics.median(theirs / ours for ours, theirs in zip(self.turns, other.turns, strict=True))
 
     def followed_by(self, other: Timing) -> Timing:
-        """Return the turns of both."""
+        """Return a timing with the turns of both, those of `other` last."""
         return Timing((*self.turns, *other.turns), min(self.least, other.least))
 
 
 def undecided(timings: Mapping[str, Timing]) -> list[str]:
-    """Of what had its turns in the same rounds, the fastest, and then all that wins too often against it."""
+    """Return the fastest of the candidates of the same rounds, then all that win too often against it to be slower."""
     if not timings:
         return []
     best = min(timings, key=lambda name: timings[name].median)
@@ -69,12 +69,13 @@ def take_turns(
     progress: Callable[[int], None] | None = None,
     rest: float = REST,
 ) -> dict[str, Timing]:
-    """Time calls in rounds, forwards and backwards in turn, each for so many seconds.
+    """Time calls in rounds, in alternating order; each turn of a call takes about `seconds`.
 
     Args:
-        failed: what is told of a call that raises, which is left out from then on; None lets the exception through.
-        progress: what is told how many turns are over.
-        rest: seconds before each turn in which nothing runs.
+        failed: called with the name and the exception of a call that raises, which is left out from then on. None
+            raises the exception.
+        progress: called with the number of finished turns.
+        rest: seconds of pause before each turn.
     """
     turns: dict[str, list[list[float]]] = {name: [] for name in calls}
     over = 0

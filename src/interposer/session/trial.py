@@ -1,6 +1,6 @@
-"""What the process does that tries out a shared object: load it, ask it about small networks, run them, shut it down.
+"""The main function of the trial process of a plug-in: load it, query it, run small networks and shut it down.
 
-It tells what it is about to do before it does it, as it may not live to tell afterwards.
+The process reports each step before it begins, because the plug-in may crash the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["main"]
 def main(
     report: Report, library: str, opened_as: str, options: Mapping[str, Options], *, only_id: bool = False
 ) -> None:
-    """Try out a shared object, or only read its id, and report."""
+    """Try a shared object out, or only read its id, and report the result."""
     os.environ.update({BACKEND_PATH: "", ISOLATE: ""})  # no other file is loaded or tried out from this process
     watch_calls(lambda name: report.send(doing=f"in {name}"))
     process_registry()
@@ -76,17 +76,17 @@ def _try(report: Report, path: str, opened_as: str, options: Mapping[str, Option
 
 
 def _libraries() -> set[str]:
-    """Return the files that the code in this process is from."""
+    """Return the paths of the executable files that are mapped into this process."""
     lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
     fields = (line.split(maxsplit=5) for line in lines)
     return {rest[0] for _, rights, _, _, _, *rest in fields if "x" in rights and rest and rest[0].startswith("/")}
 
 
 def run_small_networks(library: Library) -> None:
-    """Let the backend run what it takes of a network of three layers, together and one by one.
+    """Run the supported layers of a small network on the backend of a library, together and one by one.
 
     Raises:
-        InterposerError: it broke the rules of the interface, or failed at what it had said it can do.
+        InterposerError: the backend violated the interface, or failed to run a layer that it declared as supported.
     """
     backend = DynamicBackend(library)
     known = process_registry()
@@ -97,7 +97,7 @@ def run_small_networks(library: Library) -> None:
             try:
                 optimized = optimize(network, [backend.id], DeviceSpec(registry))
             except UnsupportedLayerError:
-                continue  # which is its right
+                continue  # a backend need not support these layers
             _run(runtime, runtime.load_network(optimized))
 
 

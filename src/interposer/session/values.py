@@ -1,4 +1,4 @@
-"""Networks some of whose inputs are given values, which makes them constants."""
+"""Networks with constant values for some of their inputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["with_values"]
 
 
 def with_values(network: Network, values: Values) -> Network:
-    """Return the network with constants in place of these inputs; itself where there are none.
+    """Return the network with constants in place of these inputs; return `network` itself if `values` is empty.
 
     Raises:
-        InvalidArgumentError: an input that the network has not, or a value that it cannot have.
+        InvalidArgumentError: the network has no such input, or the input cannot have the value.
         InvalidNetworkError: the network has errors, or does not fit the values.
     """
     if not values:

@@ -1,4 +1,4 @@
-"""What a model is made of, and the variants that become of it for shapes and values of its inputs."""
+"""The source of a model, and the variants of its network for shapes and values of the inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SMALL = 1024
 
 
 class Key(NamedTuple):
-    """What tells one variant from another: the shapes of all inputs, and the values of some."""
+    """The identity of a variant: the shapes of all inputs, and the fingerprints of the values of some inputs."""
 
     shapes: tuple[TensorShape, ...]
     values: tuple[tuple[str, Hashable], ...] = ()
@@ -42,13 +42,13 @@ class FirstVariant(NamedTuple):
 
 
 class Blueprint:
-    """A network, or what becomes one once the values of some inputs are known.
+    """A network, or a template from which a network is built once the values of some inputs are known.
 
-    `name`, `inputs` and `outputs` are its own; an output's info is None if the file says nothing of it. `needed`
-    names the inputs whose values it depends on, as far as is known. Not safe to use from several threads.
+    `name`, `inputs` and `outputs` describe the network; the info of an output is None if the file does not declare it.
+    `needed` has the names of the inputs whose values the network depends on, as far as is known. Not thread-safe.
 
     Raises:
-        InterposerError: the front end cannot make a network of it, whatever the inputs are.
+        InterposerError: the front end cannot build a network, whatever the inputs are.
     """
 
     def __init__(self, source: Network | Template) -> None:
@@ -64,12 +64,12 @@ class Blueprint:
             self._take(self.network)
 
     def forked(self) -> Blueprint:
-        """Return a blueprint of the same network for another model; what calls teach one of them stays there."""
+        """Return a blueprint of the same network for another model; later changes of one do not affect the other."""
         return copy.copy(self)
 
     @property
     def settled(self) -> Key | None:
-        """The key of the only variant, where nothing is left open."""
+        """The key of the only variant, or None if shapes or values are open."""
         return None if self.lacking else Key(tuple(info.shape for info in self.inputs.values()))
 
     def _try(self, template: Template) -> None:
@@ -87,33 +87,33 @@ class Blueprint:
         self.inputs = {item.name: item.output.known for item in network.graph.inputs}
         self.outputs = {output.name: output.values[0].known for output in network.graph.outputs}
         if self.lacking:
-            self.network = Network(graph=network.graph.clone())  # what becomes of theirs is the caller's affair
+            self.network = Network(graph=network.graph.clone())  # the caller may change the original later
 
     def _learn(self, error: UnboundInputError) -> None:
         self.needed = tuple(sorted({*self.needed, *error.inputs}))
 
     @property
     def lacking(self) -> str:
-        """What must be known of the inputs before a network can be run, in words; empty where nothing must."""
+        """A description of the shapes and values that a run needs and that are not known; empty if there are none."""
         shapes = [f"{name!r} {info.shape}" for name, info in self.inputs.items() if not info.is_concrete]
         values = f"the values of {', '.join(map(repr, self.needed))}" if self.needed else ""
         return " and ".join(filter(None, [f"the shapes of {', '.join(shapes)}" if shapes else "", values]))
 
     @property
     def arguments(self) -> str:
-        """The arguments of `load` that would give what is lacking."""
+        """The arguments of `load` that would supply the missing shapes and values, for messages."""
         shapes = any(not info.is_concrete for info in self.inputs.values())
         return ", ".join(filter(None, ["shapes={...}" if shapes else "", "values={...}" if self.needed else ""]))
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """The shapes that inputs with open dimensions had where the model was made, as far as they are known."""
+        """The example shapes that the model file has for inputs with open dimensions, by name."""
         return {name: TensorShape(shape) for name, shape in self._usual.items() if not isinstance(shape, int)}
 
     def first(self) -> FirstVariant | None:
         """Return the variant to prepare before the first call, or None if its shapes or values are not known.
 
-        This is the only variant if nothing is open, or else the variant for `usual_shapes`.
+        This is the only variant if all shapes and values are known. Otherwise it is the variant for `usual_shapes`.
         """
         key, network = self.settled, self.network
         if key is not None and network is not None:
@@ -137,10 +137,10 @@ class Blueprint:
         return self._template.network(shapes)
 
     def values(self) -> dict[str, TensorInfo]:
-        """Return what is known of all values by name; see `known_values`.
+        """Return the infos of all values by name; see `known_values`.
 
         Raises:
-            InvalidArgumentError: the network depends on its inputs, and there was no variant yet.
+            InvalidArgumentError: the network depends on its inputs, and no variant has been built yet.
         """
         network = self.network or self._last
         first = self.first() if network is None else None
@@ -150,10 +150,11 @@ class Blueprint:
         return known_values(network)
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """Return the same with the values of these names as its outputs.
+        """Return the network or template with the values of these names as its outputs.
 
         Raises:
-            BindingError: the network has no such value; of a template, only a network that it gives tells.
+            BindingError: the network has no such value. For a template this is only known once a network has been
+        built.
         """
         if self.network is not None:
             return with_outputs(self.network, names)
@@ -168,7 +169,7 @@ class Blueprint:
         )
 
     def key(self, arrays: Mapping[str, Array]) -> Key:
-        """Return which variant these inputs need, as far as is known."""
+        """Return the key of the variant for these inputs, with the values of the inputs in `needed`."""
         raw = tuple([arrays[name].shape for name in self.inputs])
         shapes = self._shapes.get(raw)
         if shapes is None:
@@ -177,7 +178,12 @@ class Blueprint:
         return Key(shapes, tuple((name, _fingerprint(arrays[name])) for name in self.needed))
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
-        """The network for these inputs; `key` is another one afterwards where more values turned out to be needed."""
+        """Return the network for these inputs.
+
+        If the network turns out to depend on the values of more inputs, these are added to `needed`, so `key` must be
+        called
+        again afterwards.
+        """
         shapes = {name: TensorShape(arrays[name].shape) for name in self.inputs}
         if self.network is not None:
             return specialised(self.network, shapes)
@@ -194,10 +200,10 @@ class Blueprint:
 
 
 class KnownBlueprint(Blueprint):
-    """What the cache knows of a network whose first variant is optimized already.
+    """A blueprint from the network cache, whose first variant is optimized already.
 
-    `read` gives the blueprint that the file itself makes. It is called once, when somebody asks for layers or for
-    other shapes than those of `optimized`.
+    `read` returns the blueprint of the model file. It is called once, when layers or shapes are requested that
+    `optimized` does not have.
     """
 
     def __init__(
@@ -213,7 +219,7 @@ class KnownBlueprint(Blueprint):
         self._shapes = {}
 
     def forked(self) -> KnownBlueprint:
-        """As `Blueprint.forked`; the file is read once for both models."""
+        """Return a blueprint of the same network for another model; the file is read once for both."""
 
         def read() -> Blueprint:
             return self._whole.forked()
@@ -226,17 +232,17 @@ class KnownBlueprint(Blueprint):
 
     @property
     def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
-        """The network, read now; None if the file gives another network for every shape."""
+        """The network, read from the file on first use; None if the file is a template."""
         return self._whole.network
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
-        """The shapes of the variant in the cache, of the inputs with open dimensions."""
+        """The shapes in the cached variant of the inputs with open dimensions, by name."""
         shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant:
-        """Return the variant that is in the cache; its network is only read on demand."""
+        """Return the cached variant; its network is read only on demand."""
         shapes = {item.name: item.output.known.shape for item in self.optimized.inputs}
         return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
 
@@ -247,15 +253,15 @@ class KnownBlueprint(Blueprint):
         return first.network()
 
     def values(self) -> dict[str, TensorInfo]:
-        """As `Blueprint.values`."""
+        """Return the infos of all values by name; see `Blueprint.values`."""
         return self._whole.values()
 
     def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """As `Blueprint.with_outputs`."""
+        """Return the network or template with these values as its outputs; see `Blueprint.with_outputs`."""
         return self._whole.with_outputs(names)
 
     def variant(self, arrays: Mapping[str, Array]) -> Network:
-        """As `Blueprint.variant`."""
+        """Return the network for these inputs; see `Blueprint.variant`."""
         try:
             return self._whole.variant(arrays)
         finally:

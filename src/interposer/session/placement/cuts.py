@@ -1,4 +1,4 @@
-"""Cut points of a network, the blocks between them, and networks of their own for parts."""
+"""Cut points of a network, the blocks between them, and separate networks for ranges of layers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ __all__ = ["Block", "blocks_of", "example", "part_network"]
 
 @dataclass(frozen=True)
 class Block:
-    """Layers that follow each other, and the bytes of the tensors that go from them to the layers behind."""
+    """Consecutive layers; `leaving` is the size in bytes of the tensors that the layers after them read."""
 
     layers: tuple[Layer, ...]
     leaving: int
 
 
 def blocks_of(graph: Graph, most: int) -> list[Block]:
-    """At most so many blocks, in running order. Where fewest tensors cross, the network is cut.
+    """Return at most `most` blocks in execution order, cutting the network where the fewest tensors cross.
 
-    Every union of blocks that follow each other is convex. Between two cut points exactly one tensor crosses, as far as
-    there are such places; blocks are joined, the smallest with its neighbour first, until there are few enough.
+    The union of consecutive blocks is convex. If possible, exactly one tensor crosses each cut. While there are too
+    many
+    blocks, the smallest one is merged with its smaller neighbour.
     """
     running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
     crossing = _crossing(graph, running)
@@ -53,7 +54,7 @@ def _join_smallest(blocks: list[Block]) -> None:
 
 
 def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
-    """For each place between two layers, the tensors that are made before it and read behind it."""
+    """Return, for each place between two layers, the tensors that are produced before and read after it."""
     place = {layer: number for number, layer in enumerate(running)}
     valueses: list[list[Value]] = [[] for _ in range(len(running) + 1)]
     for layer in graph:
@@ -71,7 +72,7 @@ def _bytes(values: Sequence[Value]) -> int:
 
 
 def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
-    """Return some layers as a network of their own: what comes in are its inputs, and what others read its outputs."""
+    """Return some layers as a separate network; its inputs and outputs are the tensors that cross its border."""
     view = SubgraphView(graph, layers)
     created = Graph(name)
     known: dict[Value, Value] = {}
@@ -87,7 +88,7 @@ def part_network(graph: Graph, layers: Sequence[Layer], name: str) -> Network:
 
 
 def example(info: TensorInfo, seed: int) -> Array:
-    """Return numbers for a tensor, with which every operator can work: zeros where integers may be indices."""
+    """Return example values that every operator accepts: random numbers, zeros for integers that may be indices."""
     shape, draw = tuple(map(int, info.shape)), np.random.default_rng(seed)
     if info.dtype is DataType.BOOL or (info.dtype.numpy.kind in "iu" and info.quantization is None):
         return np.zeros(shape, info.dtype.numpy)

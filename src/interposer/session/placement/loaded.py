@@ -1,4 +1,4 @@
-"""A network that is loaded to be timed."""
+"""Temporarily loaded networks, for timing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ What seems far too slow then is not seen again."""
 
 
 class Loaded:
-    """A network that is loaded for a while, with numbers for its inputs."""
+    """A network that is loaded temporarily, with example inputs."""
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self._runtime = runtime
@@ -40,22 +40,22 @@ class Loaded:
         self.close()
 
     def run(self) -> None:
-        """Run once."""
+        """Run the network once."""
         self._runtime.enqueue_workload(self._network_id, self._inputs)
 
     def watched(self, control: RunControl | None) -> None:
-        """Run once, watched where there is something that watches."""
+        """Run the network once under `control`, if it is not None."""
         self._runtime.enqueue_workload(self._network_id, self._inputs, control=control)
 
     def run_together(self) -> None:
-        """Run once for each thread, at the same time."""
+        """Run the network once for each thread, concurrently."""
         count = thread_budget(self._runtime.options.num_threads)
         pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
         for item in pending:
             item.result()
 
     def seconds(self, patience: float, rest: float) -> float:
-        """Return what three of four runs behind the first one take at least.
+        """Return a lower estimate of the seconds of one run, from a few runs after the first one.
 
         Raises:
             DeadlineExceededError: the first run took `patience` seconds.
@@ -73,9 +73,9 @@ class Loaded:
 
     @property
     def memory(self) -> MemoryReport:
-        """The memory that the network needs."""
+        """The memory of the loaded network."""
         return self._runtime.memory(self._network_id)
 
     def close(self) -> None:
-        """Unload it."""
+        """Unload the network."""
         self._runtime.unload_network(self._network_id)

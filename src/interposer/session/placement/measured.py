@@ -1,4 +1,4 @@
-"""The search for the fastest placement: parts are compiled and timed, the best plans are timed whole, one is kept."""
+"""The search for the fastest placement: time parts, time the best plans as a whole, and cache the winner."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ __all__ = ["place", "planned"]
 _log = logging.getLogger("interposer.session")
 Exclusions = Mapping[str, Sequence[str]]
 _PARTS_SHARE: Final = 0.5
-"""How much of what whole backends left of the budget is spent on parts; the rest is for mixes."""
+"""The share of the budget left after whole backends were timed that is spent on parts; mixes get the rest."""
 _RUNS: Final = 5
 _PATIENCE: Final = 20.0
-"""Seconds, or the budget where that is more, after which a first run is given up, and its backend with it."""
+"""The patience in seconds (or the budget, if larger): a slower first run is aborted, and its backend dropped."""
 _SLOW: Final = 30
-"""So many times the best time, but `_LEAST_PATIENCE` at least, and a first run is given up as too slow."""
+"""A first run is aborted after this many times the best time, but not before `_LEAST_PATIENCE` seconds."""
 _LEAST_PATIENCE: Final = 5.0
 _GAIN: Final = 0.02
-"""The part of the time that a mix must gain, at least."""
+"""The least relative gain in time for which a mix is preferred."""
 _DUEL: Final = 7
 _MORE: Final = 4
 _MOST_TURNS: Final = 29
-"""Backends that are close to each other have more turns, so many at a time, until they have had so many."""
+"""The number of additional turns for backends with close times, and the limit on turns."""
 _TURN: Final = 0.1
 _LONG_TURN: Final = 0.3
 _CLOSE: Final = 2.0
-"""Plans that take so many times the best time in a few runs have no turns."""
+"""Plans that take this many times the best time in a few runs are not timed further."""
 _FAR: Final = 5.0
-"""Blocks are not tried on a backend that runs the whole network, and takes so many times the best time."""
+"""Blocks are not tried on a backend that takes this many times the best time for the whole network."""
 _LARGE: Final = 1 << 26
 _LARGE_LOADED: Final = 4
-"""Of networks with constants of more than `_LARGE` bytes, so many plans are loaded at the same time."""
+"""The number of plans loaded at once for networks with constants of more than `_LARGE` bytes."""
 
 
 def place(
@@ -74,20 +74,21 @@ def place(
     options: OptimizerOptions | None = None,
     search: Search | None = None,
 ) -> Plan:
-    """Find out by measuring which backend should run which part of a network.
+    """Find by measuring which backend should run which part of a network.
 
-    Blocks between cut points are compiled and timed on every backend, alone and joined, as far as the budget goes. The
-    plans of least cost by that (the sum of parts and of copies at borders; a shortest path, found exactly) and those of
-    each backend alone are then timed whole, in turns, and the best is taken; a mix only where it is better than
-    every backend alone by more than the noise. The plan is kept in the cache folder, and found there by the network's
-    content, shapes, backends with their versions, threads, and machine.
+    Blocks between cut points are compiled and timed on every backend, alone and merged, within the budget. The cost of
+    a plan is the sum of its parts and of the copies between backends; the cheapest plans are found exactly, as
+    shortest paths. These plans and each backend alone are then timed as a whole, in turns, and the best one is chosen.
+    A plan with several backends must be faster than every backend alone by more than the noise. The plan is stored in
+    the cache folder, under a key of the network's content, its shapes, the backends with their versions, the threads
+    and the machine.
 
     Args:
-        backends: ids; None means all that are available here, also those that are used by name only.
+        backends: backend ids; None means all that are available, including those that are otherwise only used by name.
 
     Raises:
         LimitExceededError: no plan is within the limits.
-        InterposerError: whatever `optimize` raises where no backend can run the network.
+        InterposerError: any error that `optimize` raises if no backend can run the network.
     """
     expect(network, Network, "a placement is of a Network")
     expect(runtime, Runtime, "the runtime must be a Runtime")
@@ -114,12 +115,11 @@ def planned(
     without: Collection[str] = (),
     logs: bool = True,
 ) -> OptimizedNetwork:
-    """Return a network divided as a plan says; backends that are missing are left out, and differences are logged.
+    """Return a network divided according to a plan; missing backends are left out.
 
-    With `logs` False they are not, for a variant of the network that the plan was made for.
-
-    Nothing runs on the backends in `without`, as they have failed: the others of the plan take over, or where none is
-    left, those that there are by default.
+    Differences between this environment and the one of the plan are logged. `logs` is False for variants of the network
+    that the plan was made for. The backends in `without` have failed and run nothing. The other backends of the plan
+    take over, or the default backends if none is left.
     """
     options, available = options or OptimizerOptions(), runtime.registry.available()
     named = dict.fromkeys((*plan.backends, *plan.layers.values()))
@@ -137,7 +137,7 @@ def planned(
 
 
 def _both(asked: Exclusions, planned: Exclusions, runtime: Runtime) -> dict[str, list[str]]:
-    """Return what is excluded for one reason or the other; a plan may speak of backends that nobody knows here."""
+    """Return the union of both exclusions; backends in the plan that are not registered here are ignored."""
     known = {kind: [item for item in ids if item in runtime.registry] for kind, ids in planned.items()}
     return {kind: [*asked.get(kind, ()), *known.get(kind, ())] for kind in asked.keys() | known.keys()}
 
@@ -149,14 +149,14 @@ def _ids(runtime: Runtime, backends: Iterable[str] | None) -> list[str]:
 
 
 def _settings(runtime: Runtime, ids: Sequence[str]) -> dict[str, Any]:
-    """Return what the runtime was told of backends, such as their threads; nothing of those it was told nothing of."""
+    """Return the runtime options and isolation settings of backends, by id; backends without any are left out."""
     value, isolated = runtime.options.backend_options, runtime.registry.isolation
     result = {item: (sorted(value.get(item, {}).items()), isolated(item)) for item in ids}
     return {item: how for item, how in result.items() if how != ([], None)}
 
 
 def _key(network: Network, ids: Sequence[str], reported: Mapping[str, Any], options: object, search: Search) -> str:
-    """Return a number for everything that a plan depends on."""
+    """Return a hexadecimal digest of everything that a plan depends on."""
     digest = hashlib.sha256(repr((ids, dict(reported), options, search)).encode())
     for layer in network.graph.topological():
         constant = layer.op.value if isinstance(layer.op, Constant) else None
@@ -173,7 +173,7 @@ def _cached(name: str) -> Plan | None:
     try:
         return None if content is None else Plan.from_json(content.decode())
     except (InvalidArgumentError, UnicodeDecodeError):
-        return None  # damaged: it is made again
+        return None  # damaged: the plan is measured again
 
 
 class _Placer:
@@ -199,7 +199,7 @@ class _Placer:
         self.cost: dict[str, float] = {}
 
     def plan(self) -> Plan:
-        """Return the best plan that is found."""
+        """Return the best plan within the limits."""
         try:
             plans = self._singles()
             self._try_all(plans)
@@ -221,7 +221,7 @@ class _Placer:
     # --- candidates ---------------------------------------------------------------------------------------------------
 
     def _singles(self) -> dict[str, Plan]:
-        """Return every backend alone, completed by the others where it cannot run a layer."""
+        """Return a plan for each backend, which leaves the layers that it does not support to the other backends."""
         orders = {item: (item, *(other for other in self.ids if other != item)) for item in self.ids}
         return {item: self._as_plan(order, {}) for item, order in orders.items()}
 
@@ -245,7 +245,7 @@ class _Placer:
         return self._as_plan(tuple(self.ids), layers)
 
     def _parts(self, blocks: Sequence[Block]) -> dict[Part, float]:
-        """Return seconds of one run of each part, the short ones first, as long as there is time."""
+        """Return the seconds of one run of each part, by part; short parts first, as long as the budget lasts."""
         reserve = (1 - _PARTS_SHARE) * self._left()
         count = sum(len(block.layers) for block in blocks)
         result: dict[Part, float] = {}
@@ -267,20 +267,20 @@ class _Placer:
         return result
 
     def _near(self) -> list[str]:
-        """Return the backends on which parts are tried, the fastest first, CpuRef last."""
+        """Return the backends on which parts are tried, the fastest first and CpuRef last."""
         least = min(self.quick.values(), default=math.inf)
         near = [item for item in self.ids if self.quick.get(item, 0.0) <= _FAR * least or item not in self.alone]
         return sorted(near, key=lambda item: (item == "CpuRef", self.quick.get(item, math.inf)))
 
     def _patience(self) -> float:
-        """Seconds after which a first run is given up: it hangs, is by far too slow, or there is no time for it."""
+        """Return the seconds after which a first run is aborted as hanging, far too slow or beyond the budget."""
         if not self.quick:
             return self.patience
         slow = max(_LEAST_PATIENCE, _SLOW * min(self.quick.values()))
         return min(self.patience, slow, max(_LEAST_PATIENCE, self._left()))
 
     def _part_seconds(self, backend: str, layers: Sequence[Any]) -> float | None:
-        """Return what a part takes on a backend; None if it cannot run there, or must not."""
+        """Return the seconds of one run of a part on a backend; None if it cannot or must not run there."""
         for layer in layers:
             if self.pinned.get(layer.name, backend) != backend:
                 return None
@@ -296,21 +296,21 @@ class _Placer:
             return None
 
     def _note(self, backend: str, error: InterposerError, patience: float) -> None:
-        """Remember what a backend did wrong; one for which there was little patience may just be slow."""
+        """Record the failure of a backend; one that was only given little patience counts as slow."""
         if isinstance(error, DeadlineExceededError) and patience < self.patience:
             self.slow.add(backend)
         else:
             self._blame(culprit(error) or backend, error)
 
     def _blame(self, backend: str, error: InterposerError) -> None:
-        """Keep what a backend did wrong; it is no error to refuse layers. One that hangs gets no more turns."""
+        """Record the error of a backend, except for unsupported layers; a backend that hangs is not timed again."""
         if isinstance(error, DeadlineExceededError):
             self.late.add(backend)
         if not isinstance(error, UnsupportedLayerError):
             self.failed.setdefault(backend, str(error).partition("\n")[0])
 
     def _borders(self, blocks: Sequence[Block]) -> Callable[[int, str, str], float]:
-        """Seconds that a tensor takes from one backend to another: nothing where both work on the same memory."""
+        """Return a function for the seconds that tensors take from one backend to another; 0 if they share memory."""
         chosen = [self.runtime.registry.get(item) for item in self.ids]
         offers = Offers.of(chosen, set(self.ids), self.options.model_options)
         second_per_byte = _copy_seconds(1 << 20) / (1 << 20)
@@ -324,7 +324,7 @@ class _Placer:
     # --- the choice ---------------------------------------------------------------------------------------------------
 
     def _try_all(self, plans: Mapping[str, Plan]) -> None:
-        """Load plans, and run each a few times; what does not run, or is by far too slow, is left out."""
+        """Load plans and run each a few times; plans that fail or are far too slow are dropped."""
         for name, plan in plans.items():
             used = {*plan.layers.values()} or {plan.backends[0]}
             expected = max((self.spent.get(item, 0.0) for item in used), default=0.0)
@@ -345,7 +345,7 @@ class _Placer:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Unload what cannot be chosen, so that little is loaded at a time."""
+        """Unload plans that can no longer be chosen, to limit the memory of loaded networks."""
         fitting = [name for name in self.loaded if self._fits(name)]
         alone = [name for name in fitting if name in self.ids]
         best = min(alone or fitting, key=lambda name: self.quick[name], default="")
@@ -359,7 +359,7 @@ class _Placer:
             self.loaded.pop(name).close()
 
     def _fits(self, name: str) -> bool:
-        """Return whether a plan needs no more memory than it may, as far as that matters."""
+        """Return whether the memory of a plan is within the limit, if memory matters."""
         most, report = self.search.most_bytes, self.memory[name]
         if most is None and self.search.objective != "memory":
             return True
@@ -370,7 +370,7 @@ class _Placer:
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
     def _tried(self, plan: Plan, patience: float) -> Loaded:
-        """Return the network as the plan says, loaded and timed."""
+        """Return the network divided according to the plan, loaded and timed."""
         optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
         for refusal in optimized.refusals:
             if refusal.is_problem:
@@ -398,7 +398,7 @@ class _Placer:
         return replace(plans[name], measured=self._measured(seconds), chosen=name, units=self._units(name))
 
     def _units(self, name: str) -> dict[str, float]:
-        """Return milliseconds of what runs in the plan that was chosen, where there is time to watch some runs."""
+        """Return the milliseconds of each layer, part and copy of the chosen plan; empty if there is no time left."""
         loaded, left = self.loaded.get(name), self._left()
         if loaded is None or self.search.objective != "latency" or left <= 2 * (_RUNS + 1) * self.quick[name]:
             return {}
@@ -411,17 +411,17 @@ class _Placer:
             return {}
 
     def _measured(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Return milliseconds of one run of each plan."""
+        """Return the milliseconds of one run of each plan, by name."""
         if self.search.objective == "throughput":
             return {name: taken * 1e3 / self._together() for name, taken in seconds.items()}
         return {name: taken * 1e3 for name, taken in {**self.quick, **seconds}.items()}
 
     def _together(self) -> int:
-        """Return how many runs are at the same time."""
+        """Return the number of concurrent runs."""
         return thread_budget(self.runtime.options.num_threads) if self.search.objective == "throughput" else 1
 
     def _timings(self) -> dict[str, Timing]:
-        """Return milliseconds of what is loaded, in turns as far as there is time."""
+        """Return the timings of the loaded plans, in as many turns as the budget allows."""
         calls = {name: self._call(item) for name, item in self.loaded.items()}
         if not calls:
             return {}
@@ -435,7 +435,7 @@ class _Placer:
         return take_turns(calls, max(1, rounds), turn, failed=self._failed, rest=self._rest())
 
     def _settled(self, timings: dict[str, Timing]) -> dict[str, Timing]:
-        """With more turns for backends as long as it is open which is the fastest alone, and there is time."""
+        """Return the timings with more turns for the fastest backends, while they are undecided and time is left."""
         reserve = 0.5 * max(0.0, self._left()) if any(name not in self.ids for name in timings) else 0.0
         while True:
             finalists = _with_most_turns({name: item for name, item in timings.items() if name in self.ids})
@@ -452,11 +452,11 @@ class _Placer:
             timings |= {name: timings[name].followed_by(item) for name, item in more.items()}
 
     def _rest(self) -> float:
-        """Return seconds for the threads of other backends to go to sleep."""
+        """Return the seconds to wait until the threads of other backends sleep."""
         return REST if thread_budget(self.runtime.options.num_threads) > 1 else 0.0
 
     def _beyond(self, seconds: Mapping[str, float]) -> InterposerError:
-        """Return the error where no plan is within the limits."""
+        """Return the error for plans that all exceed the limits."""
         known = {name: report.peak for name, report in self.memory.items() if not report.unknown}
         unknown = sorted({item for report in self.memory.values() for item in report.unknown})
         silent = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
@@ -493,7 +493,7 @@ class _Placer:
         return mix if self._is_faster(mix, alone) else alone
 
     def _is_faster(self, mix: str, alone: str) -> bool:
-        """Return whether a mix is the better one again, of the two alone and in nearly all turns: many were tried."""
+        """Return whether a mix wins a direct comparison in nearly all turns; this guards against chance among many."""
         calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
         left = self._left()
         if left < 2 * _DUEL * self._together() * (self.quick[mix] + self.quick[alone]):
@@ -507,20 +507,20 @@ class _Placer:
 
 
 def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
-    """Return those that are still in it; the others had their turns at other times, and cannot be compared."""
+    """Return the timings with the most turns; the others were measured at other times and are not comparable."""
     most = max((len(timing.turns) for timing in timings.values()), default=0)
     return {name: item for name, item in timings.items() if len(item.turns) == most}
 
 
 def _spread(times: Sequence[float]) -> float:
-    """Return how far half of the turns are from the median, as a part of it."""
+    """Return the interquartile half-range of the times, relative to the median."""
     ordered = sorted(times)
     quarter = len(ordered) // 4
     return (ordered[-1 - quarter] - ordered[quarter]) / (2 * ordered[len(ordered) // 2])
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:
-    """Yield all ranges of blocks: single ones, the whole, then longer and longer ones."""
+    """Yield all ranges of blocks: single blocks, the whole network, then ranges of increasing length."""
     yield from ((place, place + 1) for place in range(count))
     yield 0, count
     for length in range(2, count):

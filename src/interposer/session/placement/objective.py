@@ -1,4 +1,4 @@
-"""`Search`: what a placement is to be the best at, and how long it is looked for."""
+"""`Search`: the objective and the budget of the search for a placement."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _OBJECTIVES: Final = ("latency", "throughput", "memory")
 
 @dataclass(frozen=True)
 class Search:
-    """What to look for, and for how long.
+    """The objective of the search for a placement, and its limits.
 
     Args:
-        budget_seconds: how long to search. One backend is tried in any case, and what has begun is finished (compiling
-            cannot be interrupted); nothing begins that is expected to take longer.
-        objective: "latency" (of one run), "throughput" (of runs at the same time, one for each thread) or "memory"
-            (`MemoryReport.peak`: arenas, constants, and what compiled parts hold).
-        most_bytes: plans that need more memory are left out; so are those with parts that do not tell how much they
-            hold, also where memory is the objective.
-        most_seconds: plans whose runs take longer are left out; for throughput, those whose runs together do.
-        blocks: into how many blocks the network is cut at most.
-        mixes: how many plans of several backends are timed whole.
+        budget_seconds: the time for the search. One backend is tried in any case, and a step that has begun is
+            finished, because compiling cannot be interrupted. No step begins that is expected to exceed the budget.
+        objective: "latency" (of one run), "throughput" (of concurrent runs, one per thread) or "memory"
+            (`MemoryReport.peak`: arenas, constants, and the memory of compiled parts).
+        most_bytes: plans that need more bytes are rejected. With this limit, or with "memory" as the objective, plans
+            with parts of unknown memory are rejected too.
+        most_seconds: plans whose runs take more seconds are rejected; for throughput, the time of the concurrent runs.
+        blocks: the largest number of blocks into which the network is cut.
+        mixes: the number of plans with several backends that are timed as a whole.
     """
 
     budget_seconds: float = 30.0

@@ -1,4 +1,4 @@
-"""What a plan depends on beside the network: the backends that are there, and the machine."""
+"""The environment that a plan depends on: the backends with their versions, and the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["made_with"]
 
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
-    """Return what a plan depends on beside the network."""
+    """Return the versions, machine and threads that a plan depends on, as JSON values."""
     records = {record.id: record.version for record in runtime.registry.records()}
     return {
         "interposer": __version__,
@@ -28,7 +28,7 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _build(runtime: Runtime, backend: str) -> str:
-    """Return what tells a backend from another build of the same version, where it has something like that."""
+    """Return a string that identifies the build of a backend of the same version; empty if there is none."""
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""
@@ -37,7 +37,7 @@ def _build(runtime: Runtime, backend: str) -> str:
 
 @cache
 def _processor() -> str:
-    """Return the model of the processor, as far as the system tells."""
+    """Return the model name of the processor from /proc/cpuinfo, or whatever `platform.processor` returns."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

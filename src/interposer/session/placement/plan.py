@@ -1,4 +1,4 @@
-"""`Plan`: which layer runs where, as a small JSON file that can be kept, edited and replayed."""
+"""`Plan`: the placement of a network's layers on backends, as a small JSON file that can be edited and replayed."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ __all__ = ["TYPE", "Plan"]
 _VERSION: Final = 1
 _COST: Final = ("milliseconds", "bound", "gap")
 TYPE: Final = "type:"
-"""What stands before a type of layers, where a plan speaks of all of it."""
+"""The prefix of a key in `Plan.layers` that stands for all layers of a type."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which backend runs which layer of a network, and how that was found.
+    """The backend for each layer of a network, and the measurements that led to this placement.
 
-    `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to ids. What is the
-    name of a layer is for that one alone, and counts before patterns and types, of which the first one counts. Layers
-    that nothing is said of go to the first of `backends` that takes them; `exclude` maps types of layers to the ids of
-    backends that never get them. `measured` has milliseconds of one run for every candidate that was timed whole, by
-    its name (for throughput of runs at the same time, divided by their number); `made_with` says with which versions
-    and threads, and `failed` what backends did wrong while they were measured. `cost` has the least cost of a plan in
-    the model (the sum of measured parts and borders)
-    in milliseconds, a `bound` below which no plan can be, also with the parts for which there was no time, and the
-    `gap` between them as a part of the cost: 0 where all parts were measured. `units` has milliseconds of what runs in
-    the plan, copies too, by name, where there was time to measure that.
+    `layers` maps names of layers, patterns of names (``"conv*"``) or types (``"type:Softmax"``) to backend ids. A key
+    that is the name of a layer applies to this layer only, and takes precedence over patterns and types. Among several
+    patterns and types that match, the first one is used. Layers without a match run on the first of `backends` that
+    supports them. `exclude` maps types of layers to the ids of backends that never run them.
+
+    `measured` maps the names of candidates to the milliseconds of one run of the whole network (for throughput: the
+    time
+    of concurrent runs divided by their number). `chosen` is the name of the selected candidate. `made_with` has the
+    versions, the machine and the threads of the measurement. `failed` maps backends to the errors they raised.
+
+    `cost` describes the best plan in the cost model, which adds the times of measured parts and of copies between them.
+    It has the cost in milliseconds, a lower `bound` that also covers parts that were not measured, and the relative
+    `gap` between both; the gap is 0 if all parts were measured. `units` maps the names of layers, parts and copies of
+    the plan to their milliseconds, if there was time to measure them.
     """
 
     network: str
@@ -58,7 +62,7 @@ class Plan:
         object.__setattr__(self, "exclude", exclude)
 
     def hints(self, graph: Graph) -> dict[str, str]:
-        """For every layer of a graph that the plan speaks of, its backend."""
+        """Return the backend of each layer that a key of the plan matches, by layer name."""
         patterns = self._patterns({layer.name for layer in graph})
         result = {}
         for layer in graph:
@@ -70,11 +74,11 @@ class Plan:
         return result
 
     def _patterns(self, names: Container[str]) -> dict[str, str]:
-        """Of `layers`, what is no name of a layer."""
+        """Return the entries of `layers` whose key is not the name of a layer."""
         return {item: backend for item, backend in self.layers.items() if item not in names}
 
     def differences(self, graph: Graph, made_with: Mapping[str, Any], available: tuple[str, ...]) -> Iterator[str]:
-        """Yield what is different here from where the plan was made, a sentence each."""
+        """Yield the differences between this environment and the one of the plan, one sentence each."""
         for backend in dict.fromkeys((*self.backends, *self.layers.values())):
             if backend not in available:
                 yield f"backend {backend} is not available here"
@@ -89,15 +93,15 @@ class Plan:
             yield from _changes(self.made_with, made_with)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan as JSON.
+        """Write the plan to a JSON file.
 
         Raises:
-            FileWriteError: the file cannot be written. Its previous content is still there.
+            FileWriteError: the file cannot be written; its previous content is unchanged.
         """
         write_file(path, self.to_json())
 
     def to_json(self) -> str:
-        """Return the plan as a JSON text."""
+        """Return the plan as a JSON string."""
         reported = {
             "plan": _VERSION, "network": self.network, "chosen": self.chosen, "backends": list(self.backends),
             "layers": dict(self.layers), "exclude": {kind: list(ids) for kind, ids in self.exclude.items()},
@@ -108,10 +112,10 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Plan:
-        """Read a plan from a file.
+        """Read a plan from a JSON file.
 
         Raises:
-            InvalidArgumentError: the file cannot be read, or is no plan.
+            InvalidArgumentError: the file cannot be read, or is not a plan.
         """
         try:
             check_regular(path)
@@ -123,7 +127,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str, where: str = "the plan") -> Plan:
-        """Return the plan of a JSON text; `InvalidArgumentError` if it is none."""
+        """Return the plan in a JSON string; raise `InvalidArgumentError` if it is not a plan.
+
+        `where` names the source.
+        """
         if not text.strip():
             raise InvalidArgumentError(f"{where} is empty")
         try:
@@ -148,7 +155,7 @@ def _fits(pattern: str, layer: Layer) -> bool:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what has changed, one by one; members of objects are told apart."""
+    """Yield a sentence for each entry that has changed; the members of nested mappings are compared separately."""
     for name in dict.fromkeys((*before, *now)):
         there, here = before.get(name), now.get(name)
         if isinstance(there, Mapping) and isinstance(here, Mapping):

@@ -1,4 +1,4 @@
-"""The plans of least cost: parts that follow each other, what each takes on a backend, and what borders take."""
+"""Search for the placements of least cost, from the times of parts on backends and of copies between them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 __all__ = ["Candidate", "best_plans", "with_bounds"]
 
 Part = tuple[int, int, str]
-"""The first block, the one behind the last, and the backend."""
+"""The index of the first block, the index after the last block, and the backend."""
 
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A way to cover all blocks, with its cost in seconds by the model."""
+    """A sequence of parts that covers all blocks, with its cost in seconds in the cost model."""
 
     seconds: float
     parts: tuple[Part, ...]
@@ -27,14 +27,15 @@ class Candidate:
 def best_plans(
     count: int, parts: Mapping[Part, float], border: Callable[[int, str, str], float], keep: int
 ) -> list[Candidate]:
-    """Return the `keep` plans of least cost for `count` blocks, exactly, that differ in the backend of some block.
+    """Return the `keep` cheapest plans for `count` blocks, exactly; they differ in the backend of at least one block.
 
-    The cost of a plan is the sum of its measured parts and of the borders between parts on different backends. A
-    shortest path is looked for from the first block to the last, over the parts that were measured.
+    The cost of a plan is the sum of its measured parts and of the borders between parts on different backends. The
+    plans are shortest paths from the first block to the last one, over the measured parts.
 
     Args:
-        parts: seconds of each part that was measured.
-        border: seconds that it takes to get from a backend to another, behind so many blocks.
+        parts: the seconds of each part that was measured.
+        border: called with a block index, a source and a target backend; returns the seconds for moving the tensors
+            from source to target at this place.
     """
     ways: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
     starting: dict[int, list[tuple[Part, float]]] = {}
@@ -55,7 +56,7 @@ def _add(result: dict[str, list[Candidate]], backend: str, way: Candidate, keep:
 
 
 def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
-    """Return the first of those that are alike, and no more than `keep`."""
+    """Return the first plan of each distinct assignment of backends to blocks, at most `keep`."""
     cached: dict[tuple[str, ...], Candidate] = {}
     for way in ways:
         cached.setdefault(way.backends(), way)
@@ -65,9 +66,9 @@ def _different(ways: Iterable[Candidate], keep: int) -> list[Candidate]:
 
 
 def with_bounds(count: int, parts: Mapping[Part, float]) -> dict[Part, float]:
-    """Return the parts, and for those that were not measured the least that they can take: as much as any part of them.
+    """Return the parts, with lower bounds for those not measured: the time of their slowest measured sub-part.
 
-    Of a backend that could not run one of the blocks alone, there are no longer parts.
+    A backend that could not run one of the blocks alone gets no longer parts.
     """
     result = dict(parts)
     for backend in {item for _, _, item in parts}:
