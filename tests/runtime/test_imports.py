@@ -222,11 +222,11 @@ INPUT_PROBLEMS = {
     "list": (lambda: [[0.0] * 3] * 2, "a list has neither __dlpack__ nor the buffer protocol"),
     "turned": (
         lambda: np.asfortranarray(X),
-        "its elements do not lie one after the other (steps of [1, 2] elements); give a copy, or import none",
+        "its elements are not contiguous (strides of [1, 2] elements); import a contiguous copy",
     ),
     "between elements": (
         lambda: np.frombuffer(bytearray(25), np.uint8)[1:].view(np.float32).reshape(2, 3),
-        "it does not lie at a multiple of 4 bytes",
+        "its address is not a multiple of 4 bytes",
     ),
 }
 
@@ -257,7 +257,7 @@ def test_a_plain_run_copies_what_an_import_would_refuse_and_says_so_when_asked(r
     np.testing.assert_array_equal(target, 2 * X * X)
     reasons = runtime.copy_reasons(number, {0: turned, 1: X}, {0: target})
     assert list(reasons) == [("input", 0), ("output", 0)]
-    assert "do not lie one after the other" in reasons["input", 0]
+    assert "its elements are not contiguous" in reasons["input", 0]
 
 
 def test_all_refusals_come_at_once_and_nothing_is_imported(runtime: Runtime) -> None:
@@ -276,8 +276,8 @@ def test_a_device_with_memory_of_its_own_refuses_but_copies_in_a_plain_run(runti
     network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.RELU), x), name="y")
     number = load(runtime, network, "Device")
     assert runtime.copy_reasons(number, {0: X}, {0: X.copy()}) == {
-        ("input", 0): "backend Device keeps it in memory of its own",
-        ("output", 0): "backend Device keeps it in memory of its own",
+        ("input", 0): "backend Device stores it in separate memory",
+        ("output", 0): "backend Device stores it in separate memory",
     }
     np.testing.assert_array_equal(runtime.enqueue_workload(number, {0: X - 2})[0], np.maximum(X - 2, 0))
 
@@ -293,8 +293,8 @@ def test_outputs_that_are_no_results_are_refused(runtime: Runtime) -> None:
     reasons = runtime.copy_reasons(loaded, None, {number: np.zeros_like(X) for number in range(4)})
     assert reasons == {
         ("output", 1): "it is the same tensor as output 0, and copied from there",
-        ("output", 2): "it is the input 'x', which is copied to wherever it is wanted",
-        ("output", 3): "it is a constant, which is copied to wherever it is wanted",
+        ("output", 2): "it is the input 'x', which is always copied",
+        ("output", 3): "it is a constant, which is always copied",
     }
     [first] = runtime.import_outputs(loaded, {0: np.zeros_like(X)})
     result = runtime.enqueue_workload(loaded, {0: X}, imported_outputs=[first])
@@ -371,9 +371,9 @@ def test_outputs_must_not_lie_where_something_else_does(runtime: Runtime) -> Non
     a, b, y = (room[start : start + 6].reshape(2, 3) for start in (0, 4, 2))
     inputs = runtime.import_inputs(number, {0: a, 1: b})
     outputs = runtime.import_outputs(number, {0: y})
-    with pytest.raises(BindingError, match=r"^output 0 \(y\) lies where input 0 \(a\) does, at least in part"):
+    with pytest.raises(BindingError, match=r"^output 0 \(y\) overlaps input 0 \(a\) in memory"):
         runtime.enqueue_workload(number, imported_inputs=inputs, imported_outputs=outputs)
-    with pytest.raises(BindingError, match=r"^output 0 \(y\) lies where input 1 does"):
+    with pytest.raises(BindingError, match=r"^output 0 \(y\) overlaps input 1 in memory"):
         runtime.enqueue_workload(number, {0: X, 1: b}, imported_outputs=outputs)
 
 

@@ -122,7 +122,7 @@ def test_inputs_that_are_outputs_can_be_swapped_in_place() -> None:
 def test_an_output_in_the_memory_of_a_constant_is_refused() -> None:
     constant = np.float32([1, 1, 1, 2])
     model = model_of(constant)
-    text = r"lies in the memory of a constant of the network; give another array$"
+    text = r"shares memory with a constant of the network; give another array$"
     with pytest.raises(BindingError, match=r"^output 0 \(sum\) " + text):
         model.run([X], [constant, np.empty(4, np.float32)])
     with pytest.raises(BindingError, match=r"^output 1 \(product\) " + text):

@@ -1,4 +1,4 @@
-"""The runtime: loading, running and unloading of optimized networks."""
+"""The runtime: loads, runs and unloads optimized networks."""
 
 from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId

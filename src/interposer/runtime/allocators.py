@@ -1,4 +1,4 @@
-"""What backends say to custom allocators when a runtime is created, and which backends a protected runtime has."""
+"""Custom allocators of a runtime: their acceptance by backends, and the backends that protected mode allows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["use_allocators"]
 
 
 def use_allocators(registry: BackendRegistry, allocators: Mapping[str, CustomAllocator], protected: bool) -> None:
-    """Let backends accept their allocators; in protected mode, leave those out that cannot keep content protected.
+    """Register custom allocators with their backends; in protected mode, disable all backends without one.
 
     Raises:
-        UnknownBackendError: an allocator is for a backend that nobody knows.
-        BackendUnavailableError: it is for one that is absent.
-        BackendError: the backend refuses it, or its memory and the backend's capability do not agree.
+        UnknownBackendError: an allocator is for a backend that is not registered.
+        BackendUnavailableError: an allocator is for a backend that is not available.
+        BackendError: the backend refuses the allocator, or lacks a capability that its memory needs.
     """
     for backend_id, allocator in allocators.items():
         if backend_id not in registry:

@@ -1,4 +1,4 @@
-"""The border of a loaded network: which tensors a caller gives and gets, and whether what was given fits."""
+"""The inputs and outputs of a loaded network, and checks of the arrays that callers pass for them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Binding", "Bindings", "array_problems"]
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One input or output of a network: its binding id, its layer's name, and its tensor's info."""
+    """One input or output of a network: its binding id, the name of its layer, and the info of its tensor."""
 
     id: int
     name: str
     info: TensorInfo
     shape: tuple[int, ...] | None = None
-    """The shape, where it is known."""
+    """The shape, or None if it is not known before running."""
     dtype: np.dtype[Any] | None = None
 
 
 class Fitting(dict[int, Array]):
-    """Inputs that were found to fit already."""
+    """Input arrays, by binding id, that were checked already and need no conversion."""
 
 
 class Bindings:
@@ -47,15 +47,18 @@ class Bindings:
         self._only_tensors = all(output.info.is_tensor for output in self.outputs.values())
 
     def fitting(self, numbers: Sequence[int], values: Sequence[Any]) -> Fitting | None:
-        """The inputs of these binding ids, where all are arrays that fit as they are; quick; None says nothing yet."""
+        """Return the inputs by binding id if all of them are arrays that need no conversion.
+
+        None if a full check is needed.
+        """
         feeds = Fitting(zip(numbers, values, strict=True))
         return feeds if _fits(self.inputs, feeds) else None
 
     def checked_inputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """Return the arrays for the inputs; those of a list for a sequence are copied.
+        """Return the input arrays by binding id; lists for sequences are copied.
 
         Raises:
-            BindingError: with everything that does not fit.
+            BindingError: some inputs do not fit; the message lists all of them.
         """
         if type(value) is Fitting:
             return value
@@ -67,13 +70,14 @@ class Bindings:
         return arrays
 
     def checked_outputs(self, value: Mapping[int, Any]) -> dict[int, Array]:
-        """Return arrays over the memory for the outputs, which can be written to; one of unknown shape may be absent.
+        """Return writable arrays for the outputs, by binding id; outputs of unknown shape may be absent.
 
-        A sequence or an optional must be absent.
+        Sequences and optionals must be absent.
 
         Raises:
-            BindingError: with everything that does not fit; or an array shares memory with another one, or with a
-                constant of the network.
+            BindingError: some outputs do not fit (the message lists all of them), or an array shares memory with
+        another
+                one or with a constant of the network.
         """
         if (
             type(value) is dict
@@ -91,7 +95,7 @@ class Bindings:
         return arrays
 
     def new_outputs(self) -> dict[int, Array]:
-        """Fresh arrays for all outputs whose shape is known before running.
+        """Return new arrays for all outputs whose shape is known before running, by binding id.
 
         Raises:
             ExecutionError: there is not enough memory.
@@ -109,13 +113,16 @@ class Bindings:
             ) from error
 
     def given_out(self, outputs: Mapping[int, Array]) -> dict[int, Any]:
-        """The outputs as a caller gets them: arrays, lists of them for sequences, elements or None for optionals."""
+        """Return the outputs for the caller.
+
+        Arrays, lists of arrays for sequences, the element or None for optionals.
+        """
         if self._only_tensors:
             return dict(outputs)
         return {key: as_given(self.outputs[key].info, array) for key, array in outputs.items()}
 
     def info(self, kind: str, binding_id: int) -> TensorInfo:
-        """Return the info of an input or output; `BindingError` if there is none of that id."""
+        """Return the info of an input or output; raise `BindingError` if no binding has this id."""
         known = self.inputs if kind == "input" else self.outputs
         try:
             return known[binding_id].info
@@ -135,7 +142,7 @@ def _binding(layer: Layer) -> Binding:
 
 
 def _fits(known: Mapping[int, Binding], value: dict[Any, Any]) -> bool:
-    """Return True for arrays that fit as they are; quick, and False says nothing yet."""
+    """Return True if all arrays fit without conversion; False only means that a full check is needed."""
     if len(value) != len(known):
         return False
     for key, array in value.items():
@@ -166,7 +173,7 @@ def _is_fixed(info: TensorInfo) -> bool:
 
 
 def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
-    """Return an input as it is stored; what does not fit is added to the errors."""
+    """Return an input as it is stored; errors are appended to `errors`."""
 
     def to_tensor(title: str, info: TensorInfo, arguments: object) -> Array:
         array = as_array(arguments, title)
@@ -178,7 +185,7 @@ def _stored(binding: Binding, value: object, errors: list[str]) -> Array:
 
 
 def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """Yield what is wrong with the shape and the type of an array for a tensor."""
+    """Yield errors in the shape and the data type of an array for a tensor."""
     if len(array.shape) > MAX_RANK or not info.shape.accepts(TensorShape(array.shape)):
         yield f"{title} has shape {list(array.shape)}; expected {info.shape}"
     if array.dtype != info.dtype.numpy:
@@ -186,7 +193,7 @@ def array_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
 
 
 def _text_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
-    """Yield elements of a tensor of texts that are no texts."""
+    """Yield an error if an element of a tensor of strings is not a string."""
     if info.dtype is not DataType.STRING:
         return
     bad = next((item for item in array.flat if not isinstance(item, str)), None)
@@ -200,7 +207,7 @@ def _type_name(dtype: np.dtype[Any]) -> str:
 
 
 def _target(binding: Binding, value: Any, errors: list[str]) -> Array:
-    """Return an array over where an output is to be written; what does not fit is added to the errors."""
+    """Return a writable array over the memory for an output; errors are appended to `errors`."""
     title = f"output {binding.id} ({binding.name})"
     if not binding.info.is_tensor:
         errors.append(f"{title} is {binding.info}, and no tensor that an array could hold; give none")

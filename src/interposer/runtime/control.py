@@ -1,4 +1,4 @@
-"""The runtime's own workloads for layers with control flow: they run regions, and carry values between them."""
+"""Workloads of control-flow layers, which run regions and carry values between iterations."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["ControlWorkload", "control_workload"]
 
 
 class ControlWorkload(Workload):
-    """Runs the regions of one layer. Between iterations, values are arrays of the host."""
+    """The workload of a control-flow layer, which runs its regions. Between iterations, values are host arrays."""
 
     def __init__(self, op: Any, regions: Sequence[Steps]) -> None:
         self.op, self.regions = op, tuple(regions)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Map the inputs, run the regions, and let the outputs take in what came of it."""
+        """Map the inputs, run the regions, and copy the results into the outputs."""
         with ExitStack() as stack:
             stack.callback(self._leave)
             arrays = [None if handle is None else stack.enter_context(handle.mapped()) for handle in inputs]
@@ -38,7 +38,7 @@ class ControlWorkload(Workload):
                 _give(index, handle, array)
 
     def watch(self, control: RunControl | None) -> None:
-        """Let the next run be told to stop by this."""
+        """Let `control` stop the following runs; None removes the control."""
         for region in self.regions:
             region.watch(control)
 
@@ -48,11 +48,11 @@ class ControlWorkload(Workload):
 
     @abstractmethod
     def compute(self, *operands: Any) -> list[Array]:
-        """Return what the layer gives for its operands."""
+        """Return the outputs of the layer for its operands."""
 
 
 def control_workload(op: ControlFlow, regions: Sequence[Steps]) -> ControlWorkload:
-    """Return the workload of a layer with control flow."""
+    """Return the workload of a control-flow layer; raise `BackendContractError` for an unknown operator."""
     for kind, workload in _WORKLOADS.items():
         if isinstance(op, kind):
             return workload(op, regions)
@@ -145,7 +145,7 @@ def _single(array: Array, title: str) -> Any:
 
 @contextmanager
 def _inside(region: Steps, number: int | None = None) -> Iterator[None]:
-    """What fails within is said with the region and the iteration."""
+    """Add the region and the iteration to the message and the layer of an `ExecutionError` that is raised inside."""
     try:
         yield
     except (RunCancelledError, DeadlineExceededError):
@@ -172,7 +172,7 @@ def _collect(collected: Sequence[list[Array]], arrayes: Sequence[Array]) -> None
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
-    """Return the arrays along a new axis; of none, an empty array with what dimensions are known, others being 0."""
+    """Return the arrays stacked along a new axis; an empty array, with 0 for unknown sizes, if there are none."""
     if arrays:
         return np.stack(arrays, axis)
     known = [0 if isinstance(dim, Dim) else int(dim) for dim in info.shape] if info.is_ranked else []

@@ -1,4 +1,4 @@
-"""How a runtime is created."""
+"""Options for creating a runtime."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ class CreationOptions:
     """Options of `Runtime`.
 
     Args:
-        backend_options: for backends by id, options that their contexts are created with.
-        disabled_backends: ids of backends to leave out (or one id), beside those that the environment variable
-            ``INTERPOSER_DISABLED_BACKENDS`` names.
-        dynamic_backends_path: the absolute path of the one folder in which backends in shared objects are looked for,
-            in place of the list in ``INTERPOSER_BACKEND_PATH``; an empty path looks nowhere.
-        backend_allow_list: the SHA-256 of each shared object that may be loaded, or the path of a file with them, as
-            ``sha256sum`` writes it; None allows all, unless ``INTERPOSER_BACKEND_ALLOW_LIST`` names a file.
-        probe_seconds: how long a shared object that was not seen before may take when it is tried out in a process of
-            its own, 30 as a rule; 0 loads it without a trial.
-        unload_libraries: whether shared objects leave the process with the last runtime that uses them; they are shut
-            down then in any case.
-        isolate: ids of backends to run in child processes (or one id), or for each id an `Isolation` with its deadline
-            and limits; None means those that ``INTERPOSER_ISOLATE`` or ``interposer.toml`` name.
-        num_threads: how many runs that were submitted go on at a time; None means what ``INTERPOSER_NUM_THREADS`` or
-            ``interposer.toml`` say, else the processors there are. Backends take these, too, or options of their own.
-        custom_allocators: for backends by id, where the memory of their tensors comes from.
+        backend_options: by backend id, the options with which the context of the backend is created.
+        disabled_backends: ids of backends to disable (or one id), in addition to those in the environment variable
+            ``INTERPOSER_DISABLED_BACKENDS``.
+        dynamic_backends_path: the absolute path of a single folder that is searched for shared objects with backends,
+            instead of the list in ``INTERPOSER_BACKEND_PATH``; an empty path disables the search.
+        backend_allow_list: the SHA-256 of each shared object that may be loaded, or the path of a file with these, in
+            the format of ``sha256sum``. None allows all, unless ``INTERPOSER_BACKEND_ALLOW_LIST`` names a file.
+        probe_seconds: the time limit, 30 by default, for trying out a new shared object in a separate process; 0 loads
+            it without a trial.
+        unload_libraries: whether shared objects are unloaded from the process with the last runtime that uses them;
+            they are shut down then in any case.
+        isolate: ids of backends to run in child processes (or one id), or a mapping from ids to `Isolation` with
+            deadlines and limits. None uses the ids in ``INTERPOSER_ISOLATE`` or ``interposer.toml``.
+        num_threads: the number of submitted runs that may run concurrently. None uses ``INTERPOSER_NUM_THREADS`` or
+            ``interposer.toml``, otherwise the number of processors. It is also the default number of threads of
+            backends, unless their own options say otherwise.
+        custom_allocators: by backend id, the allocator of memory for tensors.
         protected_mode: whether only backends are used that keep tensors in protected memory, which the processor cannot
-            read: those with the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
+            read. These have the capability ``ProtectedContentAllocation`` and a custom allocator of such memory.
     """
 
     backend_options: Mapping[str, Options] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Runs of a loaded network: what was given is checked, run on, and given out."""
+"""Runs of a loaded network: check the arguments, run, and convert the outputs for the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     working: WorkingMemHandle | None = None,
     control: RunControl | None = None,
 ) -> dict[int, Any]:
-    """Run once on what a caller gave: see `Runtime.enqueue_workload`."""
+    """Run once on the arrays of the caller and return the outputs by binding id; see `Runtime.enqueue_workload`."""
     bindings = loaded.bindings
     arrays = bindings.checked_inputs(inputs)
     targets = bindings.new_outputs() if outputs is None else bindings.checked_outputs(outputs)
@@ -36,7 +36,7 @@ def run(
 def run_watched(
     loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl | None
 ) -> dict[int, Any]:
-    """Return the same; with a deadline, in a thread that may hang."""
+    """Run like `run`; with a deadline, in a separate thread that may be abandoned."""
     if control is None or control.deadline is None:
         return run(loaded, inputs, outputs, None, control)
     return _run_apart(loaded, inputs, outputs, control)
@@ -45,7 +45,7 @@ def run_watched(
 def _run_apart(
     loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl
 ) -> dict[int, Any]:
-    """Run with a deadline: what goes on behind it writes to arrays that nobody else has."""
+    """Run with a deadline in a separate thread; the thread writes to private arrays, which are copied afterwards."""
     targets = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
     result: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
     for key, target in targets.items():
@@ -62,7 +62,7 @@ def run_imported(
     working: WorkingMemHandle | None = None,
     control: RunControl | None = None,
 ) -> dict[int, Any]:
-    """Run once on what was imported, by its numbers, and on what is given beside it."""
+    """Run once on imported tensors, given by their ids, and on arrays for the remaining inputs and outputs."""
     imported = loaded.imports.run_of(*numbers)
     if imported.complete and not inputs and not outputs and control is None and loaded.run_imported(imported, working):
         return dict(imported.outputs)
@@ -78,7 +78,7 @@ def run_imported(
 
 
 def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int, Any] | None) -> Mapping[int, Any]:
-    """Where the outputs go: those that were imported, those that were given, and without any of these, fresh ones."""
+    """Return the output arrays by binding id: imported or given arrays, and new ones if no outputs are given."""
     if outputs is not None:
         return _together("output", imported.outputs, outputs)
     return loaded.bindings.new_outputs() | dict(imported.outputs)
@@ -96,11 +96,11 @@ def _together(kind: str, imported: Mapping[int, Array], value: Mapping[int, Any]
 def _refuse_overlaps(
     loaded: LoadedNetwork, imported: ImportedRun, arrays: Mapping[int, Array], targets: Mapping[int, Array] | None
 ) -> None:
-    """Where imports and arrays come together, none of the outputs that were imported may need a copy."""
+    """Raise `BindingError` if an imported output overlaps an array of the same run, because it would need a copy."""
     others = [("input", key, item) for key, item in arrays.items() if key not in imported.inputs]
     others += [("output", key, item) for key, item in (targets or {}).items() if key not in imported.outputs]
     for key, target in imported.outputs.items():
         for kind, other, array in others:
             if share_memory(target, array):
                 name = loaded.bindings.outputs[key].name
-                raise BindingError(f"output {key} ({name}) lies where {kind} {other} does; one run cannot use both")
+                raise BindingError(f"output {key} ({name}) overlaps {kind} {other} in memory; one run cannot use both")

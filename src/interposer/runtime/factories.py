@@ -1,4 +1,4 @@
-"""What the backends of one loaded network make for it: factories, memory managers, handles and workloads."""
+"""Tensor handles, workloads and memory managers that backends create for one loaded network."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ _log = logging.getLogger("interposer.runtime")
 
 
 class Factories:
-    """The workload factories and memory managers of a network and of all regions in it, for one run at a time.
+    """The workload factories and memory managers of a network and all of its regions, for one run at a time.
 
-    Constants are those of `first`, the factories that the network's workloads come from. Backends whose tensors are
-    plain arrays have one arena `together`, or, where some of them may run at the same time, one each.
+    Constants are shared with `first`, the factories that created the network's workloads. Backends whose tensors are
+    plain arrays share one arena if `together` is True; otherwise they have one arena each, because they may run
+    concurrently.
 
     Raises:
-        LoadError: a backend could not make its memory manager or its factory.
+        LoadError: a backend could not create its memory manager or its workload factory.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Factories:
         self.handles = OwnedHandles()
         self.constant_handles: OwnedHandles = OwnedHandles() if first is None else first.constant_handles
         if first is None:
-            weakref.finalize(self, self.constant_handles.destroy).atexit = False  # the network does it then
+            weakref.finalize(self, self.constant_handles.destroy).atexit = False  # at exit, the network destroys them
         for backend in optimized.backends.values():
             self._register(backend)
         for backend_id in dict.fromkeys(layer.backend for layer in layers if layer.backend is not None):
@@ -89,13 +90,13 @@ class Factories:
         self._name_shared_arena()
 
     def _name_shared_arena(self) -> None:
-        """Call the arena that several backends share by the names of all of them."""
+        """Name the arena that several backends share after all of them."""
         sharing = [factory for factory in self._factories if self._shares(factory)]
         if self.together and len(sharing) > 1 and not self.registry.custom_allocators:
             self.managers["+".join(sharing)] = self.managers.pop(sharing[0])
 
     def _shares(self, backend: str) -> bool:
-        make = self._optimized.backends[backend].create_memory_manager  # an object may have one of its own
+        make = self._optimized.backends[backend].create_memory_manager  # an instance may override it
         return getattr(make, "__func__", None) is Backend.create_memory_manager
 
     def _add(self, backend_id: str) -> None:
@@ -121,7 +122,7 @@ class Factories:
             self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
 
     def _memory_manager(self, backend: Backend) -> MemoryManager | None:
-        """Return the backend's manager; of those that leave theirs as it is, the one arena that they share."""
+        """Return the memory manager of a backend; backends without a custom one get the arena that they share."""
         if self._shares(backend.id):
             return self._arena(backend.id).memory_manager
         manager = backend.create_memory_manager()
@@ -130,17 +131,17 @@ class Factories:
         return manager
 
     def _arena(self, backend: str) -> ArrayHandleFactory:
-        """Return the factory of plain arrays for what a backend gives."""
+        """Return the factory of plain arrays for a backend."""
         allocator = self.registry.custom_allocators.get(backend)
         shared = next(iter(self._arenas), backend) if self.together and not self.registry.custom_allocators else backend
         if shared not in self._arenas:
             manager = ArenaMemoryManager() if allocator is None else _custom_arena(allocator, backend)
-            name = f"{shared}'s arrays" if shared in self.managers else shared  # beside a manager of its own
+            name = f"{shared}'s arrays" if shared in self.managers else shared  # the backend also has its own manager
             self._arenas[shared], self.managers[name] = ArrayHandleFactory(manager), manager
         return self._arenas[shared]
 
     def _handle_factory(self, layer: Layer, factory_id: str | None) -> TensorHandleFactory:
-        """Return the factory of that id for what a layer gives."""
+        """Return the tensor handle factory with this id for the outputs of a layer."""
         backend = str(layer.backend)
         if factory_id not in (None, DEFAULT_FACTORY):
             return self.registry.factory(str(factory_id))
@@ -149,19 +150,22 @@ class Factories:
         return self.registry.factory(own_factory_id(backend))
 
     def supports_sub_tensors(self, layer: Layer, value: Value) -> bool:
-        """Return True if the tensor that a layer gives, or takes from the caller, can consist of others."""
+        """Return True if the tensor that a layer outputs, or reads from the caller, can consist of sub-tensors."""
         return bool(self._handle_factory(layer, value.factory).supports_sub_tensors)
 
     def sub_tensor(
         self, whole: Value, parent: TensorHandle, origin: Sequence[int], info: TensorInfo, owned: OwnedHandles
     ) -> TensorHandle | None:
-        """Return the handle of a piece of a tensor, which is added to `owned`."""
+        """Return the handle of a sub-tensor of `parent`, and add it to `owned`.
+
+        None if the backend cannot create it.
+        """
         sub_tensor = self._handle_factory(whole.producer, whole.factory).create_sub_tensor(parent, origin, info)
         owned.add(sub_tensor)
         return sub_tensor
 
     def hosts(self, layer: Layer, counts: TransferCounts) -> Workload | None:
-        """Return the workload of a layer that copies, imports or shows; None for all others."""
+        """Return the workload of a layer that copies, imports or prints a tensor; None for all other layers."""
         if isinstance(layer.op, Debug):
             return DebugWorkload(layer.op)
         return self._transfer(layer, counts) if isinstance(layer.op, MemCopy | MemImport) else None
@@ -180,19 +184,23 @@ class Factories:
         return DeviceCopyWorkload(created, counts)
 
     def of(self, layer: Layer) -> WorkloadFactory:
-        """Return the factory of the layer's backend."""
+        """Return the workload factory of the layer's backend."""
         return self._factories[str(layer.backend)]
 
     def workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return the workload of a layer that a backend runs."""
+        """Return the workload of a layer that runs on a backend."""
         workload = self.of(layer).create_workload(layer, info)
         return checked(workload, Workload, "create_workload", str(layer.backend))
 
     def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """Return a handle for what a layer gives; `LoadError` if its shape is not known.
+        """Return a new handle for an output of a layer, and add it to `owned` (default.
 
-        What is no tensor lies in ordinary memory, whichever backend has the layer. The handle is added to `owned`, by
-        default to the handles that `destroy` destroys.
+        The handles that `destroy` destroys).
+
+        Sequences and optionals are in ordinary host memory on every backend.
+
+        Raises:
+            LoadError: the shape of the tensor is not known, or the backend could not create the handle.
         """
         info = value.known
         if not info.is_concrete:
@@ -211,9 +219,9 @@ class Factories:
         return guarded(layer, "got no tensor handle", create)
 
     def constant(self, layer: Layer, value: Value) -> TensorHandle:
-        """Return the handle of a constant that a layer takes; one for all layers of a backend that take the same array.
+        """Return the handle of a constant that a layer reads; layers of one backend share the handle of an array.
 
-        What the host runs itself gets the array.
+        A layer that the host runs gets a handle over the array itself.
         """
         array, info = constant_of(value), value.known
         key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
@@ -239,12 +247,12 @@ class Factories:
 
     @property
     def planned_bytes(self) -> int:
-        """The bytes of all arenas, as far as the backends' memory managers tell."""
+        """The bytes of all arenas of the memory managers that report them."""
         return sum(int(getattr(manager, "planned_bytes", 0)) for manager in self.managers.values())
 
     @property
     def constant_arrays(self) -> list[Array]:
-        """The data of all constants that workloads of layers take."""
+        """The arrays of all constants that workloads read."""
         return [array for array, _ in self._first._constants.values()]
 
     @property
@@ -253,10 +261,10 @@ class Factories:
         return bool(self._acquired)
 
     def acquire(self) -> None:
-        """Let the backends get the memory that was planned, if they have not yet.
+        """Let the backends acquire their planned memory, unless they have done so already.
 
         Raises:
-            ExecutionError: one could not.
+            ExecutionError: a backend could not acquire its memory.
         """
         if len(self._acquired) == len(self.managers):
             return
@@ -270,7 +278,7 @@ class Factories:
             self._acquired.add(backend)
 
     def release(self) -> None:
-        """Let the backends give their memory back; a failure is only logged."""
+        """Let the backends release their memory; failures are only logged."""
         while self._acquired:
             backend = self._acquired.pop()
             try:
@@ -279,19 +287,19 @@ class Factories:
                 _log.warning("backend %s could not release its memory: %s", backend, said(error))
 
     def destroy(self) -> None:
-        """Give the memory back, and destroy all handles but those of constants; failures are only logged."""
+        """Release the memory, and destroy all handles except those of constants; failures are only logged."""
         self.release()
         self.handles.destroy()
 
 
 def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManager:
-    """Return an arena in memory of the user's allocator, whose answers are checked."""
+    """Return an arena in memory of a custom allocator, whose results are checked."""
 
     def allocate(size: int) -> Array:
         memory: object = allocator.allocate(size, ALIGNMENT)
         error = _memory_problem(memory, size)
         if error is None:
-            return memory  # type: ignore[return-value] # an array, as was looked at
+            return memory  # type: ignore[return-value] # an array, as checked above
         if isinstance(memory, np.ndarray):
             allocator.free(memory)
         raise InvalidArgumentError(f"the custom allocator of backend {backend} gave {error}")
@@ -300,7 +308,7 @@ def _custom_arena(allocator: CustomAllocator, backend: str) -> ArenaMemoryManage
 
 
 def _memory_problem(memory: object, size: int) -> str | None:
-    """Return what is wrong with memory that an allocator gave, or None."""
+    """Return the error in memory that a custom allocator returned, or None if it is valid."""
     if not isinstance(memory, np.ndarray) or memory.dtype != np.uint8 or memory.shape != (size,):
         reported = f"{memory.dtype}{list(memory.shape)}" if isinstance(memory, np.ndarray) else type(memory).__name__
         return f"{reported}; expected an array of {size} times uint8"
@@ -311,7 +319,7 @@ def _memory_problem(memory: object, size: int) -> str | None:
 
 
 class _OwnHandles(TensorHandleFactory):
-    """The handles of a backend that names no preferences: what its workload factory makes."""
+    """Tensor handles of the workload factory of a backend that has no handle factory preferences."""
 
     def __init__(self, backend: str, factory: WorkloadFactory) -> None:
         self.id = own_factory_id(backend)
@@ -321,7 +329,7 @@ class _OwnHandles(TensorHandleFactory):
             self.import_sources = self.export_sources = MemorySource.MALLOC
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return one of the backend's own."""
+        """Return a handle that the backend creates."""
         return self._factory.create_tensor_handle(info)
 
 
@@ -338,19 +346,19 @@ def _checked(value: object, info: TensorInfo, what: str, layer: Layer) -> Tensor
 
 
 def constant_of(value: Value) -> Array:
-    """Return the array of a Constant layer's output."""
+    """Return the array of the Constant layer that produces the value."""
     op = value.producer.op
     assert isinstance(op, Constant)
     return op.value
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, with its type where it is none of ours."""
+    """Return the message of an exception, with its type if it is not an `InterposerError`."""
     return str(error) if isinstance(error, InterposerError) else f"{type(error).__name__}: {error}"
 
 
 def guarded(layer: Layer, what: str, call: Callable[[], _T]) -> _T:
-    """Return what `call` gives; a `LoadError` that names the layer where it fails."""
+    """Return the result of `call`; convert an exception into a `LoadError` that names the layer and `what` failed."""
     try:
         return call()
     except Exception as error:

@@ -1,9 +1,8 @@
-"""Branches of a network on different backends, run at the same time.
+"""Parallel execution of branches of a network that are on different backends.
 
-The layers of one backend run in their order. Beyond that, a layer waits for those that give what it reads, and for all
-that read or wrote before it in the arenas that it writes to: only then may their memory be used again. Whatever thread
-is free takes the next layer that waits needlessly; the caller's own thread is one of them, so that a run never depends
-on others being free.
+The layers of one backend run in their order. In addition, a layer waits for its producers, and for all layers that
+used the arena memory it writes to before. Any free thread takes the next ready layer. The calling thread is one of
+them, so a run makes progress even if all other threads are busy.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Helpers = Callable[[Callable[[], None]], object]
 
 
 class Flow:
-    """Which layers, by their number in running order, have to be done before each; `width` backends run at a time."""
+    """The dependencies of each layer, by index in execution order; up to `width` backends run concurrently."""
 
     def __init__(self, before: Sequence[set[int]], width: int) -> None:
         self.before, self.width = tuple(before), width
@@ -34,14 +33,14 @@ class Flow:
                 self.after[other].append(number)
 
     def run(self, work: Work, help_with: Helpers) -> None:
-        """Do the work for every number; returns when all is done, or nothing is under way any more.
+        """Do the work for every layer; return when all is done, or after an error when no layer is running any more.
 
         Args:
-            work: does what belongs to a number; called by several threads.
-            help_with: lets another thread call a function, sooner or later.
+            work: runs the layer with this index; called by several threads.
+            help_with: schedules a function on another thread.
 
         Raises:
-            BaseException: what `work` raised first.
+            BaseException: the first exception that `work` raised.
         """
         passage = _Passage(self, work)
         for _ in range(self.width - 1):
@@ -50,27 +49,29 @@ class Flow:
 
 
 class _Passage:
-    """One run through a flow."""
+    """The state of one run through a flow."""
 
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
         self._waiting = [len(needed) for needed in flow.before]
         self._ready = deque(number for number, count in enumerate(self._waiting) if not count)
         self._left = len(flow.before)
-        self._active: set[int] = set()  # threads that are at some work
+        self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
     def help(self) -> None:
-        """Take part until there is nothing to take."""
+        """Run ready layers until there are none."""
         while (number := self._next()) is not None:
             self._do(number)
 
     def lead(self) -> None:
-        """Take part, wait for the others, and raise what went wrong."""
+        """Run ready layers, wait for the other threads, and raise the first error."""
         try:
             self.help()
-        except BaseException as error:  # an interrupt: the others must not go on with memory that is let go of
+        except (
+            BaseException
+        ) as error:  # such as KeyboardInterrupt: the other threads must stop before memory is released
             self._fail(error)
             self._active.discard(get_ident())
         with self._changed:
@@ -112,12 +113,12 @@ class _Passage:
 
 
 def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda value: value) -> Flow | None:
-    """Return how layers may run beside each other; None if at no time two backends have something to do.
+    """Return the dependencies for parallel execution, or None if no two backends could ever run concurrently.
 
     Args:
-        running: the layers that have work to do, in running order; what lies between them (the joins and cuts that cost
-            nothing) is looked through.
-        root: the tensor in whose memory one lies.
+        running: the layers with work to do, in execution order. Layers between them without work (concatenations and
+            splits that cost nothing) are skipped over.
+        root: returns the tensor in whose memory a tensor is stored.
     """
     backends = dict.fromkeys(layer.backend for layer in running)
     if len(backends) < 2:
@@ -142,7 +143,7 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
 
 
 def _arena(value: Value) -> Hashable:
-    """What names the arena of a tensor: its factory, and for arrays the backend that gives it, which has its own."""
+    """Return the identity of the arena of a tensor: its factory id; for plain arrays, together with the backend."""
     return (value.factory, value.producer.backend) if value.factory in (None, DEFAULT_FACTORY) else value.factory
 
 
@@ -158,7 +159,7 @@ def _producers(layer: Layer, number: dict[Layer, int]) -> set[Layer]:
 
 
 def _is_parallel(running: Sequence[Layer], before: Sequence[set[int]]) -> bool:
-    """Return True if two layers that compute, on different backends, do not wait for each other."""
+    """Return True if two computing layers on different backends are independent of each other."""
     below: list[int] = []
     computing: dict[str | None, int] = {}
     for index, layer in enumerate(running):

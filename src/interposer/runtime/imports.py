@@ -1,4 +1,4 @@
-"""Memory of callers that a loaded network uses where it lies, checked once for any number of runs."""
+"""Imported memory of callers, which a loaded network uses directly; checked once for any number of runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Accepts = Callable[[str, int, Array], "str | None"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Import:
-    """An input or output that lies in memory of a caller; `memory` is that of a descriptor, if there is one."""
+    """An input or output in memory of a caller; `memory` is the external memory of a descriptor, or None for arrays."""
 
     kind: str
     binding: Binding
@@ -35,15 +35,15 @@ class Import:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name of the tensor in messages."""
         return f"{self.kind} {self.binding.id} ({self.binding.name})"
 
 
 @dataclass(slots=True, eq=False)
 class ImportedRun:
-    """The imports that runs use together: arrays by binding id, and memory to be looked at before each run.
+    """The imports that runs use together: arrays by binding id, and external memory to check before each run.
 
-    `complete` is True if they are all that the network takes and gives, `gone` once one of them was let go of.
+    `complete` is True if the imports cover all inputs and outputs. `gone` is True once one of the imports was cleared.
     """
 
     inputs: Mapping[int, Array]
@@ -55,10 +55,11 @@ class ImportedRun:
 
 
 class Imports:
-    """What callers have imported for one network, by number. Thread safe.
+    """The memory that callers have imported for one network, by import id. Thread-safe.
 
     Args:
-        accepts: gives the reason why the network cannot use an array for an input or output, or None.
+        accepts: called with the kind, binding id and array; returns the reason why the network cannot use the array
+            directly, or None.
     """
 
     def __init__(self, bindings: Bindings, name: str, accepts: Accepts) -> None:
@@ -69,11 +70,12 @@ class Imports:
         self._lock = threading.Lock()
 
     def add(self, kind: str, value: Mapping[int, Any], source: MemorySource) -> list[int]:
-        """Import tensors; gives their numbers in the order of `given`.
+        """Import tensors; return their import ids in the order of `value`.
 
         Raises:
-            MemoryImportError: with every tensor that cannot be used where it lies; nothing was imported.
-            BindingError: an id that the network does not have.
+            MemoryImportError: some tensors cannot be used directly; the error lists all of them. Nothing is imported
+        then.
+            BindingError: the network has no such binding id.
         """
         created, refusals = self._tried(kind, value, source)
         if refusals:
@@ -86,7 +88,7 @@ class Imports:
         return numbers
 
     def refusals(self, kind: str, value: Mapping[int, Any]) -> dict[tuple[str, int], str]:
-        """Return why tensors could not be imported, by kind and binding id; nothing for those that could."""
+        """Return the reasons why tensors cannot be imported, by kind and binding id."""
         created, refusals = self._tried(kind, value, MemorySource.UNDEFINED)
         for item in created:
             _drop(item, undone=True)
@@ -112,7 +114,7 @@ class Imports:
         return created, refusals
 
     def _import(self, kind: str, binding: Binding, value: Any, source: MemorySource) -> Import:
-        """Return one tensor, imported; ValueError if that cannot be."""
+        """Return the import of one tensor; raise ValueError with the reason if it cannot be imported."""
         writable = kind == "output"
         if binding.shape is None:
             raise ValueError(f"it is {binding.info}, which is not known before running; give it to each run")
@@ -132,15 +134,15 @@ class Imports:
         return Import(kind, binding, array, memory)
 
     def arrays(self, kind: str, numbers: Iterable[int]) -> dict[int, tuple[str, Array]]:
-        """Return names and arrays of what was imported, by binding id; `BindingError` for a number of nothing."""
+        """Return names and arrays of imports, by binding id; raise `BindingError` for an unknown import id."""
         result = [self._checked(kind, number) for number in _numbers(numbers)]
         return {item.binding.id: (item.binding.name, item.array) for item in result}
 
     def clear(self, kind: str, numbers: Iterable[int]) -> list[ImportedRun]:
-        """Let go of imports; gives the runs that used them.
+        """Clear imports; return the runs that used them.
 
         Raises:
-            BindingError: a number that nothing was imported by; nothing is let go of.
+            BindingError: an import id is unknown; nothing is cleared then.
         """
         requested = tuple(dict.fromkeys(_numbers(numbers)))
         with self._lock:
@@ -162,7 +164,7 @@ class Imports:
         return result
 
     def clear_all(self) -> list[ImportedRun]:
-        """Let go of everything; gives the runs that used it."""
+        """Clear all imports; return the runs that used them."""
         with self._lock:
             gone, over = list(self._known.values()), list(self._runs.values())
             self._known.clear()
@@ -174,11 +176,10 @@ class Imports:
         return over
 
     def run_of(self, inputs: Sequence[int], outputs: Sequence[int]) -> ImportedRun:
-        """Return what runs with these imports use.
+        """Return the run that uses these imports, cached by their ids.
 
         Raises:
-            BindingError: a number that nothing was imported by, a tensor that was imported twice, or an output that
-                overlaps with another tensor.
+            BindingError: an import id is unknown, a tensor was imported twice, or an output overlaps another tensor.
         """
         try:
             return self._runs[inputs, outputs]
@@ -242,15 +243,15 @@ def _source_problem(value: Any, requested: MemorySource) -> str | None:
 
 
 def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
-    """Return why an array could not lie where the tensor is wanted, whatever the backend."""
+    """Return the reason why no backend could use an array directly for a tensor, or None."""
     result = next(array_problems("it", binding.info, array), None)
     if result is not None:
         return result
     if not array.flags.c_contiguous:
         steps = [step // array.itemsize for step in array.strides]
-        return f"its elements do not lie one after the other (steps of {steps} elements); give a copy, or import none"
+        return f"its elements are not contiguous (strides of {steps} elements); import a contiguous copy"
     if not array.flags.aligned:
-        return f"it does not lie at a multiple of {array.dtype.alignment} bytes"
+        return f"its address is not a multiple of {array.dtype.alignment} bytes"
     return "it is read-only; give memory that can be written to" if writable and not array.flags.writeable else None
 
 
@@ -264,6 +265,4 @@ def _refuse_overlaps(read: Mapping[int, Import], written: Mapping[int, Import]) 
     for number, target in enumerate(written.values()):
         for other in (*read.values(), *list(written.values())[:number]):
             if _overlap(target, other):
-                raise BindingError(
-                    f"{target.title} lies where {other.title} does, at least in part; one run cannot use both"
-                )
+                raise BindingError(f"{target.title} overlaps {other.title} in memory; one run cannot use both")

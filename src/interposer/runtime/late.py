@@ -1,7 +1,7 @@
-"""Layers whose tensors' shapes are only known while running: infos are inferred and workloads made then.
+"""Layers with tensors whose shapes are only known while running; shape inference and workload creation happen then.
 
-Such a tensor gets an `ArrayHandle` of its own in every run. Where its shape is still unknown when its layer runs, as it
-depends on the values that are computed, the workload asks for memory with `TensorHandle.resize`.
+Each run creates a separate `ArrayHandle` for such a tensor. If a shape depends on computed values, it is still
+unknown when the layer runs; the workload then requests memory with `TensorHandle.resize`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from interposer.runtime.step import Step
 __all__ = ["LateHandles", "LateStep"]
 
 LateHandles: TypeAlias = dict[Value, TensorHandle]
-"""The handles of one run, of tensors whose shapes were not known before it."""
+"""The handles of one run for tensors whose shapes were not known when the network was loaded."""
 
 
 class LateStep:
-    """A layer that waits for shapes. The workload of its last run is kept, and serves again for the same shapes.
+    """A layer with shapes that are known late. The workload of its last run is cached and reused for the same shapes.
 
-    `workload` is that of a layer which the runtime runs itself.
+    `workload` is the workload of a layer that the runtime runs itself.
     """
 
     def __init__(self, layer: Layer, factory: WorkloadFactory, workload: Workload | None = None) -> None:
@@ -36,13 +36,13 @@ class LateStep:
         self._made: tuple[WorkloadInfo, Step] | None = None
 
     def execute(self, fixed: Mapping[Value, TensorHandle], late: LateHandles) -> None:
-        """Run the layer on handles that are fixed or are in `late`, and add to `late` those of its outputs.
+        """Run the layer on handles in `fixed` or `late`, and add the handles of its outputs to `late`.
 
-        `fixed` holds the handles of those of its tensors whose shapes are known when the network is loaded.
+        `fixed` has the handles of tensors whose shapes are known when the network is loaded.
 
         Raises:
-            InvalidArgumentError: the operator cannot be run on inputs of the shapes that were found.
-            BackendContractError: a backend makes no workload, or its workload leaves the shape of an output unknown.
+            InvalidArgumentError: the operator does not support the actual shapes of the inputs.
+            BackendContractError: a backend creates no workload, or its workload leaves the shape of an output unknown.
         """
         infos = tuple(None if value is None else _info(value, late) for value in self.layer.inputs)
         info = WorkloadInfo(infos, tuple(infos_for(self.layer, infos)))
@@ -81,6 +81,6 @@ def _new_handle(info: TensorInfo) -> ArrayHandle:
 
 
 def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:
-    """Return True if both say the same, constants included: what a kernel prepares is made from those."""
+    """Return True if both infos are equal and have the same constants, from which kernels may have prepared data."""
     pairs = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
     return a == b and all(x is None or y is None or x.constant is y.constant for x, y in pairs)

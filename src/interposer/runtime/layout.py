@@ -1,7 +1,7 @@
-"""Where the tensors of a network will lie: in the caller's memory, in each other's, in a piece of another, or alone.
+"""Placement of a network's tensors in memory: in the caller's memory, in another tensor, in place, or separate.
 
-A `Layout` is worked out once for a network, from its graph; whether a handle can do what the layout proposes is asked
-of the handle itself when memory is planned: see `WorkingMemHandle`.
+A `Layout` is computed once per network, from its graph, and is only a proposal. Whether a handle supports it is
+decided when memory is planned: see `WorkingMemHandle`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Holds = Callable[[Layer, Value], bool]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tensor that lies in another one, from `origin` on."""
+    """A tensor that is stored inside another one, starting at the coordinates `origin`."""
 
     whole: Value
     origin: tuple[int, ...]
@@ -32,13 +32,13 @@ class Piece:
 
 @dataclass
 class Layout:
-    """What is proposed for the values of one graph.
+    """The proposed memory placement for the values of one graph.
 
-    `border` are values of the caller: what comes in, and what Output layers take. `pieces` lie in other tensors,
-    `wholes` hold them; `guests` lie where `lenders` do, by import; `in_place` are values that lie in what their layer
-    reads for the last time. `begins` and `ends` are lists of values by moment: at moment 0 the network's inputs are
-    filled, at n layer n of the order runs, and after the last one outputs are read. The inputs of a region do not end,
-    as it may run again.
+    `border` are values in the caller's memory: inputs, and values that Output layers read. `pieces` maps values to the
+    tensors that contain them, which are the `wholes`. `guests` maps values to the `lenders` whose memory they import.
+    `in_place` maps values to the input of their layer whose memory they overwrite. `begins` and `ends` are lists of
+    values by moment: at moment 0 the network's inputs are filled, at moment n layer n runs, and after the last moment
+    outputs are read. The lifetime of a region's inputs does not end, as the region may run again.
     """
 
     border: set[Value] = field(default_factory=set)
@@ -51,14 +51,17 @@ class Layout:
     ends: list[list[Value]] = field(default_factory=list)
 
     def root(self, value: Value) -> Value:
-        """The tensor in whose memory this one lies, as a piece, as a guest, as a piece of a piece ...; or itself."""
+        """Return the tensor in whose memory this one is stored, following pieces and guests.
+
+        Itself if it is separate.
+        """
         while value in self.pieces or value in self.guests:
             value = self.pieces[value].whole if value in self.pieces else self.guests[value]
         return value
 
     @property
     def joined(self) -> set[Layer]:
-        """Concat and Splitter layers that have nothing left to do."""
+        """The Concat and Splitter layers that have no work to do, because their pieces are stored in place."""
         result = set()
         for value, piece in self.pieces.items():
             splits = isinstance(value.producer.op, Splitter) and piece.whole in value.producer.values
@@ -69,14 +72,14 @@ class Layout:
 def layout_of(
     graph: Graph, order: Sequence[Layer], cached: set[Value], may_join: Allows, may_overwrite: Allows, may_hold: Holds
 ) -> Layout:
-    """Propose where the tensors of a graph lie.
+    """Propose where the tensors of a graph are stored.
 
     Args:
         order: the order in which the layers run.
-        kept: values that no plan concerns, such as those whose shape is not known.
-        may_join: whether a layer may read and write tensors that are pieces of others, with gaps between their rows.
-        may_overwrite: whether a layer may write its output over an input that it lets be overwritten.
-        may_hold: whether what a layer gives lies in memory of which pieces can be tensors too.
+        cached: values that are not planned, such as those of unknown shape.
+        may_join: whether a layer may read and write tensors that are pieces of others, with gaps between rows.
+        may_overwrite: whether a layer may write its output over an input, if its operator allows that.
+        may_hold: whether the memory of a layer's output supports sub-tensors.
     """
     layout = Layout(border=set(_border(graph)))
     layout.guests = {
@@ -99,7 +102,7 @@ def layout_of(
 
 
 def _border(graph: Graph) -> Iterator[Value]:
-    """Yield the values that come in, and those that go out without having come in."""
+    """Yield the inputs of a graph, and the outputs that are not also inputs or constants."""
     for layer in graph.inputs:
         yield layer.output
     for layer in graph.outputs:
@@ -151,7 +154,7 @@ def _can_lie_in(part: Value, whole: Value, layout: Layout, cached: set[Value]) -
 
 
 def _overwritten(layer: Layer, layout: Layout, cached: set[Value]) -> Value | None:
-    """Return the input that the layer's output may lie in, where there is one that nobody needs afterwards."""
+    """Return an input that the layer's output may overwrite, because no layer reads it afterwards; None if none."""
     if len(layer.outputs) != 1 or not _is_plain(layer.output, layout, cached):
         return None
     operands = [layer.operand(name) for name in layer.op.in_place]

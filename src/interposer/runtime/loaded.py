@@ -1,4 +1,4 @@
-"""`LoadedNetwork`: the program of one network in a runtime, and the working memories that its runs use."""
+"""`LoadedNetwork`: the program of one network in a runtime, and the working memories of its runs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 
 
 class LoadedNetwork:
-    """One network made ready to run. Runs may go concurrently: each has a `WorkingMemHandle` for itself.
+    """A network that is ready to run. Runs may be concurrent: each uses a separate `WorkingMemHandle`.
 
-    With `workers`, branches of one run that are on different backends run at the same time.
+    With `workers`, branches of one run that are on different backends run concurrently.
 
-    Everything is made here, and planned in a first working memory, but what concerns tensors whose shapes depend on
-    data: see `LateStep`.
+    Workloads and handles are created and planned here, in a first working memory. Tensors whose shapes depend on data
+    are the exception: see `LateStep`.
 
     Raises:
-        LoadError: a backend could not make a workload, a handle or its memory plan; nothing stays behind.
+        LoadError: a backend could not create a workload, a handle or its memory plan. Everything created until then
+            is released.
     """
 
     def __init__(
@@ -77,13 +78,13 @@ class LoadedNetwork:
         _loaded.add(self)
 
     def _constant_arrays(self) -> list[Array]:
-        """Return all constants of the network, whoever has a copy of them."""
+        """Return all constants of the network, including those of which only backends have a copy."""
         values = (value for layer in self._layers for value in layer.outputs)
         return [*self.constants_read, *(value.known.constant for value in values if value.known.constant is not None)]
 
     @property
     def constants_read(self) -> list[Array]:
-        """The data that the workloads read, as far as that is not in copies of the backends' own."""
+        """The constants that workloads read directly, without the copies that backends made."""
         compiled = [layer.op.object for layer in self._layers if isinstance(layer.op, PreCompiled)]
         return [
             *self._factories.constant_arrays,
@@ -106,16 +107,16 @@ class LoadedNetwork:
 
     @property
     def idle_memories(self) -> tuple[WorkingMemHandle, ...]:
-        """The working memories that no run uses; one is made for every run beside others."""
+        """The working memories that no run uses; the number grows with the number of concurrent runs."""
         return tuple(self._idle)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """The layers that run, in order, each with its backend; without those in regions."""
+        """The names of the layers that run, in order, each with its backend id; without layers in regions."""
         return tuple((layer.name, str(layer.backend)) for layer in self._program.running)
 
     def memory(self) -> MemoryReport:
-        """Return what memory the network has now; the memory of runs that are under way is not counted."""
+        """Return the current memory of the network, without the memory of runs in progress."""
         idle = self.idle_memories
         managers = idle[0].managers if idle else {}
         arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
@@ -134,18 +135,18 @@ class LoadedNetwork:
 
     @property
     def transfers(self) -> TransferReport:
-        """What has crossed between kinds of memory in all runs so far."""
+        """The copies and imports between kinds of memory in all runs so far."""
         return self._counts.report
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
-        """Let Debug layers call this instead of printing."""
+        """Let Debug layers call `callback` instead of printing; None lets them print again."""
         self._program.set_debug_callback(callback)
 
     def new_working_memory(self) -> WorkingMemHandle:
-        """Handles and memory for one more run at the same time.
+        """Return handles and memory for one additional concurrent run.
 
         Raises:
-            LoadError: a backend could not make them.
+            LoadError: a backend could not create them.
         """
         factories = Factories(self.optimized, self._layers, self._together, self._factories)
         try:
@@ -158,7 +159,7 @@ class LoadedNetwork:
         return working_mem_handle
 
     def _import_problem(self, kind: str, binding: int, array: Array) -> str | None:
-        """Return why the network's backends cannot use an array of the caller where it lies."""
+        """Return the reason why the network's backends cannot use the caller's array directly, or None."""
         if kind == "output":
             try:
                 self.bindings.constants.refuse([("it", array)])
@@ -169,10 +170,10 @@ class LoadedNetwork:
         return (some or self.new_working_memory()).import_problem(kind, binding, array)
 
     def clear_imported(self, kind: str, numbers: Iterable[int]) -> None:
-        """Let go of what was imported; runs that use it go on to their end.
+        """Clear imported tensors; runs in progress keep using them until they end.
 
         Raises:
-            BindingError: a number that nothing was imported by.
+            BindingError: an import id is unknown.
         """
         self._forget(self.imports.clear(kind, numbers))
 
@@ -184,7 +185,7 @@ class LoadedNetwork:
                 memory.forget(run)
 
     def check_own(self, working: WorkingMemHandle) -> None:
-        """Raise `InvalidArgumentError` if a working memory was not made for this network."""
+        """Raise `InvalidArgumentError` if a working memory was not created for this network."""
         expect(working, WorkingMemHandle, "a run needs what create_working_mem_handle gave")
         if working.program is not self._program:
             raise InvalidArgumentError(f"this working memory was not made for the network {self.optimized.name!r}")
@@ -196,12 +197,13 @@ class LoadedNetwork:
         working: WorkingMemHandle | None = None,
         control: RunControl | None = None,
     ) -> None:
-        """Run once, in a working memory that is given, or in one that is free, or in a new one.
+        """Run once, in the given working memory, or else in an idle or new one.
 
         Raises:
-            BindingError: an output has another shape than the array that was given for it.
-            ExecutionError: a backend got no memory, a workload failed, the network was unloaded before, or `control`
-                stopped the run.
+            BindingError: the shape of an output differs from the array that was given for it.
+            ExecutionError: a backend got no memory, a workload failed, the network was unloaded before the run began,
+        or
+                `control` stopped the run.
         """
         self._enter(control)
         try:
@@ -213,15 +215,15 @@ class LoadedNetwork:
             self._leave()
 
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
-        """Run once on memory that was imported for all inputs and outputs; False if `run` has to do it.
+        """Run once on imported memory for all inputs and outputs; return False if `run` must be used instead.
 
         Raises:
-            ExecutionError: as `run`; or the memory was let go of, or that of a descriptor is missing any more.
+            ExecutionError: any reason of `run`; or an import was cleared, or the memory of a descriptor is gone.
         """
         me = get_ident()
         if me in self._runs:
             self.refuse_in_own_run("run again")
-        self._runs[me] = None  # from here on like `_enter` and `_leave`, whose calls would cost as much as all of this
+        self._runs[me] = None  # inlined `_enter` and `_leave`, as the calls are too slow here
         try:
             if self._released or imported.gone or imported.watched:
                 self._check_open()
@@ -252,7 +254,7 @@ class LoadedNetwork:
             self._idle.append(working)
 
     def _enter(self, control: RunControl | None) -> None:
-        """Count a run, without a lock: `release` looks at the runs after it has said that no more may begin."""
+        """Register a run without a lock; this is safe because `release` checks for runs after it forbids new ones."""
         me = get_ident()
         if me in self._runs:
             self.refuse_in_own_run("run again")
@@ -278,20 +280,20 @@ class LoadedNetwork:
             self._free()
 
     def give_up(self, control: RunControl) -> None:
-        """Wait no longer for a run that hangs; its memory is given back when it returns."""
+        """Stop waiting for a run that hangs; its memory is released when it returns."""
         with self._changed:
             control.given_up = True
             self._changed.notify_all()
 
     def refuse_in_own_run(self, what: str) -> None:
-        """Raise `ExecutionError` if this thread runs the network already, as a callback may be called from there."""
+        """Raise `ExecutionError` if this thread is inside a run of the network, such as in a callback."""
         if get_ident() in self._runs:
             raise ExecutionError(f"the network {self.optimized.name!r} cannot be {what} from within its own run")
 
     def release(self) -> None:
-        """Give the memory back once no run uses it; the network cannot run any more. A failure is only logged.
+        """Release the memory when no run uses it; the network cannot run any more. Failures are only logged.
 
-        Runs that were given up are not waited for: theirs is given back when they return.
+        Runs that were given up are not waited for: their memory is released when they return.
         """
         with self._changed:
             self._released = True
@@ -299,7 +301,7 @@ class LoadedNetwork:
             self._free()
 
     def end(self) -> None:
-        """Destroy the handles of Python backends, as the interpreter exits; then the network cannot run any more.
+        """Destroy the handles of Python backends at interpreter exit; the network cannot run any more then.
 
         A network without such handles can run until the interpreter has ended: a plug-in destroys its tensors itself.
         """
@@ -328,13 +330,13 @@ class LoadedNetwork:
 
 
 def look_at(imported: ImportedRun, control: RunControl | None) -> None:
-    """See that memory of descriptors is ready and all there.
+    """Check that the memory of imported descriptors is ready and complete.
 
     Raises:
-        ExecutionError: it is not, or never will be, or it was let go of, or `control` stopped the run.
+        ExecutionError: the memory is not ready and never will be, or was cleared, or `control` stopped the run.
     """
     if imported.gone:
-        raise ExecutionError("what was imported for this run is closed; import it again")
+        raise ExecutionError("the imported tensors of this run are closed; import it again")
     for title, memory in imported.watched:
         check = partial(control.check_waiting, f"the fence of {title}") if control is not None else _go_on
         try:
@@ -344,7 +346,7 @@ def look_at(imported: ImportedRun, control: RunControl | None) -> None:
 
 
 def _go_on() -> None:
-    """Nobody can stop the run."""
+    """Do nothing; used as the check of runs without a control, which cannot be stopped."""
 
 
 @atexit.register

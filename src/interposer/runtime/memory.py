@@ -1,4 +1,4 @@
-"""What memory a loaded network has."""
+"""The report of the memory of a loaded network."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ __all__ = ["MemoryReport"]
 class MemoryReport:
     """The memory of one loaded network, in bytes.
 
-    `arenas` are those of one run, by backend, as far as the backends' memory managers tell; `lower_bounds` the least
-    that any plan would need in this order of execution. There are `working_memories` of them, one for each run that
-    went beside others. `constants` are the weights, each counted once, without copies that backends make: of these
-    bytes, `mapped_constants` lie in mapped files, and `shared_constants` in memory that other networks use too.
-    `parts` is what compiled parts hold beside, by backend, as far as they tell (weights in an order of their own,
-    scratch memory); `unknown` are the backends with parts that do not tell, and `estimated` those of which some of that
-    is an estimate, as of engines: copies of weights, and the largest tensors at the same time.
-    What the caller gives and gets, and what kernels need for themselves, is not counted.
+    `arenas` has the arena bytes of one run, by backend, for memory managers that report them. `lower_bounds` has the
+    minimum of any plan for this execution order. There are `working_memories` sets of arenas, one per concurrent run.
+    `constants` are the weights, each counted once, without copies that backends make. Of these bytes,
+    `mapped_constants` are in mapped files, and `shared_constants` in memory that other networks use too. `parts` has
+    the
+    additional bytes of compiled parts, by backend, if they report them (repacked weights, scratch memory). `unknown`
+    are
+    the backends with parts that do not report their memory. `estimated` are the backends whose numbers are partly
+    estimates, such as engines: copies of weights, and the largest set of tensors alive at the same time.
+    Arrays of the caller and temporary memory of kernels are not counted.
     """
 
     arenas: Mapping[str, int]
@@ -35,12 +37,12 @@ class MemoryReport:
 
     @property
     def own_constants(self) -> int:
-        """The bytes of constants that no file and no other network has."""
+        """The bytes of constants that are neither in mapped files nor shared with other networks."""
         return self.constants - self.mapped_constants - self.shared_constants
 
     @property
     def peak(self) -> int:
-        """All arenas, the constants, and what compiled parts hold as far as it is known."""
+        """The bytes of all arenas, the constants, and the reported memory of compiled parts."""
         return self.working_memories * sum(self.arenas.values()) + self.constants + sum(self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Output arrays that share memory with each other, with themselves, or with constants."""
+"""Detection of output arrays that overlap each other, themselves, or constants in memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from interposer.core.types import Array
 __all__ = ["Constants", "refuse_overlaps", "share_memory"]
 
 _EFFORT: Final = 10**5
-"""How much work NumPy may spend on whether two arrays share an element."""
+"""The work limit for `numpy.shares_memory`."""
 _FEW: Final = 8
-"""Up to so many arrays are compared in pairs."""
+"""Up to this number of arrays, all pairs are compared."""
 
 Named = tuple[str, Array]
 
 
 def share_memory(a: Array, b: Array) -> bool:
-    """Return True if an element of one array lies in an element of the other; also where that takes long to tell."""
+    """Return True if two arrays share an element in memory, and also if an exact answer would take too long."""
     if not np.may_share_memory(a, b):
         return False
     try:
@@ -35,10 +35,10 @@ def share_memory(a: Array, b: Array) -> bool:
 
 
 def refuse_overlaps(outputs: Sequence[Named]) -> None:
-    """Raise `BindingError` if one of the arrays shares memory with another one, or has an element twice.
+    """Raise `BindingError` if two of the arrays share memory, or two elements of an array have the same address.
 
     Args:
-        outputs: for each array what messages call it.
+        outputs: pairs of the name in messages and the array.
     """
     for title, array in outputs:
         if not array.flags.forc and _has_an_element_twice(array):
@@ -49,7 +49,7 @@ def refuse_overlaps(outputs: Sequence[Named]) -> None:
 
 
 def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
-    """Pairs of arrays that may share memory: all of few, and those whose bounds overlap of many."""
+    """Yield pairs of arrays that may share memory: all pairs of few arrays, or those with overlapping bounds."""
     if len(outputs) <= _FEW:
         yield from itertools.combinations(outputs, 2)
         return
@@ -63,7 +63,7 @@ def _near_pairs(outputs: Sequence[Named]) -> Iterable[tuple[Named, Named]]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
-    """Return the addresses of the first byte, and behind the last byte, of an array."""
+    """Return the address of the first byte of an array, and the address after its last byte."""
     address = address_of(array)
     if array.flags.forc or not array.size:
         return address, address + array.nbytes
@@ -83,7 +83,10 @@ def _has_an_element_twice(array: Array) -> bool:
 
 
 def _counted_twice(array: Array) -> bool:
-    """Tell by the offsets of all elements, which interleaved dimensions need."""
+    """Return True if two elements have the same address, by comparing all offsets.
+
+    Needed for interleaved dimensions.
+    """
     if 0 in (stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1):
         return True
     offsets = np.zeros((), np.int64)
@@ -94,7 +97,7 @@ def _counted_twice(array: Array) -> bool:
 
 
 class Constants:
-    """The memory of a network's constants, which no output may be written to."""
+    """The memory of a network's constants, which outputs must not overlap."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         result = {id(array): array for array in arrays if array.nbytes}
@@ -113,7 +116,7 @@ class Constants:
             return
         for title, array in outputs:
             if self._is_near(array) and any(share_memory(array, item) for item in self._living()):
-                raise BindingError(f"{title} lies in the memory of a constant of the network; give another array")
+                raise BindingError(f"{title} shares memory with a constant of the network; give another array")
 
     def _is_near(self, array: Array) -> bool:
         low, high = _bounds(array)

@@ -1,4 +1,4 @@
-"""`OwnedHandles`: the tensor handles that the runtime got from backends and has to destroy."""
+"""`OwnedHandles`: tensor handles that the runtime got from backends and must destroy."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _log = logging.getLogger("interposer.runtime")
 
 
 class OwnedHandles:
-    """Tensor handles that belong together, such as those of one working memory. Each is destroyed exactly once.
+    """A group of tensor handles, such as those of one working memory. Each is destroyed exactly once.
 
-    Thread safe: two threads that destroy at the same time never destroy the same handle.
+    Thread-safe: two threads that destroy concurrently never destroy the same handle.
     """
 
     def __init__(self) -> None:
         self._handles: dict[int, TensorHandle] = {}
 
     def add(self, handle: object) -> None:
-        """Remember a handle. Ignore plain arrays, which have nothing to destroy, and whatever is no handle."""
+        """Add a handle. Plain arrays, which need no destruction, and objects that are not handles are ignored."""
         if isinstance(handle, TensorHandle) and type(handle) is not ArrayHandle:
             self._handles.setdefault(id(handle), handle)
 

@@ -1,4 +1,7 @@
-"""`Program`: what all runs of one graph share; the graph is a network's own, or a region of a control-flow layer."""
+"""`Program`.
+
+The part of a loaded graph that all runs share, for a whole network or a region of a control-flow layer.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ __all__ = ["Program", "runs"]
 
 
 def runs(layer: Layer) -> bool:
-    """Return True for layers that have something to do."""
+    """Return True for layers that have work to do at run time."""
     return not isinstance(layer.op, Input | Output | Constant)
 
 
 class Program:
-    """The workloads of one graph in running order, the programs of its layers' regions, and where tensors are to lie.
+    """The workloads of one graph in execution order, the programs of its regions, and the memory layout of its tensors.
 
     Raises:
-        LoadError: a backend could not make a workload.
+        LoadError: a backend could not create a workload.
     """
 
     def __init__(self, graph: Graph, factories: Factories, counts: TransferCounts) -> None:
@@ -51,7 +54,7 @@ class Program:
         self.flow = flow_of(self.running, self.layout.root) if simple and not factories.together else None
 
     def is_idle(self, value: Value) -> bool:
-        """Return True for an input of a region that nobody takes."""
+        """Return True for an input of a region that no layer reads."""
         return self.graph.owner is not None and isinstance(value.producer.op, Input) and not value.uses
 
     def is_late(self, layer: Layer) -> bool:
@@ -59,7 +62,7 @@ class Program:
         return not self.late.isdisjoint((*layer.values, *layer.outputs))
 
     def only_reads(self, layer: Layer) -> bool:
-        """Return True for a layer whose workload is sure to write to no array of its inputs."""
+        """Return True if the layer's workload is certain not to write to the arrays of its inputs."""
         if isinstance(layer.op, Output):
             return True
         step = self._steps.get(layer)
@@ -91,16 +94,16 @@ class Program:
                 yield from region._programs()
 
     def configure(self) -> None:
-        """Tell the workloads, those of regions too, that all is made and planned."""
+        """Notify the workloads, including those of regions, that all tensors are created and planned."""
         for program in self._programs():
             for step in program._steps.values():
                 if step.workload is not None:
                     guarded(step.layer, "could not be configured", step.workload.post_allocation_configure)
 
     def memory_of_parts(self) -> Iterator[tuple[str, int | None, bool]]:
-        """Backends, the bytes that their workloads hold, and whether these are an estimate.
+        """Yield the backend, the bytes held and whether these are an estimate, for each workload that holds memory.
 
-        They are None for a compiled part that does not tell.
+        The bytes are None for a compiled part that does not report them.
         """
         for program in self._programs():
             for layer, step in program._steps.items():
@@ -109,7 +112,7 @@ class Program:
                     yield str(layer.backend), held or None, step.workload is not None and step.workload.estimates_memory
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
-        """Let Debug layers call this instead of printing."""
+        """Let Debug layers call `callback` instead of printing; None lets them print again."""
         for program in self._programs():
             for step in program._steps.values():
                 if isinstance(step.workload, DebugWorkload):

@@ -1,4 +1,4 @@
-"""Runs that are watched: they can be cancelled, must be done by a deadline, or are done by a thread of the runtime."""
+"""Control of runs: cancellation, deadlines, and the worker threads of a runtime."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["PendingRun", "RunControl", "Workers", "run_within"]
 
 
 class RunControl:
-    """Tells one run when to stop. It looks before every layer, those in loops too, and before every iteration.
+    """Stops one run on request or at a deadline. It is checked before every layer and iteration, including inner loops.
 
-    A layer that runs is not interrupted.
+    A layer that is already running is not interrupted.
 
     Args:
-        deadline: seconds from now; None for as long as it takes.
+        deadline: seconds from now, greater than 0; None means no deadline.
     """
 
     def __init__(self, deadline: float | None = None) -> None:
@@ -36,15 +36,17 @@ class RunControl:
         self.given_up = False
 
     def cancel(self) -> None:
-        """Let the run stop before its next layer."""
+        """Stop the run before its next layer."""
         self._cancelled.set()
 
     def check(self, layer: Layer, place: str) -> None:
-        """Called before a layer runs, and before each of its iterations; `place` is its name with those around it.
+        """Check the run before a layer or iteration.
+
+        `place` is the layer's name, prefixed with the names of outer regions.
 
         Raises:
             RunCancelledError: the run was cancelled.
-            DeadlineExceededError: it is late.
+            DeadlineExceededError: the deadline has passed.
         """
         self._at[threading.get_ident()] = layer, place
         if self._cancelled.is_set():
@@ -53,19 +55,22 @@ class RunControl:
             raise self.late()
 
     def ran(self, place: str, seconds: float) -> None:
-        """Called after a layer has run; `place` is as for `check`. For those who keep it; from several threads."""
+        """Record the time of a layer that has run; overridden by subclasses that measure.
+
+        Called from several threads.
+        """
 
     def leave(self) -> None:
-        """Called when this thread has run a layer and there may be others that have not: they are what is late."""
+        """Forget the last layer of this thread if others are running, so that `late` names a layer that is running."""
         if len(self._at) > 1:
             self._at.pop(threading.get_ident(), None)
 
     def check_waiting(self, what: str) -> None:
-        """Called while the run waits for something else before it begins.
+        """Check the run while it waits before it begins; `what` describes what it waits for.
 
         Raises:
             RunCancelledError: the run was cancelled.
-            DeadlineExceededError: it is late.
+            DeadlineExceededError: the deadline has passed.
         """
         if self._cancelled.is_set():
             raise RunCancelledError(f"the run was cancelled while it waited for {what}")
@@ -73,7 +78,7 @@ class RunControl:
             raise DeadlineExceededError(f"the run took longer than {self.deadline:g} seconds; it waited for {what}")
 
     def late(self) -> DeadlineExceededError:
-        """Return the error of a run that is late, naming the layer that it is at."""
+        """Return the error for a run beyond its deadline, with the layer that it was running."""
         text = f"the run took longer than {self.deadline:g} seconds"
         at = list(self._at.values())
         if not at:
@@ -84,10 +89,10 @@ class RunControl:
 
 
 class PendingRun(Future[Any]):
-    """A run that was submitted: a `concurrent.futures.Future` of its outputs.
+    """A submitted run: a `concurrent.futures.Future` of its outputs.
 
-    `cancel` keeps a run from beginning; one that has begun stops before its next layer and ends with
-    `RunCancelledError`, and `cancel` is False then.
+    `cancel` prevents a run from beginning and returns True. A run that has begun stops before its next layer and ends
+    with `RunCancelledError`; `cancel` returns False then.
     """
 
     def __init__(self, control: RunControl) -> None:
@@ -95,7 +100,7 @@ class PendingRun(Future[Any]):
         self._control = control
 
     def cancel(self) -> bool:
-        """Do not begin, or stop before the next layer."""
+        """Cancel the run; return True if it had not begun, or False if it stops before its next layer."""
         if super().cancel():
             return True
         self._control.cancel()
@@ -103,9 +108,9 @@ class PendingRun(Future[Any]):
 
 
 class Workers:
-    """Threads that do what they are given, in order; made when they are needed, `limit` at most.
+    """A pool of daemon threads that run tasks in order; threads are created on demand, `limit` at most.
 
-    They keep no process alive. Thread safe.
+    They do not keep the process alive. Thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
@@ -116,10 +121,10 @@ class Workers:
         self._closed = False
 
     def submit(self, work: Callable[[RunControl], Any]) -> PendingRun:
-        """Let a thread do the work; gives a future of its result.
+        """Schedule the work on a thread; return a future of its result.
 
         Raises:
-            InvalidArgumentError: they are closed.
+            InvalidArgumentError: the runtime is closed.
         """
         control = RunControl()
         run = PendingRun(control)
@@ -134,7 +139,7 @@ class Workers:
         return run
 
     def help(self, work: Callable[[], None]) -> None:
-        """Let a thread do something, if one gets round to it; nothing is said of what comes of it."""
+        """Schedule work on a thread without returning a result; do nothing if the runtime is closed."""
         with suppress(InvalidArgumentError):
             self.submit(lambda control: work())
 
@@ -149,10 +154,10 @@ class Workers:
                     return
                 run, work = self._tasks.popleft()
             _settle(run, work)
-            del run, work  # what they hold is not kept until the next ones come
+            del run, work  # release their memory before waiting for the next task
 
     def close(self) -> None:
-        """Let the threads end when nothing is left to do."""
+        """Let the threads end when no tasks are left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -170,10 +175,10 @@ def _settle(run: Future[Any], work: Callable[[], Any]) -> None:
 
 
 def run_within(control: RunControl, work: Callable[[], Any], give_up: Callable[[RunControl], None]) -> Any:
-    """Do the work in a thread of its own, and wait for it until the deadline; then call `give_up`.
+    """Do the work in a separate thread and return its result; at the deadline, call `give_up` and raise.
 
     Raises:
-        DeadlineExceededError: it was not done in time. The thread goes on with it, on memory that nobody else uses.
+        DeadlineExceededError: the deadline has passed. The thread continues, on memory that nothing else uses.
     """
     done: Future[Any] = Future()
     threading.Thread(target=_settle, args=(done, work), name="interposer-run", daemon=True).start()

@@ -49,10 +49,10 @@ _log = logging.getLogger("interposer.runtime")
 
 
 class Runtime:
-    """Holds the backends of a process that it may use, and the networks that are loaded.
+    """The backends that a program may use, and the networks that are loaded.
 
-    Backends registered in `registry` belong to this runtime alone, as do dynamic backends. Methods may be called from
-    several threads, and runs go concurrently, of one network too. Closing it, or leaving its ``with`` block, unloads
+    Backends that are registered in `registry`, and dynamic backends, belong to this runtime alone. The methods are
+    thread-safe, and runs may be concurrent, even of one network. `close`, or the end of a ``with`` block, unloads
     everything.
     """
 
@@ -88,7 +88,7 @@ class Runtime:
         weakref.finalize(self, self.workers.close).atexit = False
 
     def _check_backend_options(self) -> None:
-        """Start the isolated backends that get options, to check these; others were checked when they were loaded."""
+        """Start the isolated backends that have options, so that their options are checked."""
         for name in self.options.backend_options:
             if name not in self.registry:
                 near = did_you_mean(name, self.registry.ids)
@@ -99,16 +99,16 @@ class Runtime:
 
     @property
     def device_spec(self) -> DeviceSpec:
-        """The backends that networks for this runtime can be optimized for."""
+        """The backends for which networks can be optimized on this runtime."""
         return DeviceSpec(self.registry)
 
     def dynamic_backends(self) -> tuple[DynamicBackendRecord, ...]:
-        """What became of every file that was seen when shared objects with backends were looked for, good or bad."""
+        """Return the result for every file that was considered as a shared object with backends, loaded or rejected."""
         return () if self._dynamic is None else self._dynamic.records
 
     @property
     def events(self) -> tuple[BackendEvent, ...]:
-        """What happened to backends that run in child processes, and to networks for that; the last thousand."""
+        """The last thousand events of backends: failures of child processes, and networks that were placed again."""
         return tuple(self.registry.events)
 
     @property
@@ -118,13 +118,13 @@ class Runtime:
 
     @memory_to("load the network")
     def load_network(self, optimized: OptimizedNetwork) -> NetworkId:
-        """Make a network ready to run; the contexts of the network's backends are told before and after.
+        """Load a network and return its id; the contexts of its backends are notified before and after.
 
-        A backend's context is made when the first network that may use the backend is loaded.
+        The context of a backend is created when the first network that may use this backend is loaded.
 
         Raises:
-            LoadError: a context said no, or a backend could not make what is needed. Nothing stays behind; contexts
-                that had agreed are told that the network is unloaded.
+            LoadError: a context refused, or a backend could not create a required object. Everything created until then
+                is released; contexts that had agreed are notified that the network is unloaded.
         """
         expect(optimized, OptimizedNetwork, "load_network needs what optimize() gave")
         with self._lock:
@@ -178,14 +178,14 @@ class Runtime:
                 _log.warning("network %d: the context of backend %s %s in %s", network_id, backend, refusal, what)
 
     def unload_network(self, network_id: NetworkId) -> None:
-        """Drop a network and its memory; the contexts that were told of its loading are told before and after.
+        """Unload a network and release its memory; the contexts of its backends are notified before and after.
 
-        It waits for runs that have begun. Runs that begin at the same time are refused.
+        The call waits for runs that have begun. Runs that begin during the call are refused.
 
         Raises:
-            UnknownNetworkError: it is not loaded.
-            LoadError: a context said no; the network stays loaded.
-            ExecutionError: this is called from within a run of the network; it stays loaded.
+            UnknownNetworkError: the network is not loaded.
+            LoadError: a context refused; the network stays loaded.
+            ExecutionError: the call comes from within a run of the network; it stays loaded.
         """
         with self._lock:
             loaded = self._loaded(network_id)
@@ -198,9 +198,9 @@ class Runtime:
         self._drop(network_id, loaded, contexts)
 
     def unload_later(self, network_id: NetworkId) -> None:
-        """Let the network be unloaded when the next one is loaded; it must not be run any more.
+        """Schedule the network to be unloaded when the next one is loaded; it must not be run any more.
 
-        Unlike `unload_network`, this waits needlessly, so that it may be called while objects are being collected.
+        Unlike `unload_network` this never waits, so it is safe to call from the garbage collector.
         """
         self._forgotten.append(network_id)
 
@@ -209,7 +209,7 @@ class Runtime:
             try:
                 self.unload_network(self._forgotten.popleft())
             except UnknownNetworkError:
-                pass  # somebody else was quicker
+                pass  # another thread has unloaded it already
             except LoadError as error:
                 _log.warning("%s, though nobody runs it any more", error)
 
@@ -232,32 +232,38 @@ class Runtime:
         deadline: float | None = None,
         control: RunControl | None = None,
     ) -> dict[int, Any]:
-        """Run a network once: read `inputs` and fill `outputs`, arrays by binding id.
+        """Run a network once: read `inputs` and fill `outputs`, both by binding id; return the outputs by binding id.
 
-        Without `outputs`, fresh arrays are made; either way the output arrays are returned. An output whose shape
-        depends on data may be left out: its array is made when the shape is known. A sequence is given as a list of
-        arrays and comes back as one, an optional as its element or None; both must be left out of `outputs`.
+        Without `outputs`, new arrays are allocated. An output whose shape depends on data may be left out of `outputs`:
+        its
+        array is allocated when the shape is known. A sequence is a list of arrays, an optional is its element or None;
+        both
+        must be left out of `outputs`.
 
-        Inputs are read where they lie, and outputs written where they are wanted, without a copy, if the arrays have no
-        gaps and the backends can reach them; otherwise they are copied, and `copy_reasons` says why. They must not be
-        changed while the network runs. Several threads may run one network at a time.
+        Contiguous arrays that the backends can access are used directly, without a copy. All others are copied;
+        `copy_reasons` says why. The arrays must not be changed while the network runs. Several threads may run one
+        network
+        concurrently.
 
-        What was imported is given by its numbers, and is in no mapping. A run with nothing but imports has the least to
-        do.
+        Imported tensors are given by their ids and must not be in the mappings. A run with only imports is the fastest.
 
         Args:
-            deadline: seconds after which the call fails. A layer that hangs then goes on, on memory of its own and the
-                inputs; its network can be run again and unloaded meantime. `outputs` are written afterwards only.
-            control: by which another thread can cancel the run; in place of `deadline` it may have one.
-            imported_inputs: what `import_inputs` gave.
-            imported_outputs: what `import_outputs` gave.
+            deadline: seconds after which the call fails. A layer that hangs then continues, on private memory and on
+        the
+                inputs; the network can be run again and unloaded in the meantime. With a deadline, `outputs` are
+        written
+                only after the run.
+            control: an object with which another thread can cancel the run. It may have a deadline, in place of
+                `deadline`.
+            imported_inputs: ids that `import_inputs` returned.
+            imported_outputs: ids that `import_outputs` returned.
 
         Raises:
-            UnknownNetworkError: it is not loaded.
-            BindingError: a wrong count, id, shape or type, or an output that cannot be written to; nothing has run,
-                unless an output whose shape depends on data turned out not to fit its array.
+            UnknownNetworkError: the network is not loaded.
+            BindingError: a wrong count, binding id, shape or type, or a read-only output. Nothing has run, unless an
+                output whose shape depends on data turned out not to fit its array.
             ExecutionError: a workload failed; the runtime and the network stay usable.
-            RunCancelledError, DeadlineExceededError: it was cancelled, or took too long.
+            RunCancelledError, DeadlineExceededError: the run was cancelled, or took too long.
         """
         loaded = self._loaded(network_id)
         if deadline is not None or control is not None:
@@ -275,12 +281,12 @@ class Runtime:
         imported_inputs: Sequence[int] = (),
         imported_outputs: Sequence[int] = (),
     ) -> PendingRun:
-        """Run a network once in a thread of the runtime; takes, and gives a future of, what `enqueue_workload` does.
+        """Schedule a run in a worker thread; like `enqueue_workload`, but return a future of the outputs.
 
-        As many runs go on at a time as `CreationOptions.num_threads` says; others wait.
+        At most `CreationOptions.num_threads` submitted runs execute concurrently; others wait.
 
         Raises:
-            UnknownNetworkError: it is not loaded. Everything else is raised by the future.
+            UnknownNetworkError: the network is not loaded. All other errors are raised by the future.
         """
         loaded = self._loaded(network_id)
         numbers = imported_inputs, imported_outputs
@@ -291,11 +297,11 @@ class Runtime:
         )
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
-        """Memory for one run at a time, for a thread that wants to have its own: see `execute`.
+        """Return working memory for one run at a time, such as one per thread: see `execute`.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
-            LoadError: a backend could not make what is needed.
+            LoadError: a backend could not create a handle or its memory plan.
         """
         return self._loaded(network_id).new_working_memory()
 
@@ -309,11 +315,11 @@ class Runtime:
         imported_inputs: Sequence[int] = (),
         imported_outputs: Sequence[int] = (),
     ) -> dict[int, Any]:
-        """Run a network once, as `enqueue_workload` does, in memory that the caller made for it.
+        """Run a network once, as `enqueue_workload` does, in working memory of `create_working_mem_handle`.
 
         Raises:
-            InvalidArgumentError: the memory is another network's.
-            InterposerError: what `enqueue_workload` raises; `ExecutionError` also where the memory is in use.
+            InvalidArgumentError: the working memory belongs to another network.
+            InterposerError: any error that `enqueue_workload` raises; `ExecutionError` also if the memory is in use.
         """
         loaded = self._loaded(network_id)
         loaded.check_own(working_mem_handle)
@@ -327,23 +333,26 @@ class Runtime:
         inputs: Mapping[int, Any],
         memory_source: MemorySource = MemorySource.UNDEFINED,
     ) -> list[ImportedInputId]:
-        """Let a network read inputs where they lie, in any number of runs; never with a copy.
+        """Import memory that a network reads directly as inputs, in any number of runs, and never copies.
 
-        Each is a NumPy array, anything with ``__dlpack__`` or the buffer protocol, or a `MemoryDescriptor`. It is
-        checked here, and not again: the memory stays in use until `clear_imported_inputs` or until the network is
-        unloaded, its content may change between runs.
+        Each input is a NumPy array, an object with ``__dlpack__`` or the buffer protocol, or a `MemoryDescriptor`. It
+        is
+        checked here and not again. The memory stays in use until `clear_imported_inputs` or until the network is
+        unloaded;
+        its content may change between runs.
 
         Args:
-            inputs: by binding id; they need not be all.
-            memory_source: where all of them must come from; UNDEFINED where that does not matter.
+            inputs: tensors by binding id; some inputs may be left out.
+            memory_source: the kind of memory that all of them must have; UNDEFINED accepts any kind.
 
         Returns:
-            Their numbers, in the order of `inputs`.
+            The import ids, in the order of `inputs`.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
-            MemoryImportError: with every tensor that cannot be used where it lies, and why; nothing is imported then.
-            BindingError: an id that the network does not have.
+            MemoryImportError: some tensors cannot be used directly; lists each with the reason. Nothing is imported
+        then.
+            BindingError: the network has no such binding id.
         """
         return [ImportedInputId(item) for item in self._loaded(network_id).imports.add("input", inputs, memory_source)]
 
@@ -353,35 +362,35 @@ class Runtime:
         outputs: Mapping[int, Any],
         memory_source: MemorySource = MemorySource.UNDEFINED,
     ) -> list[ImportedOutputId]:
-        """Let a network write outputs where they are wanted, in any number of runs: as `import_inputs`.
+        """Import memory that a network writes outputs to directly, in any number of runs; see `import_inputs`.
 
         Raises:
-            InterposerError: what `import_inputs` raises; memory that cannot be written to is refused too.
+            InterposerError: any error that `import_inputs` raises; read-only memory is refused too.
         """
         return [
             ImportedOutputId(item) for item in self._loaded(network_id).imports.add("output", outputs, memory_source)
         ]
 
     def imported_arrays(self, network_id: NetworkId, kind: str, ids: Iterable[int]) -> dict[int, tuple[str, Array]]:
-        """For every imported "input" or "output" by its binding id: the layer's name, and an array over the memory.
+        """Return the imported tensors of a kind ("input" or "output") by binding id, as pairs of layer name and array.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
-            BindingError: a number that nothing of this kind was imported by.
+            BindingError: no tensor of this kind was imported with such an id.
         """
         return self._loaded(network_id).imports.arrays(kind, ids)
 
     def clear_imported_inputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
-        """Let go of inputs that were imported; runs that are under way use them to their end.
+        """Clear imported inputs; runs in progress keep using them until they end.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
-            BindingError: a number that no input was imported by; nothing is let go of.
+            BindingError: an import id is unknown; nothing is cleared then.
         """
         self._loaded(network_id).clear_imported("input", ids)
 
     def clear_imported_outputs(self, network_id: NetworkId, ids: Iterable[int]) -> None:
-        """Let go of outputs that were imported: as `clear_imported_inputs`."""
+        """Clear imported outputs; see `clear_imported_inputs`."""
         self._loaded(network_id).clear_imported("output", ids)
 
     def copy_reasons(
@@ -390,13 +399,13 @@ class Runtime:
         inputs: Mapping[int, Any] | None = None,
         outputs: Mapping[int, Any] | None = None,
     ) -> dict[tuple[str, int], str]:
-        """Return why a run would copy tensors on their way in or out, by kind ("input" or "output") and binding id.
+        """Return why a run would copy tensors, by kind ("input" or "output") and binding id.
 
-        Those that would be used where they lie are not in it.
+        Tensors that would be used without a copy are left out.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
-            BindingError: an id that the network does not have.
+            BindingError: the network has no such binding id.
         """
         imports = self._loaded(network_id).imports
         result = imports.refusals("input", {} if inputs is None else inputs)
@@ -405,14 +414,15 @@ class Runtime:
     def prepare_run(
         self, network_id: NetworkId, imported_inputs: Sequence[int], imported_outputs: Sequence[int]
     ) -> Callable[[], bool]:
-        """Return what runs a network on imports for all of its tensors, call after call, with the least to do.
+        """Return a function that runs a network repeatedly on imports for all of its tensors, with minimal overhead.
 
-        It gives False, and has not run, where `enqueue_workload` has to do it. It raises `ExecutionError` if a
-        workload failed, or the network or one of the imports is missing any more. Thread safe.
+        The function returns False without running if `enqueue_workload` must be used instead. It raises
+        `ExecutionError` if
+        a workload failed, the network was unloaded, or an import was cleared. It is thread-safe.
 
         Raises:
-            UnknownNetworkError: it is not loaded.
-            BindingError: a number that nothing was imported by, or some tensors are missing.
+            UnknownNetworkError: the network is not loaded.
+            BindingError: an import id is unknown, or some tensors have no import.
         """
         loaded = self._loaded(network_id)
         imported = loaded.imports.run_of(imported_inputs, imported_outputs)
@@ -427,29 +437,30 @@ class Runtime:
             raise UnknownNetworkError(network_id, self.loaded_networks) from None
 
     def transfers(self, network_id: NetworkId) -> TransferReport:
-        """Return what has crossed between kinds of memory in all runs of a network; `UnknownNetworkError`."""
+        """Return the copies between kinds of memory in all runs of a network; see `TransferReport`."""
         return self._loaded(network_id).transfers
 
     def memory(self, network_id: NetworkId) -> MemoryReport:
-        """Return what memory a loaded network has; `UnknownNetworkError` if it is not loaded."""
+        """Return the memory of a loaded network; raise `UnknownNetworkError` if it is not loaded."""
         return self._loaded(network_id).memory()
 
     def bindings(self, network_id: NetworkId) -> Bindings:
-        """Return the inputs and outputs of a loaded network."""
+        """Return the inputs and outputs of a loaded network; raise `UnknownNetworkError` if it is not loaded."""
         return self._loaded(network_id).bindings
 
     def get_input_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
-        """Return the info of an input; `UnknownNetworkError` or `BindingError` if there is no such thing."""
+        """Return the info of an input; raise `UnknownNetworkError` or `BindingError` for an unknown id."""
         return self.bindings(network_id).info("input", binding_id)
 
     def get_output_tensor_info(self, network_id: NetworkId, binding_id: int) -> TensorInfo:
-        """Return the info of an output; `UnknownNetworkError` or `BindingError` if there is no such thing."""
+        """Return the info of an output; raise `UnknownNetworkError` or `BindingError` for an unknown id."""
         return self.bindings(network_id).info("output", binding_id)
 
     def register_debug_callback(self, network_id: NetworkId, callback: DebugCallback | None) -> None:
         """Let the Debug layers of a network call ``callback(layer name, output number, array)`` instead of printing.
 
-        The array is valid during the call, which must not run or unload the same network; None lets them print again.
+        The array is valid only during the call. The callback must not run or unload the same network. None restores
+        printing.
         """
         value: object = callback
         if not (value is None or callable(value)):
@@ -457,16 +468,16 @@ class Runtime:
         self._loaded(network_id).set_debug_callback(callback)
 
     def close(self) -> None:
-        """Unload all networks and let go of contexts and dynamic backends, which are gone from the registry then.
+        """Unload all networks, contexts and dynamic backends; the latter are then removed from the registry.
 
-        A context that says no is logged and overruled.
+        If a context refuses, this is logged and the network is unloaded anyway.
         """
         with self._lock:
             for network_id in self.loaded_networks:
                 try:
                     self.unload_network(network_id)
                 except LoadError as error:
-                    _log.warning("%s; closing the runtime all the same", error)
+                    _log.warning("%s; closing the runtime anyway", error)
                     loaded = self._networks[network_id]
                     self._drop(network_id, loaded, self._taken_out(network_id))
             self._contexts.clear()
@@ -485,7 +496,7 @@ class Runtime:
 
 
 def _given(numbers: object) -> bool:
-    """Return True for numbers of imports, and for what is checked to be none later."""
+    """Return True if there are import ids, or if the argument is invalid and has to be checked later."""
     return numbers is not None and not (isinstance(numbers, Sequence) and not numbers)
 
 

@@ -1,4 +1,4 @@
-"""One layer of a loaded network, with what runs it."""
+"""One layer of a loaded network with its workload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Execute: TypeAlias = Callable[[Sequence[TensorHandle | None], Sequence[TensorHa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A layer with its workload. Runs wait for each other where the workload asks for that."""
+    """A layer with its workload. If the workload does not support concurrent runs, they are serialized with a lock."""
 
     layer: Layer
     workload: Workload
@@ -31,7 +31,7 @@ class Step:
 
     @property
     def execute(self) -> _Execute:
-        """Runs the workload on handles."""
+        """The function that runs the workload on input and output handles."""
         return self.workload.execute if self._turn is None else self._execute_in_turn
 
     def _execute_in_turn(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -40,7 +40,7 @@ class Step:
             self.workload.execute(inputs, outputs)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """Return what runs the workload on these very handles: see `Workload.prepare`."""
+        """Return a function that runs the workload on these handles: see `Workload.prepare`."""
         call = self.workload.prepare(inputs, outputs)
         return call if self._turn is None else partial(_call_in_turn, self._turn, call)
 

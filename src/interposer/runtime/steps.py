@@ -29,14 +29,15 @@ _Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Any]
 
 
 class Steps:
-    """The layers of a program in running order, with handles for their tensors.
+    """The layers of a program in execution order, with handles for their tensors.
 
-    Of a region, whose layer and what that is in is called `around`, `enter` fills the inputs that are the same in every
-    iteration, and `run` runs it once with the others. Inputs that nobody takes are left out. Not safe to run from two
-    threads at a time; with `workers`, branches on different backends run at the same time.
+    For a region, `around` is the name of its layer with the names of outer regions. `enter` fills the inputs that are
+    the same in every iteration, and `run` runs the region once with the remaining inputs. Inputs that no layer reads
+    are
+    left out. Not thread-safe; with `workers`, branches on different backends run concurrently.
 
     Raises:
-        LoadError: a backend could not make a handle.
+        LoadError: a backend could not create a handle.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Steps:
 
     @property
     def title(self) -> str:
-        """What the region is called."""
+        """The name of the region."""
         graph = self.program.graph
         owner = graph.owner
         assert owner is not None
@@ -81,12 +82,15 @@ class Steps:
             self._borrowing = [self.handles[value] for value in borrowing]
 
     def _is_safe(self, value: Value) -> bool:
-        """Return True for a tensor that nobody reads who might write to its array by mistake."""
+        """Return True for a tensor whose readers are all certain not to write to its array."""
         plain = value not in self.program.layout.wholes
         return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
     def _make_piece(self, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """Return the handle of a piece; of the tensor that it lies in first, where that is a piece itself."""
+        """Return the handle of a piece as a sub-tensor.
+
+        Create the handle of the containing tensor first if necessary.
+        """
         if value in self.handles:
             return self.handles[value]
         piece = self.program.layout.pieces[value]
@@ -111,13 +115,12 @@ class Steps:
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
     def bound(self, moved: Mapping[Value, TensorHandle], owned: OwnedHandles) -> Callable[[], None] | None:
-        """Return what runs all layers once with these handles in place of some, and with new ones for their pieces.
+        """Return a function that runs all layers once, with the handles in `moved` and new handles for their pieces.
 
-        The new handles are added to `owned`.
-
-        It is ready to be called again and again while all memory stays where it is, and raises `ExecutionError` if a
-        layer fails. None if that cannot be: a shape depends on data, a layer has regions, or tensors move to where
-        others lie.
+        The new handles are added to `owned`. The function may be called repeatedly while all memory stays in place; it
+        raises `ExecutionError` if a layer fails. The result is None if a shape depends on data, a layer has regions, or
+        a
+        tensor imports the memory of another one.
         """
         program = self.program
         if program.late or self._regions or program.layout.guests:
@@ -168,10 +171,10 @@ class Steps:
         return self._factories.constant(layer, value) if value.is_constant else self.handles[value]
 
     def plan_memory(self) -> None:
-        """Tell every handle, in running order, when its tensor begins to live and when it was read for the last time.
+        """Notify every handle, in execution order, when the lifetime of its tensor begins and ends.
 
-        A tensor at the network's border that can lie in the caller's memory is no part of the plan. What a region
-        needs is planned at the moment of its layer; its inputs live as long as it may run again.
+        Tensors at the network's border that can be in the caller's memory are not planned. The memory of a region is
+        planned at the moment of its layer; its inputs stay alive as long as the region may run again.
         """
         self._begin_inputs()
         self._plan_layers()
@@ -212,10 +215,10 @@ class Steps:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def fill(self, layer: Layer, array: Array, late: LateHandles) -> None:
-        """Let an input have this value; it lies in the caller's memory where that can be.
+        """Fill an input with this array; the caller's memory is used directly if possible.
 
         Raises:
-            ExecutionError: the backend's handle could not take it in.
+            ExecutionError: the backend's handle could not copy the array.
         """
         value = layer.output
         handle = self.handles.get(value)
@@ -233,7 +236,7 @@ class Steps:
             raise failure(layer, "could not take in its data", error) from error
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
-        """Run all layers once; `ExecutionError` if one fails, or where the run is told to stop."""
+        """Run all layers once; raise `ExecutionError` if one fails or `control` stops the run."""
         for workload in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
@@ -271,33 +274,33 @@ class Steps:
             raise failure(layer, "failed", error) from error
 
     def forget(self) -> None:
-        """Let go of the caller's memory."""
+        """Drop the references to the caller's memory."""
         for handle in self._borrowing:
             handle.forget_memory()
 
     def handle(self, value: Value, late: Mapping[Value, TensorHandle]) -> TensorHandle:
-        """Return the handle of a value that is no constant."""
+        """Return the handle of a value that is not a constant."""
         return late[value] if value in late else self.handles[value]
 
     def watch(self, control: RunControl | None) -> None:
-        """Let the runs of a region from here on be told to stop by this."""
+        """Let `control` stop the following runs of a region; None removes the control."""
         self._control = control
 
     def enter(self, captured: Mapping[int, Array]) -> None:
-        """Give a region the inputs, by their binding ids, that stay the same in all runs until the next `enter`."""
+        """Set the inputs of a region, by binding id, that stay the same in all runs until the next `enter`."""
         self._captured = {}
         for index, array in captured.items():
             self._fill_checked(index, array, self._captured)
 
     def leave(self) -> None:
-        """Let go of what `enter` was given."""
+        """Drop the inputs that `enter` set."""
         self._captured = {}
 
     def run(self, arrayes: Sequence[Array], first: int = 0) -> list[Array]:
-        """Run a region once with these inputs, beginning at that binding id; returns what it gives.
+        """Run a region once and return its outputs; `arrayes` are the inputs with binding ids from `first` on.
 
         Raises:
-            ExecutionError: a layer failed, or an input does not fit, or the run is told to stop.
+            ExecutionError: a layer failed, an input does not fit, or the run was stopped.
         """
         owner = self.program.graph.owner
         if self._control is not None and owner is not None:
@@ -326,7 +329,10 @@ class Steps:
 
 
 def _plan_regions(regions: Sequence[Steps]) -> None:
-    """Inputs of all regions of a layer live together, as those of one are kept while another one runs."""
+    """Plan the memory of all regions of a layer.
+
+    The inputs of all of them are alive together while one of them runs.
+    """
     for region in regions:
         region._begin_inputs()
     for region in regions:
@@ -336,14 +342,14 @@ def _plan_regions(regions: Sequence[Steps]) -> None:
 
 
 def guarded_view(array: Array) -> Array:
-    """Return the same memory, which nobody can write to by mistake."""
+    """Return a read-only view of the array, as a guard against accidental writes."""
     view = array.view()
     view.setflags(write=False)
     return view
 
 
 def failure(layer: Layer, what: str, error: Exception) -> ExecutionError:
-    """Return an error that names the layer, and the one in a region that it failed in."""
+    """Return an error that names the layer, including the failed layer inside a region."""
     inside = isinstance(error, ExecutionError) and error.layer
     return ExecutionError(
         f"layer {layer} {what} on backend {layer.backend}: {said(error)}",

@@ -1,4 +1,4 @@
-"""`WorkingMemHandle`: what one run of a loaded network needs for itself."""
+"""`WorkingMemHandle`: the private memory and tensor handles of one run of a loaded network."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _IN_USE: Final = "this working memory is used by another run; make one for each 
 
 
 class WorkingMemHandle:
-    """Handles for the tensors of one run, and the memory behind them.
+    """Handles for the tensors of one run, with their memory.
 
-    Several of them let as many threads run one network at a time. One of them serves one run at a time, of any
-    thread. Its memory is acquired in its first run and given back when its network is unloaded, or by `free`. `close`,
-    or leaving its ``with`` block, destroys its tensor handles too; so does unloading its network.
+    Several threads can run one network concurrently if each run has a separate working memory. A working memory serves
+    one run at a time, of any thread. The memory is acquired in the first run and released by `free` or when the network
+    is unloaded. `close`, the end of a ``with`` block, or unloading the network also destroys the tensor handles.
 
     Raises:
-        LoadError: a backend could not make a handle or its memory plan.
+        LoadError: a backend could not create a handle or its memory plan.
     """
 
     def __init__(self, program: Program, factories: Factories, workers: Workers | None = None) -> None:
@@ -50,7 +50,7 @@ class WorkingMemHandle:
         self._prepared: dict[ImportedRun, _Prepared] = {}
         self._cleared: deque[OwnedHandles] = deque()
         unused = self._busy, factories.handles, self._prepared, self._cleared
-        weakref.finalize(self, _destroy_unused, *unused).atexit = False  # the network does it then
+        weakref.finalize(self, _destroy_unused, *unused).atexit = False  # at exit, the network destroys them
         self._steps = Steps(program, factories, workers)
         self._steps.plan_memory()
         self._inputs = [(binding_id(layer), layer) for layer in self._steps.inputs]
@@ -59,7 +59,7 @@ class WorkingMemHandle:
         self._indirectly = [(binding, layer) for binding, layer in self._outputs if binding not in self._directly]
 
     def _direct_outputs(self) -> dict[int, tuple[Layer, TensorHandle]]:
-        """Return the outputs, by binding id, that can be written where the caller wants them."""
+        """Return the outputs, by binding id, that can be written directly to the caller's memory."""
         result: dict[Value, Layer] = {}
         for layer in self._steps.outputs:
             [value] = layer.values
@@ -68,11 +68,12 @@ class WorkingMemHandle:
         return {binding_id(layer): (layer, self._steps.handles[value]) for value, layer in result.items()}
 
     def run(self, inputs: Mapping[int, Array], outputs: dict[int, Array], control: RunControl | None = None) -> None:
-        """Run once, from checked inputs into checked outputs; where a shape depends on data, arrays are added to them.
+        """Run once, from checked inputs to checked outputs; arrays for outputs of data-dependent shape are added.
 
         Raises:
-            BindingError: an output has another shape than the array that was given for it.
-            ExecutionError: it is in use, a backend got no memory, a workload failed, or `control` stopped the run.
+            BindingError: the shape of an output differs from the array that was given for it.
+            ExecutionError: the memory is in use, a backend got no memory, a workload failed, or `control` stopped the
+        run.
         """
         self._begin()
         try:
@@ -95,12 +96,12 @@ class WorkingMemHandle:
             self._destroy_cleared()
 
     def run_imported(self, imported: ImportedRun) -> bool:
-        """Run once on memory that was imported for all inputs and outputs.
+        """Run once on imported memory for all inputs and outputs.
 
-        False if this network needs `run` for that, with the same arrays.
+        Returns False if `run` must be used instead, with the same arrays.
 
         Raises:
-            ExecutionError: it is in use, a backend got no memory, or a workload failed.
+            ExecutionError: the memory is in use, a backend got no memory, or a workload failed.
         """
         self._begin()
         try:
@@ -114,7 +115,10 @@ class WorkingMemHandle:
             self._end()
 
     def _prepare(self, imported: ImportedRun) -> Callable[[], None] | None:
-        """Return what runs the layers on what was imported; kept until the memory is freed, or `forget`."""
+        """Return a function that runs the layers on imports.
+
+        Cached until the memory is freed or the import forgotten.
+        """
         self._factories.acquire()
         owned = OwnedHandles()
         try:
@@ -139,14 +143,14 @@ class WorkingMemHandle:
         return self._steps.bound(moved, owned)
 
     def forget(self, imported: ImportedRun) -> None:
-        """Keep nothing of what was made ready for an import; its handles are destroyed when no run uses them."""
+        """Drop the prepared run of an import; its handles are destroyed as soon as no run uses them."""
         prepared = self._prepared.pop(imported, None)
         if prepared is not None:
             self._cleared.append(prepared.handles)
             self._destroy_cleared()
 
     def _destroy_cleared(self) -> None:
-        """Destroy the handles of imports that were cleared, unless a run is under way, which will do it at its end."""
+        """Destroy the handles of cleared imports; if a run is in progress, it does so when it ends."""
         while self._cleared and self._busy.acquire(False):
             try:
                 _destroy_all(self._cleared)
@@ -154,7 +158,7 @@ class WorkingMemHandle:
                 self._busy.release()
 
     def import_problem(self, kind: str, binding: int, array: Array) -> str | None:
-        """Return the reason why an input or output cannot lie in an array, or None if it can."""
+        """Return the reason why an input or output cannot use an array directly, or None if it can."""
         owned = OwnedHandles()
         try:
             result = self._moved(kind, binding, array, owned)
@@ -163,26 +167,26 @@ class WorkingMemHandle:
         return result if isinstance(result, str) else None
 
     def _moved(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
-        """Return an input or output with a handle that lies in an array, or the reason why there is none."""
+        """Return an input or output with a handle over an array, or the reason why that is not possible."""
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
         error = self._output_problem(binding, value) if kind == "output" else None
         if error is None and value not in self._steps.imported:
-            error = f"backend {value.producer.backend} keeps it in memory of its own"
+            error = f"backend {value.producer.backend} stores it in separate memory"
         if error is not None:
             return error
         handle = self._factories.handle(value.producer, value, owned)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
             requested = getattr(handle, "alignment", 1)
-            need = f"; it wants it at a multiple of {requested} bytes" if requested > 1 else ""
-            return f"backend {value.producer.backend} cannot use it where it lies{need}"
+            need = f"; the address must be a multiple of {requested} bytes" if requested > 1 else ""
+            return f"backend {value.producer.backend} cannot use it without a copy{need}"
         return value, handle
 
     def _output_problem(self, binding: int, value: Value) -> str | None:
         if value.is_constant:
-            return "it is a constant, which is copied to wherever it is wanted"
+            return "it is a constant, which is always copied"
         if isinstance(value.producer.op, Input):
-            return f"it is the input {value.producer.name!r}, which is copied to wherever it is wanted"
+            return f"it is the input {value.producer.name!r}, which is always copied"
         first = next(number for number, layer in self._outputs if layer.values[0] is value)
         return None if first == binding else f"it is the same tensor as output {first}, and copied from there"
 
@@ -206,7 +210,7 @@ class WorkingMemHandle:
         outputs: dict[int, Array],
         late: LateHandles,
     ) -> None:
-        """Copy outputs to where they are wanted; those that overlap inputs last, as an output may be an input."""
+        """Copy outputs to the caller's arrays; arrays that overlap inputs are written last."""
         overlapping = set()
         if len(copied) > 1:
             overlapping = {key for key, _ in copied if key in outputs and _overlaps(outputs[key], inputs)}
@@ -247,14 +251,14 @@ class WorkingMemHandle:
 
     @property
     def planned_bytes(self) -> int:
-        """The bytes of all arenas, as far as the backends' memory managers tell."""
+        """The bytes of all arenas of the memory managers that report them."""
         return self._factories.planned_bytes
 
     def free(self) -> None:
-        """Give the memory back; the next run acquires it again. A failure is only logged.
+        """Release the memory; the next run acquires it again. A failure is only logged.
 
         Raises:
-            ExecutionError: it is in use.
+            ExecutionError: the memory is in use.
         """
         if not self._busy.acquire(False):
             raise ExecutionError("this working memory is used by a run; it can be freed afterwards")
@@ -269,12 +273,12 @@ class WorkingMemHandle:
             self._cleared.append(self._prepared.popitem()[1].handles)
 
     def close(self) -> None:
-        """Give the memory back and destroy the tensor handles; no run can use it any more. May be called again.
+        """Release the memory and destroy the tensor handles; no further runs are possible. May be called again.
 
         A failure is only logged.
 
         Raises:
-            ExecutionError: it is in use.
+            ExecutionError: the memory is in use.
         """
         if not self._busy.acquire(False):
             raise ExecutionError("this working memory is used by a run; it can be closed afterwards")
@@ -289,13 +293,13 @@ class WorkingMemHandle:
 
     @property
     def needs_interpreter(self) -> bool:
-        """True if Python code destroys one of its handles; see `OwnedHandles.need_interpreter`."""
+        """True if Python code destroys one of the handles; see `OwnedHandles.need_interpreter`."""
         groups = [self._factories.handles, *(item.handles for item in tuple(self._prepared.values()))]
         return any(group.need_interpreter for group in groups)
 
     @property
     def in_use(self) -> bool:
-        """True while a run uses it."""
+        """True while a run uses this memory."""
         return self._busy.locked()
 
     def __enter__(self) -> WorkingMemHandle:
@@ -308,7 +312,7 @@ class WorkingMemHandle:
 
 
 class _Prepared(NamedTuple):
-    """What runs the layers on imports, None if `run` has to do it, and the handles that were created for it."""
+    """A prepared run on imports (None if `run` must be used), and the handles that were created for it."""
 
     call: Callable[[], None] | None
     handles: OwnedHandles
@@ -325,7 +329,7 @@ def _destroy_unused(
     prepared: dict[ImportedRun, _Prepared],
     cleared: deque[OwnedHandles],
 ) -> None:
-    """Destroy the handles of a working memory that was never closed."""
+    """Destroy the handles of a working memory that was garbage-collected without `close`."""
     if not busy.acquire(False):
         return
     try:
@@ -338,14 +342,14 @@ def _destroy_unused(
 
 
 def check_shape(binding: int, name: str, tensor_shape: TensorShape, target: Array) -> None:
-    """Raise `BindingError` if the array that the caller gave for an output has not the shape that was found."""
+    """Raise `BindingError` if the array for an output does not have the shape of the computed tensor."""
     if target.shape != tuple(tensor_shape):
         title, value = f"output {binding} ({name})", list(target.shape)
         raise BindingError(f"{title} turned out to have shape {tensor_shape}, but the array for it {value}; give none")
 
 
 def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
-    """Return True if they may; two arrays that own their memory do not, which is quicker to ask."""
+    """Return True if arrays may overlap; for two arrays that own their memory, identity is a faster test."""
     owns = target.flags.owndata
     for array in inputs.values():
         apart = owns and array is not target and array.flags.owndata

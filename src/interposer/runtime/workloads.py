@@ -1,4 +1,4 @@
-"""The runtime's own workloads: copies between backends, and the showing of tensors."""
+"""Workloads of the runtime itself: copies between backends, and the output of Debug layers."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ DebugCallback = Callable[[str, int, Array], None]
 
 
 class TransferCounts:
-    """What has crossed between kinds of memory since a network was loaded; safe to use from several threads."""
+    """Counters of copies and imports between kinds of memory since a network was loaded. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(TransferReport.__slots__, 0)
 
     def add(self, **more: int) -> None:
-        """Count something more."""
+        """Add to counters, by the field names of `TransferReport`."""
         with self._lock:
             for name, count in more.items():
                 self._counts[name] += count
 
     @property
     def report(self) -> TransferReport:
-        """The counts as they are now."""
+        """The current counts."""
         with self._lock:
             return TransferReport(**self._counts)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """How tensors have crossed from one kind of memory to another, in all runs of a loaded network.
+    """The copies and imports between kinds of memory in all runs of a loaded network.
 
-    `copies` were made by the host and `device_copies` by devices, of `copied_bytes` together; `imports` cost nothing,
-    but for the `refused_imports` that became copies, as the memory did not fit. What the caller gives and gets is not
-    counted.
+    `copies` were made by the host and `device_copies` by devices; `copied_bytes` is the total of both. `imports` had no
+    cost, except for the `refused_imports` that became copies because the memory did not fit. Copies of the caller's
+    inputs and outputs are not counted.
     """
 
     copies: int = 0
@@ -65,7 +65,7 @@ class TransferReport:
 
 
 class CopyWorkload(Workload):
-    """Copies a tensor from one handle to another, whatever memory is behind them."""
+    """Copies a tensor from one handle to another, for any kinds of memory."""
 
     concurrent = strided = True
 
@@ -73,7 +73,7 @@ class CopyWorkload(Workload):
         self._counts = counts
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Map the source and let the target take it in."""
+        """Map the source and copy it into the target."""
         [source], [target] = inputs, outputs
         if source is None:
             raise BackendContractError("there is nothing to copy from")
@@ -83,14 +83,14 @@ class CopyWorkload(Workload):
 
 
 class ImportWorkload(CopyWorkload):
-    """Lets a handle lie where another one does; where it refuses, it gets memory of its own and a copy."""
+    """Lets a handle use the memory of another handle; if it refuses, allocates memory and copies."""
 
     def __init__(self, source: MemorySource, counts: TransferCounts) -> None:
         super().__init__(counts)
         self._source = source
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Import what the source exports."""
+        """Import the memory that the source exports, or copy if the target refuses it."""
         [source], [target] = inputs, outputs
         if source is None:
             raise BackendContractError("there is nothing to import")
@@ -103,24 +103,24 @@ class ImportWorkload(CopyWorkload):
 
 
 class DeviceCopyWorkload(Workload):
-    """Lets a device copy, and counts."""
+    """Runs the copy workload of a device and counts the copies."""
 
     def __init__(self, workload: Workload, counts: TransferCounts) -> None:
         self._workload, self._counts = workload, counts
         self.concurrent, self.strided = workload.concurrent, workload.strided
 
     def post_allocation_configure(self) -> None:
-        """Tell the device."""
+        """Notify the workload of the device."""
         self._workload.post_allocation_configure()
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Copy."""
+        """Copy on the device, and count."""
         self._workload.execute(inputs, outputs)
         self._counts.add(device_copies=1, copied_bytes=int(outputs[0].info.num_bytes))
 
 
 class DebugWorkload(Workload):
-    """Passes a tensor on and shows it to the callback, or as a line of JSON on standard output."""
+    """Copies a tensor and passes it to the callback, or prints it as a line of JSON on standard output."""
 
     concurrent = strided = True
 
@@ -129,7 +129,7 @@ class DebugWorkload(Workload):
         self.callback: DebugCallback | None = None
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Copy, then show the copy."""
+        """Copy the tensor, then report the copy."""
         [source], [target] = inputs, outputs
         if source is None:
             raise BackendContractError("there is nothing to show")
@@ -158,7 +158,7 @@ def _described(op: Debug, array: Array) -> dict[str, object]:
 
 
 def _plain(numbers: Array) -> object:
-    """Infinities and NaN, which JSON lacks, as texts."""
+    """Return an array as nested lists; if it has infinities or NaN, which JSON lacks, they are strings."""
     if numbers.dtype.kind != "f" or np.isfinite(numbers).all():
         return numbers.tolist()
     return np.where(np.isfinite(numbers), numbers.astype(object), numbers.astype(str).astype(object)).tolist()

@@ -124,7 +124,7 @@ def test_memory_that_does_not_lie_as_the_plug_in_wants_it_is_refused_and_copied_
     with pytest.raises(MemoryImportError) as caught:
         runtime.import_inputs(number, {0: odd})
     assert str(caught.value).endswith(
-        "backend Arithmetic cannot use it where it lies; it wants it at a multiple of 64 bytes"
+        "backend Arithmetic cannot use it without a copy; the address must be a multiple of 64 bytes"
     )
     assert list(runtime.copy_reasons(number, {0: odd, 1: aligned(1)})) == [("input", 0)]
     target = aligned(0, 4)
