@@ -1,4 +1,4 @@
-"""Backends in child processes, over shared memory: what goes wrong there is an error here."""
+"""Isolation of backends in child processes with shared memory; a crash of the child is an error in the host."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ def isolated_backend(
     how: Isolation | None = None,
     record: Callable[[BackendEvent], None] = lambda event: None,
 ) -> Backend:
-    """Return a backend that runs in a child process, started here; `factory` makes it there, and is never called here.
+    """Return a backend that runs in a child process, which is started here.
 
     Args:
-        backend_id: what the backend calls itself.
-        factory: a class or function of a module, or anything else that can be pickled.
-        how: deadlines, restarts and limits.
-        record: is told of every crash and restart.
+        backend_id: the id of the backend.
+        factory: a class or function of a module, or any object that can be pickled. It creates the backend in the
+            child and is never called in the host.
+        how: deadlines, restarts and limits; None means the defaults of `Isolation`.
+        record: called with an event for every crash and restart.
 
     Raises:
-        BackendUnavailableError: this is not Linux, the factory cannot be handed to another process, or the backend
-            cannot be made there or says that it cannot work here.
+        BackendUnavailableError: the platform is not Linux, the factory cannot be pickled, or the backend cannot be
+            created in the child or reports that it is not available there.
     """
     if sys.platform != "linux":
         raise BackendUnavailableError(backend_id, f"isolation works on Linux only, and this is {sys.platform}")
@@ -50,7 +51,7 @@ def isolated_backend(
 
 
 def end_process(backend: Backend) -> None:
-    """End the child process of a backend that is isolated; it is started again if the backend is still used."""
+    """End the child process of an isolated backend; the process is started again if the backend is used later."""
     if sys.platform == "linux":
         from interposer.isolation.backend import IsolatedBackend  # noqa: PLC0415
 

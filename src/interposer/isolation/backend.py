@@ -1,4 +1,4 @@
-"""`IsolatedBackend`: stands in the host for a backend that runs in a child process."""
+"""`IsolatedBackend`: the host's proxy of a backend that runs in a child process."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ __all__ = ["IsolatedBackend"]
 
 
 class IsolatedBackend(Backend):
-    """A backend in a child process, where an error of it is an error here. Behaves as the backend itself does.
+    """A proxy of a backend in a child process; crashes of the child become errors in the host.
 
     Args:
-        backend_id: what the backend calls itself.
-        factory: a class or function of a module, or anything else that can be pickled, which gives the backend when it
+        backend_id: the id of the backend.
+        factory: a class or function of a module, or any object that can be pickled, which returns the backend when it
             is called in the child. The host never calls it.
         how: deadlines, restarts and limits.
-        record: is told of every crash and restart.
+        record: called with an event for every crash and restart.
 
     Raises:
-        BackendUnavailableError: it cannot be made in a child process, or says itself that it cannot work here.
-        OptionError: its factory gives it an option that it does not declare, or a value of the wrong kind.
+        BackendUnavailableError: the backend cannot be created in a child process, or reports that it is not available.
+        OptionError: the factory passes an option that the backend does not declare, or a value of the wrong type.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class IsolatedBackend(Backend):
             raise BackendUnavailableError(backend_id, str(said["unavailable"]))
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Asks the child."""
+        """Return an object that queries the child for layer support."""
         return RemoteSupport(self.supervisor, options)
 
     def create_memory_manager(self) -> MemoryManager:
-        """Return a manager of memory that the child shares."""
+        """Return a manager of memory that is shared with the child."""
         return SharedMemory()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
@@ -79,18 +79,18 @@ class IsolatedBackend(Backend):
         return RemoteFactory(self.supervisor, memory, options)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """Return the context in the child, if the backend has one; none where it is disabled already."""
+        """Return the context in the child; None if the backend has none or is disabled."""
         if self.supervisor.quarantine_reason is not None:
             return None
         context = RemoteContext(self.supervisor, options)
         return context if context.made else None
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """The child's answer. What it compiled stays there, and is compiled again where the child is a fresh one."""
+        """Return the result of the child. Compiled objects stay in the child; a restarted child compiles them again."""
         return Compilation(self.supervisor, view, options).views(view)
 
     def close(self) -> None:
-        """End the child process; it would be started again if the backend were still used."""
+        """End the child process; it is started again if the backend is used later."""
         self.supervisor.close()
 
     def __repr__(self) -> str:
@@ -112,17 +112,17 @@ def _description(backend_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RemoteSupport(LayerSupport):
-    """Asks the child which layers its backend runs."""
+    """Queries the child for the layers that its backend supports."""
 
     def __init__(self, supervisor: Supervisor, options: Options) -> None:
         self.supervisor, self.options = supervisor, dict(options)
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """Return the verdict on a layer by itself."""
+        """Return the support for a single layer."""
         return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """Return the child's verdicts, and a no for layers that cannot be handed to another process."""
+        """Return the child's results; layers that cannot be sent to another process are unsupported."""
         errors = {layer: error for layer in view if (error := crossing_problem(layer)) is not None}
         asked = view.part([layer for layer in view if layer not in errors]) if errors else view
         value = iter(self._asked(asked) if len(asked) else ())

@@ -1,7 +1,7 @@
-"""Messages between a host and its child, over a socket pair: small ones, never tensors.
+"""Messages between the host and its child over a socket pair; tensors are never sent this way.
 
-Every message has a head (a mark, what it is, its number, its length) and a body: JSON, or for the most frequent ones
-four-byte integers. Answers bear the number of their question. Descriptors of shared memory travel beside a message.
+Every message has a header (magic mark, kind, number, length) and a body: JSON, or 4-byte integers for the most frequent
+messages. An answer has the number of its question. File descriptors of shared memory are attached to a message.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ["ANSWER", "ASK", "PROBLEM", "RUN", "Channel", "GarbageError", "Messag
 MARK: Final = b"ipr1"
 HEAD: Final = struct.Struct("<4sIII")
 LONGEST: Final = 256 << 20
-"""Bytes that a message may have: a graph of a million layers fits."""
+"""The largest length of a message in bytes; enough for a graph of a million layers."""
 FOR_EVER: Final = 1e6
-"""Seconds after which the kernel's clocks for sockets give out."""
+"""Timeouts of this many seconds or more are replaced by none, because they overflow the kernel's timers."""
 SPIN: Final = 150e-6
-"""Seconds for which one looks again and again before one sleeps: to be woken on an idle processor takes as long."""
+"""Seconds of busy polling before a blocking wait, because waking up an idle processor takes about as long."""
 ASK, RUN, ANSWER, PROBLEM = 1, 2, 3, 4
 _CHUNK: Final = 1 << 16
 _FDS: Final = socket.CMSG_SPACE(64) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 class GarbageError(Exception):
-    """What came cannot be a message."""
+    """Raised if received bytes are not a valid message."""
 
 
 class Message(NamedTuple):
-    """One message: what it is, its number, its body, and the descriptors that came with it."""
+    """One message: its kind, number and body, and the file descriptors that were attached."""
 
     kind: int
     number: int
@@ -46,7 +46,7 @@ class Message(NamedTuple):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The body, where it is a JSON object; `GarbageError` if it is not."""
+        """The body as a JSON object; raises `GarbageError` if it is not one."""
         try:
             result = json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -57,7 +57,7 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """One end of the pair. Only one thread at a time may use it."""
+    """One end of the socket pair. Not thread-safe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -67,7 +67,7 @@ class Channel:
         self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message; OSError if nobody can get it, TimeoutError if nobody takes it."""
+        """Send a message; raise OSError if the other end is closed, TimeoutError if the other end does not read."""
         head = HEAD.pack(MARK, kind, number, len(body))
         if not fds:
             self._socket.sendall(head + body)
@@ -76,7 +76,7 @@ class Channel:
         self._socket.sendall(body)
 
     def wait_at_most(self, seconds: float | None) -> None:
-        """Let sending and receiving give up after that time."""
+        """Set the timeout in seconds for sending and receiving; None waits forever."""
         if seconds != self._waiting:
             self._socket.settimeout(seconds if seconds is None or seconds < FOR_EVER else None)
             self._waiting = seconds
@@ -86,8 +86,8 @@ class Channel:
 
         Raises:
             EOFError: the other end is closed.
-            TimeoutError: no whole message came in the time that `wait_at_most` set.
-            GarbageError: what came is no message.
+            TimeoutError: no complete message came within the timeout that `wait_at_most` set.
+            GarbageError: the received bytes are not a message.
         """
         result, fds = self._some_with_fds()
         started = time.monotonic() if len(result) < HEAD.size else 0.0

@@ -1,4 +1,4 @@
-"""What a child compiled: it stays there, under a token, and is compiled again in a fresh child."""
+"""Objects that a child has compiled: the host refers to them by tokens, and a restarted child compiles them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHAT: Final = "optimize_subgraph"
 
 
 class RemotePart:
-    """The host's side of an object that a child compiled: part number `number` of one answer."""
+    """The host's reference to an object that a child compiled: object `number` of the result of `compilation`."""
 
     __slots__ = ("compilation", "number", "title")
 
@@ -37,7 +37,7 @@ class RemotePart:
 
 
 def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
-    """Return what makes plain data of graphs for this child, and a list of what these data need there."""
+    """Return a packer of graphs for this child, and a list of the child objects that the packed data refer to."""
     needed: list[Lasting] = []
 
     def token(op: Op) -> Plain | None:
@@ -51,7 +51,7 @@ def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
 
 
 class Compilation:
-    """One question to optimize a part, with the answer that was given first."""
+    """One request to optimize a subgraph, with its first result."""
 
     def __init__(self, supervisor: Supervisor, view: SubgraphView, options: Options) -> None:
         self.supervisor = supervisor
@@ -72,10 +72,10 @@ class Compilation:
         supervisor.forget(self, "compilation", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Let this process have what was compiled.
+        """Compile in this process, unless that is done already.
 
         Raises:
-            BackendCrashedError: it compiles something else than the first time, so that nothing can rely on it.
+            BackendCrashedError: the result differs from the first one, so objects of the first result cannot be used.
         """
         if self._life is life:
             return
@@ -92,7 +92,7 @@ class Compilation:
         self._life = life
 
     def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
-        """Return copies of the arrays that the answer has beside it."""
+        """Return copies of the arrays that belong to the answer."""
         with reading(f"the answer of {_WHAT}"):
             described = [(DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]]
             sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]
@@ -107,10 +107,10 @@ class Compilation:
         return [array_at(region.bytes, offset, dtype, shape).copy() for offset, (dtype, shape) in pairs]
 
     def views(self, view: SubgraphView) -> OptimizationViews:
-        """Return the answer, in terms of the view; whether it makes sense is for others to check.
+        """Return the result in terms of the layers of the view; the caller has to validate it.
 
         Raises:
-            WireError: the answer cannot be read.
+            WireError: the answer cannot be decoded.
         """
         self.supervisor.call(self.ensure)
         answer, reader = self._answer or {}, Reader(self._found, self._part)

@@ -1,4 +1,4 @@
-"""The context of a backend in a child process."""
+"""The proxy of the context of a backend in a child process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers: Final = itertools.count(1)
 
 
 class RemoteContext(BackendContext):
-    """Passes on what it is told. A fresh child is told again of the networks that are loaded."""
+    """Forwards notices to the context in the child. A restarted child is notified again of the loaded networks."""
 
     def __init__(self, supervisor: Supervisor, options: Options) -> None:
         self.supervisor = supervisor
@@ -32,7 +32,7 @@ class RemoteContext(BackendContext):
             supervisor.forget(self, "context", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Make the context in this process."""
+        """Create the context in this process and notify it of the loaded networks, unless that is done already."""
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds
@@ -48,21 +48,24 @@ class RemoteContext(BackendContext):
         return life.ask(reported, what, self.supervisor.how.deadline_seconds).get("agrees") is True
 
     def before_load_network(self, network_id: int) -> bool:
-        """Passed on."""
+        """Forward the notice; return whether the context agrees."""
         return self.supervisor.call(lambda life: self._notice("before_load_network", network_id, life))
 
     def after_load_network(self, network_id: int) -> bool:
-        """Passed on; from here on a fresh child is told of the network."""
+        """Forward the notice and return whether the context agrees.
+
+        Restarted children are notified of the network too.
+        """
         agrees = self.supervisor.call(lambda life: self._notice("after_load_network", network_id, life))
         self._loaded[network_id] = None
         return agrees
 
     def before_unload_network(self, network_id: int) -> bool:
-        """Passed on; a child that is gone keeps no network."""
+        """Forward the notice if the child is running; return whether the context agrees."""
         return self._if_running("before_unload_network", network_id)
 
     def after_unload_network(self, network_id: int) -> bool:
-        """Passed on, where there is a child."""
+        """Forward the notice if the child is running; return whether the context agrees."""
         self._loaded.pop(network_id, None)
         return self._if_running("after_unload_network", network_id)
 
@@ -71,5 +74,5 @@ class RemoteContext(BackendContext):
             return True
         try:
             return self.supervisor.once(lambda life: self._notice(what, network, life))
-        except BackendCrashedError:  # written down as an event
+        except BackendCrashedError:  # recorded as an event
             return True

@@ -1,4 +1,4 @@
-"""One child process, from its start to its end."""
+"""`Life`: one child process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from interposer.isolation.server import serve
 serve(told)
 """
 _POLITELY: Final = 2.0
-"""Seconds that a process gets to end by itself."""
+"""Seconds that a process has to exit by itself before it is killed."""
 _LAST_WORDS: Final = 5
-"""Lines of what a process wrote last that an error repeats."""
+"""The number of output lines of a process that an error message repeats."""
 _FATAL: Final = "Fatal Python error"
 _RETAINED_OUTPUT: Final = 1 << 20
-"""Bytes of output after which those that were read are written over."""
+"""The size of the output in bytes after which the logged part is overwritten."""
 _MOST_OUTPUT: Final = 1 << 24
-"""Bytes that a process can write during one call; to write more fails."""
+"""The number of bytes that a process can write during one call; further writes fail."""
 
 
 def during(what: str, layer: str = "") -> str:
-    """Return what a process was doing, in words."""
+    """Return a description of what a process was doing, with the layer if it is known."""
     return f"{what} of layer {layer}" if layer else what
 
 
 class Life:
-    """A child process, and the connection to it. Its questions are asked one at a time.
+    """A child process, and the connection to it. Requests are sent one at a time.
 
-    What it writes to standard output and standard error is kept in memory and logged after each call. It is killed
-    when this object goes, and by the kernel when the host does.
+    The standard output and standard error of the process are captured in memory and logged after each call. The process
+    is killed when this object is deleted; the kernel kills it if the host dies.
 
     Raises:
         BackendCrashedError: the process did not start.
@@ -116,11 +116,14 @@ class Life:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def map(self, region: Region, seconds: float | None) -> None:
-        """Give the process a region of shared memory, for as long as it is used here, unless it has it already."""
+        """Map a region of shared memory into the process, unless it is mapped.
+
+        It is unmapped when the host deletes it.
+        """
         if region.number in self._mapped:
             return
         reported = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
@@ -129,7 +132,7 @@ class Life:
         weakref.finalize(region, self._unused.append, region.number).atexit = False
 
     def unused_regions(self) -> list[int]:
-        """Return the regions that the process need not keep any more; each is given once."""
+        """Return the numbers of regions that the process can unmap; each number is returned once."""
         result = self._unused[:]
         del self._unused[: len(result)]
         self._mapped.difference_update(result)
@@ -138,18 +141,18 @@ class Life:
     def ask(
         self, reported: Mapping[str, Any], what: str, seconds: float | None, *, fds: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """Ask something, and give the answer.
+        """Send a request and return the answer.
 
         Raises:
-            BackendCrashedError: the process ended, did not answer in time, or answered garbage; it is no more.
-            OptionError: the backend does not declare an option, or it has a value of the wrong kind.
+            BackendCrashedError: the process ended, did not answer in time, or sent an invalid answer. It is dead now.
+            OptionError: the backend does not declare an option, or a value has the wrong type.
             BackendError: the backend raised another exception.
         """
         answer = self._exchange(ASK, json.dumps(reported).encode(), what, seconds, fds)
         return self._plain(answer, what)
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
-        """Let the process run a plan; `layer_of` gives the layer of a step, to say which one failed."""
+        """Run a plan in the process; `layer_of` returns the layer of a step index, for error messages."""
         self._step[0] = -1
         answer = self._exchange(RUN, body, "the run", seconds, (), layer_of)
         if answer.kind != ANSWER:
@@ -182,7 +185,7 @@ class Life:
             raise self._over("", what, self._running(layer_of)) from None
         except GarbageError as error:
             raise self._over(f"gave {error}", what, self._running(layer_of)) from None
-        except BaseException:  # an interrupt: the answer would come when nobody waits for it
+        except BaseException:  # such as KeyboardInterrupt: a late answer would be taken for the next one
             self.kill()
             raise
         self.log_output()
@@ -200,18 +203,18 @@ class Life:
         return result
 
     def garbage(self, why: str, what: str) -> BackendCrashedError:
-        """Return the error for an answer that does not make sense; the process is killed."""
+        """Kill the process and return the error for an invalid answer."""
         return self._over(f"gave an answer that makes no sense ({why})", what, "")
 
     def _over(self, reason: str, what: str, layer: str) -> BackendCrashedError:
-        """End the process, if it did not do so itself, and make the error that tells of it."""
+        """Kill the process if it has not ended by itself, and return the error that describes its end."""
         reason = reason or _ending(self._process)
         self.kill()
         self._reason, self._what, self._layer = reason, what, layer
         return self._error()
 
     def _error(self) -> BackendCrashedError:
-        """How the process ended; a new error each time, as an error holds on to the frames that it was raised in."""
+        """Return a new error that describes the end of the process; a shared error would keep stack frames alive."""
         tail = _telling(self.last_words)
         words = "".join(f"\n  {line}" for line in ["its last words:", *tail]) if tail else ""
         where = f" during {during(self._what, self._layer)}" if self._what else ""
@@ -221,13 +224,13 @@ class Life:
         )  # fmt: skip
 
     def kill(self) -> None:
-        """End the process and all that it started, at once."""
+        """Kill the process and all processes that it started, immediately."""
         _kill(self._process)
         self.log_output()
         self._finish()
 
     def close(self) -> None:
-        """Let the process end, and kill it where it does not."""
+        """Close the connection so that the process exits, and kill it if it does not."""
         self._channel.close()
         _ends(self._process)
         self.kill()
@@ -238,17 +241,17 @@ class Life:
         self._end()
 
     def abandon(self) -> None:
-        """Let go of a process that belongs to another host, of which this one is a fork."""
+        """Release a process that belongs to the parent of a forked host."""
         if self._end.detach() is None:
             return
-        self._process.returncode = 0  # it is not ours to wait for
+        self._process.returncode = 0  # only the parent can wait for it
         _close(self._channel, self._fds)
 
     def log_output(self) -> None:
-        """Log what the process wrote since the last time."""
+        """Log the output of the process since the last call."""
         if not self._end.alive:
             return
-        size = os.lseek(self._output, 0, os.SEEK_CUR)  # the process writes where this descriptor stands
+        size = os.lseek(self._output, 0, os.SEEK_CUR)  # both share the position of this descriptor
         if size <= self._read:
             return
         result = self._rest + os.pread(self._output, size - self._read, self._read)
@@ -264,21 +267,21 @@ class Life:
 
 
 class _Process(subprocess.Popen[bytes]):
-    """A process that may outlive its object without a warning: it does so when the interpreter of the host ends."""
+    """A process that may outlive its object without a ResourceWarning, as happens when the host's interpreter exits."""
 
     def __del__(self) -> None:
         pass
 
 
 def _telling(output: Iterable[str]) -> list[str]:
-    """Return the lines to repeat: the last ones, or where the interpreter says what it ran, the first of that."""
+    """Return the output lines to repeat: the last ones, or those from the first "Fatal Python error" on."""
     lines = [line for line in output if line]
     fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
     return lines[-_LAST_WORDS:] if fatal is None else lines[fatal : fatal + _LAST_WORDS]
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:
-    """How a process ended that has closed its end of the connection; it is not waited for, so that its number stays."""
+    """Describe how a process ended that has closed its connection; the process is not reaped, so its id stays valid."""
     if not _ends(process):
         return "closed its connection"
     result = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -293,7 +296,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 
 def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Return True if a process ends within a while."""
+    """Return True if a process ends within `_POLITELY` seconds."""
     deadline = time.monotonic() + _POLITELY
     while process.returncode is None and time.monotonic() < deadline:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
@@ -303,7 +306,7 @@ def _ends(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started; while it is not waited for, nobody else can have its number."""
+    """Kill a process and its process group; this is safe as the id cannot be reused before the process is reaped."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The factory and the workloads of one network, whose real ones are in the child."""
+"""Proxies of the factory and the workloads of one network in the child."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _numbers: Final = itertools.count(1)
 
 
 class RemoteFactory(WorkloadFactory):
-    """Makes workloads that run in the child, and handles in shared memory."""
+    """Creates proxies of workloads in the child, and tensor handles in shared memory."""
 
     def __init__(self, supervisor: Supervisor, memory: SharedMemory | None, options: Options) -> None:
         self.memory = SharedMemory() if memory is None else memory
@@ -34,7 +34,7 @@ class RemoteFactory(WorkloadFactory):
         self.supervisor = supervisor
         self.number = next(_numbers)
         self.own_memory = False
-        """True if the backend keeps tensors in memory of its own, so that the child has to copy them."""
+        """True if the backend has private tensor memory, so that the child has to copy tensors."""
         self.steps = Steps(self)
         self.workloads: dict[int, weakref.ref[RemoteWorkload]] = {}
         self._reported = {"do": "factory", "network": self.number, "options": dict(options)}
@@ -46,30 +46,30 @@ class RemoteFactory(WorkloadFactory):
         supervisor.call(self.ensure)
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return a workload in the child."""
+        """Return the proxy of a workload that is created in the child."""
         workload = RemoteWorkload(self, layer, info)
         self.supervisor.call(workload.ensure)
         return workload
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """Return a handle in shared memory."""
+        """Return a tensor handle in shared memory."""
         return self.memory.new_handle(info)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return the constant, which the child finds in shared memory."""
+        """Return the handle of a constant, which the child reads from shared memory."""
         handle = ConstantHandle(info, array, self.supervisor)
         self._constants.append(handle)
         return handle
 
     def ensure(self, life: Life) -> None:
-        """Make the factory in this process."""
+        """Create the factory in this process, unless it exists already."""
         if self._life is not life:
             answer = life.ask(self._reported, "create_workload_factory", self.supervisor.how.deadline_seconds)
             self.own_memory = answer.get("own_memory") is True
             self._life, self._described = life, 0
 
     def configure(self, life: Life) -> None:
-        """Make the workloads too, and all that belongs to them, and let them configure themselves."""
+        """Create the factory, the workloads and their tensors in this process, and configure the workloads."""
         self.ensure(life)
         alive = [workload for reference in tuple(self.workloads.values()) if (workload := reference()) is not None]
         for workload in alive:
@@ -79,7 +79,7 @@ class RemoteFactory(WorkloadFactory):
             workload.configure(life)
 
     def describe(self, life: Life) -> None:
-        """Tell the process of the tensors that there are, and when they live."""
+        """Send the infos and lifetimes of the tensors to the process, unless nothing has changed."""
         count = len(self.memory.handles) + len(self._constants) + len(self.memory.moments)
         if self._described == count:
             return
@@ -100,7 +100,7 @@ class RemoteFactory(WorkloadFactory):
 
 
 class RemoteWorkload(Workload):
-    """A layer that runs in the child. Several runs may execute it, each on tensors of its own."""
+    """The proxy of a layer's workload in the child. Concurrent runs may execute it on different tensors."""
 
     concurrent = True
 
@@ -129,7 +129,7 @@ class RemoteWorkload(Workload):
         factory.supervisor.forget(self, "workload", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Make the workload in this process."""
+        """Create the workload in this process, unless it exists already."""
         if self._life is life:
             return
         for item in self._needed:
@@ -140,7 +140,7 @@ class RemoteWorkload(Workload):
         self._life = life
 
     def configure(self, life: Life) -> None:
-        """Let it configure itself in this process, if it was told to."""
+        """Configure the workload in this process, if `post_allocation_configure` was called."""
         self.ensure(life)
         if self._configured and self._ready is not life:
             self.factory.describe(life)
@@ -150,12 +150,12 @@ class RemoteWorkload(Workload):
             self._ready = life
 
     def post_allocation_configure(self) -> None:
-        """Pass it on."""
+        """Configure the workload in the child."""
         self._configured = True
         self.factory.supervisor.call(self.configure)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Run soon: at the latest when the host looks at a tensor of the network."""
+        """Schedule the workload; it runs at the latest when the host accesses a tensor of the network."""
         step = self._step
         if step is None or step.inputs is not inputs or step.outputs is not outputs:
             step = self._step_on(inputs, outputs)
@@ -165,7 +165,7 @@ class RemoteWorkload(Workload):
             step.owner.add(step)
 
     def _step_on(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Step | None:
-        """Return the step on these tensors, which belong to one of the runs; None if not all of them do."""
+        """Return the step on these tensors if all of them belong to one network; None otherwise."""
         owner = steps_of(outputs) or steps_of(inputs)
         step = None if owner is None else owner.step(self, inputs, outputs)
         self._step = step

@@ -1,4 +1,4 @@
-"""Memory that the host shares with a child process: it belongs to the host, and cannot change its size."""
+"""Memory regions of fixed size that the host creates and shares with a child process."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["ALIGNMENT", "Place", "Region", "aligned", "array_at", "array_bytes",
 
 ALIGNMENT: Final = 64
 Place = Sequence[Any]
-"""Where an array lies: number of the region, offset in bytes, data type, shape."""
+"""The location of an array: number of the region, offset in bytes, data type, shape."""
 _FUTURE_WRITE: Final = 0x10  # F_SEAL_FUTURE_WRITE, Linux 5.1
 _SIZES: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if hasattr(fcntl, "F_SEAL_GROW") else 0
 
 
 def aligned(size: int) -> int:
-    """`size`, rounded up to where the next tensor may begin."""
+    """Return the size rounded up to the alignment of tensors."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Region:
-    """Some bytes of memory without a name in any file system, freed when nobody has them any more.
+    """Anonymous shared memory, which is freed when no process maps it any more.
 
-    Where it is not `writable`, a child can only map it for reading. Its pages take memory once they are touched.
+    If it is not `writable`, a child can only map it for reading. Pages use physical memory once they are touched.
     """
 
     _numbers: Final = itertools.count(1)
@@ -48,35 +48,35 @@ class Region:
             _forbid_writing(self.fd)
 
     def place(self, offset: int, array: Array) -> Place:
-        """Return where an array of that type and shape lies, from `offset` on."""
+        """Return the location of an array of this type and shape at an offset."""
         return (self.number, offset, str(DataType.of(array.dtype)), list(array.shape))
 
 
 def _forbid_writing(fd: int) -> None:
     try:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FUTURE_WRITE)
-    except OSError:  # an older kernel: the child maps it for reading all the same
+    except OSError:  # an older kernel: not enforced, but the child still maps it read-only
         return
 
 
 def map_region(fd: int, size: int, writable: bool) -> Array:
-    """Return the bytes of a region in the child, which may close `fd` then."""
+    """Return the bytes of a region in the child; the child may close `fd` afterwards."""
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     return np.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED, protection), np.uint8)
 
 
 def array_bytes(array: Array) -> int:
-    """Return the bytes that the elements of an array take."""
+    """Return the size of the elements of an array in bytes."""
     return array.size * array.dtype.itemsize
 
 
 def info_bytes(info: TensorInfo) -> int:
-    """Return the bytes that the array of a tensor of known shape takes."""
+    """Return the size of a tensor of known shape in bytes."""
     return int(info.num_elements) * info.dtype.itemsize
 
 
 def array_at(memory: Array, offset: int, dtype: DataType, shape: Sequence[int]) -> Array:
-    """Return the array that lies at `offset`; ValueError if it would reach beyond the memory."""
+    """Return the array at an offset in bytes; raise ValueError if it does not fit into the memory."""
     count = int(np.prod(tuple(TensorShape(shape)), dtype=np.int64))
     size = count * dtype.itemsize
     if dtype.bits == 0 or offset < 0 or offset + size > memory.size:

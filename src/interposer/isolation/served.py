@@ -1,4 +1,4 @@
-"""What the child has for its host: the backend, and everything that the host asked it to make."""
+"""The objects in the child: the backend, and everything that the host asked it to create."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ABSENT: Final = -1
 
 
 class Served:
-    """Answers one question after the other; methods called ``do_...`` take what the host told and give the answer."""
+    """Answers requests of the host; the method ``do_NAME`` takes the request ``NAME`` and returns the answer."""
 
     def __init__(self) -> None:
         self.backend = Backend()
@@ -45,7 +45,7 @@ class Served:
         self.results: list[Array] = []
 
     def map(self, number: int, fd: int, size: int, writable: bool) -> None:
-        """Have a region of shared memory; the first one is for telling the host which step runs."""
+        """Map a region of shared memory; the first one is used to report the index of the running step to the host."""
         memory = map_region(fd, size, writable)
         os.close(fd)
         if not self.state.size:
@@ -53,7 +53,7 @@ class Served:
         self.regions[number] = memory
 
     def make(self, backend_id: str, factory: Callable[[], object]) -> None:
-        """Make the backend; the error says what is wrong with it."""
+        """Create the backend; raise `BackendContractError` if it is not valid."""
         created = factory()
         error = backend_problem(backend_id, created)
         if error is not None or not isinstance(created, Backend):
@@ -61,7 +61,7 @@ class Served:
         self.backend = created
 
     def description(self) -> Plain:
-        """Return what the backend says of itself."""
+        """Return the capabilities, versions and availability of the backend."""
         backend = self.backend
         return {
             "capabilities": [
@@ -75,12 +75,12 @@ class Served:
     # --- what messages are made of ------------------------------------------------------------------------------------
 
     def array(self, place: Sequence[Any]) -> Array:
-        """Return the array at a place in shared memory."""
+        """Return the array at a location in shared memory."""
         region, offset, dtype, shape = place
         return array_at(self.regions[region], offset, DataType.of(dtype), shape)
 
     def reader(self, reported: Plain, *, lenient: bool = False) -> Reader:
-        """Return what reads the graphs and infos in a message."""
+        """Return the decoder for the graphs and infos in a request."""
         arrays = [self.array(place) for place in reported.get("arrays", ())]
         return Reader(arrays, self._token, importing=True, lenient=lenient)
 
@@ -97,7 +97,7 @@ class Served:
     # --- asking and compiling -----------------------------------------------------------------------------------------
 
     def do_query(self, reported: Plain) -> Plain:
-        """Reasons for each layer of a view, none for a yes."""
+        """Return a list of reasons for each layer of a view; empty for supported layers."""
         reader = self.reader(reported, lenient=True)
         view, layers = self._view(reported, reader)
         strange = {layers[number]: reason for number, reason in reader.unknown.items()}
@@ -111,7 +111,7 @@ class Served:
         return {"verdicts": [[strange[layer]] if layer in strange else next(arguments).reasons for layer in view]}
 
     def do_optimize(self, reported: Plain) -> Plain:
-        """Return what the backend makes of a view; objects of its own stay here, under tokens."""
+        """Return the result of optimizing a view; objects of the backend stay here and are represented by tokens."""
         view, layers = self._view(reported, self.reader(reported))
         result = self.backend.optimize_subgraph(view, reported["options"])
         answer: OptimizationViews = checked(result, OptimizationViews, "optimize_subgraph", self.backend.id)
@@ -128,7 +128,7 @@ class Served:
         return plain
 
     def do_collect(self, reported: Plain) -> Plain:
-        """Copy the results of the last question to where the host wants them."""
+        """Copy the array results of the last request to the locations that the host chose."""
         for array, (region, offset) in zip(self.results, reported["places"], strict=True):
             np.copyto(array_at(self.regions[region], offset, DataType.of(array.dtype), array.shape), array)
         self.results = []
@@ -137,7 +137,7 @@ class Served:
     # --- contexts -----------------------------------------------------------------------------------------------------
 
     def do_context(self, reported: Plain) -> Plain:
-        """Make a context."""
+        """Create a context."""
         backend_context = self.backend.create_backend_context(reported["options"])
         if backend_context is not None:
             self.contexts[reported["context"]] = checked(
@@ -146,20 +146,20 @@ class Served:
         return {"made": backend_context is not None}
 
     def do_notice(self, reported: Plain) -> Plain:
-        """Tell a context of a network."""
+        """Notify a context of an event of a network."""
         answer = getattr(self.contexts[reported["context"]], reported["notice"])(reported["network"])
         return {"agrees": answer in (True, None)}
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def do_factory(self, reported: Plain) -> Plain:
-        """Make the memory manager and the workload factory of a network."""
+        """Create the memory manager and the workload factory of a network."""
         served_network = ServedNetwork(self, reported["options"])
         self.networks[reported["network"]] = served_network
         return {"own_memory": served_network.own_memory}
 
     def do_workload(self, reported: Plain) -> Plain:
-        """Make a workload."""
+        """Create a workload."""
         reader = self.reader(reported)
         _, layers = reader.graph(reported["graph"])
         info = WorkloadInfo(tuple(map(reader.info, reported["inputs"])), _infos(reader, reported["outputs"]))
@@ -168,12 +168,12 @@ class Served:
         return {}
 
     def do_configure(self, reported: Plain) -> Plain:
-        """Let a workload configure itself."""
+        """Call `post_allocation_configure` of a workload."""
         self.workloads[reported["workload"]].post_allocation_configure()
         return {}
 
     def do_tensors(self, reported: Plain) -> Plain:
-        """Know the tensors of a network."""
+        """Create the tensor handles and constants of a network."""
         reader = self.reader(reported)
         network = self.networks[reported["network"]]
         network.describe(_infos(reader, reported["infos"]), reported["lifetimes"])
@@ -182,17 +182,17 @@ class Served:
         return {}
 
     def do_acquire(self, reported: Plain) -> Plain:
-        """Have the memory of a network's tensors."""
+        """Acquire the memory of a network's tensors."""
         self.networks[reported["network"]].acquire(reported["places"])
         return {}
 
     def do_release(self, reported: Plain) -> Plain:
-        """Let the memory go."""
+        """Release the memory of a network's tensors."""
         self.networks[reported["network"]].release()
         return {}
 
     def do_plan(self, reported: Plain) -> Plain:
-        """Know an order of steps."""
+        """Store a plan, a sequence of steps."""
         network = self.networks[reported["network"]]
         if reported["alone"]:
             network.plans = {0: []}
@@ -203,12 +203,12 @@ class Served:
         return {}
 
     def run(self, body: bytes) -> None:
-        """Run a plan: bring tensors into the backend's memory, run the steps, give tensors to the host."""
+        """Run a plan: copy tensors into the backend's memory, run the steps, copy tensors back to the host."""
         network, plan, brought, *slots = struct.unpack(f"<{len(body) // 4}I", body)
         self.networks[network].run(plan, slots[:brought], slots[brought:])
 
     def do_late(self, reported: Plain) -> Plain:
-        """Run a workload on tensors that are partly no tensors of the network."""
+        """Run a workload on tensors some of which do not belong to the network."""
         network, reader = self.networks[reported["network"]], self.reader(reported)
         network.bring(reported["bring"])
         inputs = [self._late_input(network, reader, item) for item in reported["inputs"]]
@@ -232,7 +232,7 @@ class Served:
         )
 
     def do_drop(self, reported: Plain) -> Plain:
-        """Forget what the host has no use for any more."""
+        """Delete objects that the host no longer uses."""
         cached: Mapping[str, dict[int, Any]] = {
             "region": self.regions,
             "network": self.networks,
@@ -266,7 +266,7 @@ def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
 
 
 def _cached(op: Op, cached: list[Op]) -> Plain | None:
-    """Return the token for an operator that the host cannot know; it is kept."""
+    """Return a token for an operator that the host cannot know, and store it in `cached`; None for known ones."""
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None
     cached.append(op)
@@ -290,10 +290,10 @@ def _substitution(arguments: object, packer: Packer, numbers: Mapping[Layer, int
 
 
 class ServedNetwork:
-    """One network: its manager and factory, its tensors, and its plans.
+    """One network in the child: its memory manager and factory, its tensors and its plans.
 
-    Where the backend's handles lie in ordinary memory, they are made to lie in the memory that the host shares.
-    Otherwise they are the backend's own, and what the host needs is copied.
+    Handles in ordinary memory are bound directly to the shared memory of the host. Otherwise the backend has private
+    memory, and tensors that the host needs are copied.
     """
 
     def __init__(self, served: Served, options: Mapping[str, Any]) -> None:
@@ -309,11 +309,11 @@ class ServedNetwork:
         self._acquired = False
 
     def handle(self, slot: int) -> TensorHandle | None:
-        """Return the handle of a tensor; None for an input that is absent. Constants have numbers below that one's."""
+        """Return the handle of a tensor; None for an absent input. Slots below `ABSENT` are constants."""
         return self._handles[slot] if slot >= ABSENT else self._served.constants[slot]
 
     def describe(self, infos: Sequence[TensorInfo], lifetimes: Sequence[Sequence[int]]) -> None:
-        """Make a handle for each tensor, and let them live and die in this order."""
+        """Create a handle for each tensor, and replay the order in which their lifetimes begin and end."""
         make = self.factory.create_tensor_handle if self.own_memory else ArrayHandle
         self._handles |= {slot: make(info) for slot, info in enumerate(infos)}
         for slot, ended in lifetimes if self.own_memory else ():
@@ -330,7 +330,7 @@ class ServedNetwork:
         )
 
     def acquire(self, places: Sequence[Sequence[int]]) -> None:
-        """Get the memory; where a tensor lies in shared memory may be told again."""
+        """Acquire the memory; may be called again when the location of a tensor in shared memory has changed."""
         if not self._acquired and self.manager is not None:
             self.manager.acquire()
         self._acquired = True
@@ -343,20 +343,20 @@ class ServedNetwork:
                 handle.bind(self._shared[slot].reshape(-1).view(np.uint8))
 
     def release(self) -> None:
-        """Let the memory go."""
+        """Release the memory."""
         if self._acquired and self.manager is not None:
             self.manager.release()
         self._acquired = False
 
     def destroy(self) -> None:
-        """Destroy the handles of all tensors, the newest first."""
+        """Destroy the handles of all tensors, newest first."""
         for handle in reversed(self._handles.values()):
             if handle is not None:
                 handle.destroy()
         self._handles.clear()
 
     def run(self, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> None:
-        """Run a plan between copying tensors in and out."""
+        """Run a plan, with copies of tensors before and after it."""
         state = self._served.state
         if brought:
             self.bring(brought)
@@ -367,14 +367,14 @@ class ServedNetwork:
             self.fetch(fetched)
 
     def bring(self, slots: Sequence[int]) -> None:
-        """Copy tensors from the host into the backend's memory."""
+        """Copy tensors from the shared memory into the backend's memory."""
         for slot in slots:
             handle = self._handles[slot]
             if handle is not None:
                 handle.copy_in(self._shared[slot])
 
     def fetch(self, slots: Sequence[int]) -> None:
-        """Copy tensors from the backend's memory to the host."""
+        """Copy tensors from the backend's memory to the shared memory."""
         for slot in slots if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:

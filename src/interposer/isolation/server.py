@@ -1,4 +1,4 @@
-"""The child: answers what the host asks, with a backend of its own."""
+"""The main loop of the child process, which answers requests of the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _F_SETSIG: Final = 10
 
 
 def serve(reported: Mapping[str, Any]) -> None:
-    """Answer until the host closes the connection; `told` has the descriptors."""
+    """Answer requests until the host closes the connection; `reported` has the file descriptors and limits."""
     end = socket.socket(fileno=reported["socket"])
     end.set_inheritable(False)
     _die_with_the_host(reported["lifeline"])
@@ -40,7 +40,7 @@ def serve(reported: Mapping[str, Any]) -> None:
 
 
 def _die_with_the_host(lifeline: int) -> None:
-    """Let the kernel kill this process, whatever it does, when the host's end of the pipe is closed."""
+    """Let the kernel kill this process when the host's end of the pipe is closed."""
     os.set_inheritable(lifeline, False)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
@@ -48,7 +48,7 @@ def _die_with_the_host(lifeline: int) -> None:
 
 
 def _limit(memory_bytes: int | None) -> Callable[[int], None]:
-    """What lets the process have so much address space beside shared memory; it is called with that one's bytes."""
+    """Return a function that limits the address space; its argument is the size of the shared memory in bytes."""
     if memory_bytes is None:
         return lambda shared: None
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
@@ -68,7 +68,7 @@ class _Server:
         self.shared = 0
 
     def run(self) -> None:
-        """Answer messages until there are no more."""
+        """Answer messages until the connection is closed."""
         while True:
             try:
                 message = self.channel.receive()
@@ -77,7 +77,7 @@ class _Server:
             kind, body = self._answer(message)
             try:
                 self.channel.send(kind, message.number, body)
-            except OSError:  # the host is gone
+            except OSError:  # the host has ended
                 return
 
     def _answer(self, message: Message) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""How a backend is run in a process of its own."""
+"""Settings of isolation: how a backend runs in a separate process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Isolation", "requested_isolations"]
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How a backend is run in a child process.
+    """How a backend runs in a child process.
 
     Args:
-        deadline_seconds: how long one call may take, be it to compile a part or to run it; None waits for ever.
-        start_seconds: how long the process may take to start and to make the backend.
-        max_restarts: how often the process is started again after an error, before the backend is disabled in its
-            runtime; None sets no bound. One call that fails four times in a row is given up in any case.
-        memory_bytes: how much address space the process may take beside the tensors that it shares with the host;
-            None sets no bound.
+        deadline_seconds: the time limit of one call, such as compiling or running a part; None means no limit.
+        start_seconds: the time limit for starting the process and creating the backend.
+        max_restarts: the number of restarts after failures before the backend is disabled in its runtime; None means no
+            limit. A single call that fails four times in a row is given up in any case.
+        memory_bytes: the limit on the address space of the process, without tensors shared with the host; None means
+            no limit.
     """
 
     deadline_seconds: float | None = 120.0
@@ -49,13 +49,13 @@ def _is_number(value: object) -> bool:
 
 
 def requested_isolations(value: Collection[str] | Mapping[str, Isolation] | None = None) -> dict[str, Isolation]:
-    """For ids of backends how each is isolated; None means what environment or file say.
+    """Return how each backend is isolated, by backend id; None uses the environment or the configuration file.
 
-    Those of which only the id is given get the deadline and the restarts that environment or file say, if they do.
+    Backends given only by id get the deadline and the number of restarts of the environment or the file, if set.
 
     Raises:
-        InvalidArgumentError: something other than ids, or other than an `Isolation` for one.
-        ConfigError: what environment or file say cannot be meant.
+        InvalidArgumentError: an element is not a backend id, or a value is not an `Isolation`.
+        ConfigError: the environment or the file has an invalid setting.
     """
     names: Any = settings()["isolate"].read() or () if value is None else value
     if isinstance(names, Mapping) and all(isinstance(name, str) for name in names):

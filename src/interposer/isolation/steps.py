@@ -1,7 +1,7 @@
-"""The steps that a network's child is to run, gathered into plans, and what is needed to run them again.
+"""Batching of the steps that a child runs, and a log for repeating them after a restart.
 
-Steps go to the child in one message when the host next looks at one of the network's tensors. What ran since the host
-last wrote to a tensor that it had read is remembered, so that a fresh child can do it again from the same inputs.
+Queued steps are sent to the child in one message when the host next accesses a tensor of the network. The steps since
+the host last overwrote one of their inputs are logged, so that a restarted child can repeat them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["Step", "Steps"]
 
 MOST_STEPS: Final = 4096
-"""Steps that are gathered at most."""
+"""The largest number of queued steps."""
 MOST_PLANS: Final = 256
-"""Plans that are kept for one network."""
+"""The largest number of cached plans per network."""
 LONGEST_LATE: Final = 1 << 36
-"""Bytes that a tensor may have whose shape the child found."""
+"""The largest size in bytes of a tensor whose shape the child determines."""
 ABSENT: Final = -1
-"""In place of a slot: an optional input that is missing. Constants have the slots below."""
+"""The slot number of an absent optional input. Constants have lower slot numbers."""
 
 
 class Step:
-    """One run of one workload on certain tensors, named by their slots."""
+    """One execution of a workload on certain tensors, which are identified by their slots."""
 
     __slots__ = ("inputs", "number", "outputs", "owner", "reads", "workload", "writes")
 
@@ -52,7 +52,7 @@ class Step:
 
 
 class Plan:
-    """Steps that run one after the other. `reads` are the tensors that must be there before."""
+    """A sequence of steps. `reads` are the slots of tensors that must be available before."""
 
     def __init__(self, number: int, steps: Sequence[Step]) -> None:
         self.number, self.steps = number, steps
@@ -65,11 +65,11 @@ class Plan:
 
     @property
     def plain(self) -> list[Any]:
-        """The steps, for a message."""
+        """The steps as JSON values."""
         return [[step.workload.number, step.reads, step.writes] for step in self.steps]
 
     def layer_of(self, index: int) -> str:
-        """Return the layer of a step, by its place among them; nothing before the first."""
+        """Return the layer of a step by its index; an empty string if the index is out of range."""
         return self.steps[index].workload.title if 0 <= index < len(self.steps) else ""
 
 
@@ -88,8 +88,8 @@ class Steps:
         self._logged: set[int] = set()
         self._life: Life | None = None
         self._version = -1
-        self._there: dict[int, Life] = {}  # only where the backend has memory of its own: who has a tensor's content
-        self._host_lacks: set[int] = set()  # and which of them the host does not have
+        self._there: dict[int, Life] = {}  # only for backends with private memory: which process has a tensor's content
+        self._host_lacks: set[int] = set()  # slots whose content the host does not have
         self._scratch: Region | None = None
 
     # --- gathering ----------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Steps:
     def step(
         self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
     ) -> Step | None:
-        """Return the step for a workload on tensors of this network; None if some of them are others."""
+        """Return the step for a workload on tensors of this network; None if some tensors belong to others."""
         if not all(self._is_own(handle) for handle in (*inputs, *outputs)):
             return None
         reads, writes = tuple(map(self._slot, inputs)), tuple(map(self._slot, outputs))
@@ -123,13 +123,13 @@ class Steps:
         return handle.slot if isinstance(handle, SharedHandle | ConstantHandle) else ABSENT
 
     def add(self, step: Step) -> None:
-        """Let a step be run soon."""
+        """Queue a step."""
         self._queue.append(step)
         if len(self._queue) >= MOST_STEPS:
             self.flush()
 
     def before_host(self, handle: SharedHandle, writing: bool) -> None:
-        """Do all that was asked, before the host reads a tensor or, if `writing`, changes it."""
+        """Run all queued steps before the host reads a tensor or, if `writing`, changes it."""
         if self._queue:
             self.flush()
         if self._factory.own_memory:
@@ -147,10 +147,10 @@ class Steps:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Run what was gathered.
+        """Run the queued steps.
 
         Raises:
-            BackendCrashedError: the child failed, and is not to be started again.
+            BackendCrashedError: the child failed, and must not be restarted.
             BackendError: the backend raised an exception.
         """
         steps, self._queue = self._queue, []
@@ -177,7 +177,7 @@ class Steps:
         self._execute(life, plan)
 
     def _catch_up(self, life: Life) -> None:
-        """Let the child know all that it needs, and where it is a fresh one, have what the one before had computed."""
+        """Send changed tensor locations to the child; a restarted child repeats the logged steps first."""
         if self._life is life and self._version == self._memory.version:
             return
         self._prepare(life)
@@ -219,7 +219,7 @@ class Steps:
             self._host_lacks |= plan.writes
 
     def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
-        """Return those of the tensors that the backend does not have in its own memory."""
+        """Return the slots that must be copied into the backend's private memory."""
         if not self._factory.own_memory:
             return []
         absent = [slot for slot in slots if self._there.get(slot) is not life]
@@ -230,7 +230,7 @@ class Steps:
         return absent
 
     def _fetch(self, slot: int) -> None:
-        """Let the host have a tensor that lies in the backend's own memory."""
+        """Copy a tensor from the backend's private memory to the host."""
 
         def action(life: Life) -> None:
             self._catch_up(life)
@@ -244,11 +244,11 @@ class Steps:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Let the child have the memory too."""
+        """Acquire the memory in the child."""
         self._factory.supervisor.call(self._catch_up)
 
     def release(self) -> None:
-        """Let the child release its memory, where it is still there; nothing is run any more."""
+        """Release the memory in the child, if it is running; queued steps are dropped."""
         self._queue.clear()
         self._forget_log()
         self._there.clear()
@@ -263,7 +263,7 @@ class Steps:
     def run_late(
         self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
     ) -> None:
-        """Run a workload at once, on tensors some of which are not this network's: they are copied both ways."""
+        """Run a workload immediately on tensors some of which belong to no network; these are copied both ways."""
         if self._queue:
             self.flush()
         result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
@@ -305,7 +305,7 @@ class Steps:
         return list(zip(open_ones, self._collect(life, infos), strict=True))
 
     def _note_late(self, written: Sequence[int]) -> None:
-        """The host has what was written; what ran before could not be run again without changing it."""
+        """Record that the host has the written tensors; logged steps cannot be repeated any more."""
         for slot in written:
             self._forget_log()
             self._host_lacks.discard(slot)
@@ -317,7 +317,7 @@ class Steps:
         return self._slot(handle)
 
     def _bring_in(self, life: Life, handles: Sequence[TensorHandle]) -> dict[int, Plain]:
-        """Copy tensors to where the child can read them."""
+        """Copy tensors to scratch memory that the child can read; return their locations by the id of the handle."""
         packer, result = Packer(), dict[int, Plain]()
         scratch, offset = self._room(life, [handle.info for handle in handles]), 0
         with ExitStack() as stack:
@@ -330,7 +330,7 @@ class Steps:
         return result
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
-        """Return what the child has computed and keeps: copies of it."""
+        """Return copies of the results that the child has computed."""
         scratch, offset, places, result = self._room(life, infos), 0, list[list[int]](), list[Array]()
         for info in infos:
             places.append([scratch.number, offset])

@@ -1,4 +1,4 @@
-"""Keeps a child process running: starts it, starts it again after an error, and gives up at last."""
+"""`Supervisor`: starts the child process of a backend, restarts it after failures, and finally disables the backend."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["Lasting", "Supervisor"]
 _T = TypeVar("_T")
 _log = logging.getLogger("interposer.backend.isolated")
 ATTEMPTS: Final = 4
-"""How often one call is tried, however many restarts are allowed."""
+"""The number of attempts for one call, regardless of the number of restarts allowed."""
 
 
 class Lasting(Protocol):
-    """Something in the child that the host can make again after a restart."""
+    """An object in the child that the host can create again after a restart."""
 
     def ensure(self, life: Life) -> None:
-        """Make it in this process, unless it is there already."""
+        """Create the object in this process, unless it exists already."""
 
 
 class Supervisor:
-    """The child process of one backend, or rather its lives, one after the other. Thread safe.
+    """The child process of one backend, including its restarts. Thread-safe.
 
-    The process is started when it is first needed, also after `close`. What must be in it before anything else is in
-    `first`; everything else is made when it is used.
+    The process is started on first use, also after `close`. Objects in `first` are created in each new process before
+    anything else; all others are created on use.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Supervisor:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, action: Callable[[Life], _T]) -> _T:
-        """Do something with the process; after an error, once more with a fresh one, as long as restarts are left.
+        """Perform an action with the process; after a crash, repeat it in a new process as long as restarts are left.
 
         Raises:
             BackendCrashedError: the process failed too often.
-            BackendError: what else the backend raises.
+            BackendError: the backend raised another exception.
         """
         with self._lock:
             for _ in range(ATTEMPTS - 1):
@@ -88,7 +88,7 @@ class Supervisor:
     def ask(
         self, reported: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
     ) -> dict[str, Any]:
-        """Ask something that needs these things and arrays in the process."""
+        """Send a request that needs these objects and arrays in the process; return the answer."""
         arrays = tuple(arrays)
 
         def action(life: Life) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Supervisor:
         return self.call(action)
 
     def once(self, action: Callable[[Life], _T]) -> _T:
-        """Do something with the process; after an error it is not tried again."""
+        """Perform an action with the process; it is not repeated after a crash."""
         with self._lock:
             return self._tried(action)
 
@@ -143,7 +143,7 @@ class Supervisor:
         return life
 
     def started(self) -> tuple[Life, dict[str, Any]]:
-        """Return a new process with the backend in it, and how the backend describes itself."""
+        """Return a new process that has created the backend, and the backend's description."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
         reported = {"do": "make", "backend": self.backend, "factory": self._pickled}
         try:
@@ -153,7 +153,7 @@ class Supervisor:
             raise
 
     def begin(self) -> dict[str, Any]:
-        """Start the first process, and give what the backend says of itself; nothing is tried twice here."""
+        """Start the first process and return the backend's description; a failure is not retried."""
         with self._lock:
             self._life, description = self.started()
             return description
@@ -175,11 +175,11 @@ class Supervisor:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def forget(self, owner: object, kind: str, number: int) -> None:
-        """Let the process drop something when its owner on this side is gone."""
+        """Delete an object in the process when its owner in the host is garbage-collected."""
         weakref.finalize(owner, _drop_later, weakref.ref(self), kind, number).atexit = False
 
     def drop_later(self, kind: str, number: int) -> None:
-        """Tell the process with the next call that it may drop something."""
+        """Schedule the deletion of an object in the process for the next call."""
         self._dropped.append((kind, number))
 
     def _drop(self, life: Life) -> None:
@@ -190,16 +190,16 @@ class Supervisor:
 
     @property
     def life(self) -> Life | None:
-        """The process that is there, if any."""
+        """The running process, or None."""
         return self._life
 
     @property
     def running(self) -> bool:
-        """True while the process is there."""
+        """True while the process is running."""
         return self._life is not None and not self._life.ended
 
     def close(self) -> None:
-        """End the process. It would be started again if something of it were still used."""
+        """End the process; it is started again if the backend is used later."""
         with self._lock:
             life, self._life = self._life, None
             if life is not None:
@@ -214,14 +214,14 @@ class Supervisor:
 
 
 class Constants:
-    """Arrays in shared memory that the child only reads; each is put there once and stays as long as it lives here."""
+    """Read-only arrays in shared memory; each is copied there once and stays until the host deletes the array."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = weakref.ref(supervisor)
         self._regions: dict[int, tuple[Region, int]] = {}
 
     def placed(self, arrays: Collection[Array], life: Life) -> list[Place]:
-        """Return where these arrays lie; the process has the memory then."""
+        """Return the locations of arrays in shared memory, after mapping them into the process."""
         self._add([array for array in arrays if id(array) not in self._regions])
         supervisor = self._supervisor()
         seconds = supervisor.how.deadline_seconds if supervisor is not None else None
@@ -246,11 +246,11 @@ class Constants:
             offset += aligned(count)
 
     def clear(self) -> None:
-        """Let go of all; they are put there again if they are needed."""
+        """Release all arrays; they are copied again when they are needed."""
         self._regions.clear()
 
     def forget(self, key: int) -> None:
-        """Let go of an array that nobody has any more."""
+        """Release an array that the host has deleted."""
         self._regions.pop(key, None)
 
 

@@ -1,4 +1,4 @@
-"""The tensors of one network in memory that the host shares with the child."""
+"""The tensors of one network in memory that is shared with the child."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ OPEN: Final = 0
 GIVEN: Final = 1
 MADE: Final = 2
 FIRST_CONSTANT: Final = -2
-"""Slots below the one that stands for an absent input are those of constants; they are unique in a process."""
+"""The source of slot numbers of constants, which are below `ABSENT` and unique in a process."""
 
 
 class SharedMemory(MemoryManager):
-    """Two arenas of the host: what the host gives to the child, which can only read it, and what the child makes.
+    """Two arenas of the host: one for tensors that the host writes, read-only in the child, and one for results.
 
-    Given tensors share their memory with no others, so that they are intact when an interrupted run is repeated. Which
-    tensor is of which sort shows when it is first written: by the host, or as the output of a workload.
+    Tensors that the host writes do not share memory, so they are intact when an interrupted run is repeated. The kind
+    of
+    a tensor is decided when it is first written: by the host, or as the output of a workload.
     """
 
     def __init__(self) -> None:
         self.handles: list[SharedHandle] = []
         self.moments: list[tuple[int, bool]] = []
-        """Whose life begins, or ends, one after the other."""
+        """The slots whose lifetime begins or ends, in order."""
         self.version = 0
         self.given: Region | None = None
         self.made: Region | None = None
@@ -46,30 +47,30 @@ class SharedMemory(MemoryManager):
         _memories.add(self)
 
     def attach(self, steps: Steps) -> None:
-        """Let these steps know what the host does with the tensors."""
+        """Register the steps that are notified when the host accesses tensors."""
         self._steps = weakref.ref(steps)
 
     @property
     def steps(self) -> Steps:
-        """The steps that run on these tensors."""
+        """The steps that run on these tensors; raises `BackendError` if their network was deleted."""
         result = None if self._steps is None else self._steps()
         if result is None:
             raise BackendError("the tensors of a network are used that is gone")
         return result
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
-        """Return the handle of a tensor of this network."""
+        """Return the handle of a new tensor of this network."""
         handle = SharedHandle(info, self, len(self.handles))
         self.handles.append(handle)
         return handle
 
     @property
     def planned_bytes(self) -> int:
-        """How large the arena of what the child makes is."""
+        """The size in bytes of the arena for results."""
         return plan(self._lifetimes(), ALIGNMENT).size
 
     def acquire(self) -> None:
-        """Get both arenas; pages take memory once they are touched."""
+        """Create both arenas; pages use physical memory once they are touched."""
         offset = 0
         for handle in self.handles:
             handle.given_offset = offset
@@ -92,14 +93,14 @@ class SharedMemory(MemoryManager):
         return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last)) for slot in slots]
 
     def release(self) -> None:
-        """Forget the arenas; they are freed when nobody holds a piece of them."""
+        """Release the arenas; they are freed when no array refers to them."""
         self.steps.release()
         self.given = self.made = None
         for handle in self.handles:
             handle.bind(None)
 
     def sort(self, handle: SharedHandle, mode: int) -> None:
-        """Let a tensor be of this sort; the child has to be told where it lies then."""
+        """Set the kind of a tensor and bind it to its arena; the location must then be sent to the child."""
         handle.mode = mode
         self.version += 1
         region = self.region(handle)
@@ -108,11 +109,11 @@ class SharedMemory(MemoryManager):
             handle.bind(array_at(region.bytes, handle.place, handle.info.dtype, shape))
 
     def region(self, handle: SharedHandle) -> Region | None:
-        """Return the arena that a tensor lies in."""
+        """Return the arena of a tensor."""
         return self.made if handle.mode == MADE else self.given
 
     def renew(self) -> None:
-        """After a fork: let this process have arenas of its own."""
+        """Copy the arenas after a fork, so that this process does not share them with its parent."""
         self._stale = False
         for name in ("given", "made"):
             old: Region | None = getattr(self, name)
@@ -125,12 +126,12 @@ class SharedMemory(MemoryManager):
 
     @property
     def stale(self) -> bool:
-        """True if the arenas belong to the process that this one was forked from."""
+        """True if the arenas belong to the parent of a forked process."""
         return self._stale
 
 
 class SharedHandle(ArrayHandle):
-    """A tensor in shared memory, which the host can read and write in place."""
+    """A tensor in shared memory, which the host can read and write directly."""
 
     def __init__(self, info: TensorInfo, memory: SharedMemory, slot: int) -> None:
         super().__init__(info)
@@ -140,28 +141,28 @@ class SharedHandle(ArrayHandle):
 
     @property
     def place(self) -> int:
-        """Where it lies in its arena, in bytes."""
+        """The offset of the tensor in its arena, in bytes."""
         return self.made_offset if self.mode == MADE else self.given_offset
 
     def manage(self) -> None:
-        """Begin the tensor's life in the plan of memory."""
+        """Begin the lifetime of the tensor in the memory plan."""
         self.memory.moments.append((self.slot, False))
 
     def allocate(self) -> None:
-        """End its life there."""
+        """End the lifetime of the tensor in the memory plan."""
         self.memory.moments.append((self.slot, True))
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Refused: the tensor lies in an arena."""
+        """Raise an error, because the tensor has a fixed place in an arena."""
         TensorHandle.resize(self, shape)
 
     def map(self) -> Array:
-        """Return the tensor, once all that was asked of the child before is done; the host may write to it."""
+        """Return the writable array of the tensor, after running all queued steps."""
         self._ready(writing=self.mode != MADE)
         return super().map()
 
     def copy_in(self, array: Array) -> None:
-        """Fill the tensor."""
+        """Copy an array into the tensor, after running all queued steps."""
         self._ready(writing=True)
         super().copy_in(array)
 
@@ -175,7 +176,7 @@ class SharedHandle(ArrayHandle):
 
 
 class ConstantHandle(ArrayHandle):
-    """A constant: the host has its array, and the child the same in shared memory. All runs of a network use it."""
+    """A constant, shared by all runs of a network; the child has a copy in shared memory."""
 
     _numbers: Final = itertools.count(FIRST_CONSTANT, -1)
 
@@ -187,7 +188,7 @@ class ConstantHandle(ArrayHandle):
 
 
 def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
-    """Return the steps of the first shared tensor among these."""
+    """Return the steps of the first shared tensor among the handles, or None if there is none."""
     return next((handle.memory.steps for handle in handles if isinstance(handle, SharedHandle)), None)
 
 

@@ -1,7 +1,7 @@
-"""Graphs, operators and infos as JSON-compatible data, for a message; arrays are set aside, to go by shared memory.
+"""Encoding of graphs, operators and infos as JSON-compatible messages; arrays are transferred by shared memory.
 
-Both ends use this. What comes from a child is data that may say anything: reading it raises `WireError` if it does
-not make sense, and what it describes is then checked as the answer of any backend is.
+Both ends use this module. Data from a child are not trusted: decoding raises `WireError` if they are not valid, and the
+decoded result is then checked like the result of any backend.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SIMPLE: Final = (bool, int, str, type(None))
 
 
 class WireError(BackendContractError):
-    """What was read does not describe what it should."""
+    """Raised if data from the other process are not valid."""
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """A block in which an error means that data do not describe what they should: `WireError`."""
+    """Convert errors inside the block into `WireError`; `what` names the data in the message."""
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError, InterposerError) as error:
@@ -43,19 +43,19 @@ def reading(what: str) -> Iterator[None]:
 
 
 def crossing_problem(layer: Layer) -> str | None:
-    """Return why a layer cannot be handed to another process, or None if it can."""
+    """Return the reason why a layer cannot be sent to another process, or None if it can."""
     if layer.regions:
         return "a layer with regions does not cross into another process"
     for value in (*layer.values, *layer.outputs):
         if value.info is not None and not value.info.dtype.bits:
-            return f"{value.name!r} holds {value.info.dtype}, which does not lie in shared memory"
+            return f"{value.name!r} holds {value.info.dtype}, which cannot be stored in shared memory"
     return None
 
 
 class Packer:
-    """Makes plain data; `arrays` collects the arrays, which the data name by their number.
+    """Encodes graphs; `arrays` collects the arrays, which the encoded data refer to by index.
 
-    `tokens` gives for an operator that is not to be described the data that stand for it.
+    `tokens` returns a replacement for operators that must not be encoded, or None for all others.
     """
 
     def __init__(self, tokens: Tokens = lambda op: None) -> None:
@@ -64,21 +64,21 @@ class Packer:
         self._tokens = tokens
 
     def array(self, array: Array) -> int:
-        """Return the number of an array."""
+        """Return the index of an array."""
         if id(array) not in self._numbers:
             self._numbers[id(array)] = len(self.arrays)
             self.arrays.append(array)
         return self._numbers[id(array)]
 
     def info(self, info: TensorInfo | None) -> Plain | None:
-        """Return an info, with its constant."""
+        """Return an encoded info, including its constant."""
         if info is None:
             return None
         constant = info.constant
         return info_to_plain(info) | ({} if constant is None else {"constant": self.array(constant)})
 
     def op(self, op: Op) -> Plain:
-        """Return an operator."""
+        """Return an encoded operator."""
         token = self._tokens(op)
         if token is not None:
             return token
@@ -88,7 +88,7 @@ class Packer:
         return {"op": op.op_name(), "module": type(op).__module__, "attributes": others, "arrays": arrays}
 
     def layer(self, layer: Layer, places: Mapping[Value, Sequence[int]]) -> Plain:
-        """Return a layer, whose inputs are at these places."""
+        """Return an encoded layer; `places` has the layer number and output index of each input value."""
         return {
             "op": self.op(layer.op),
             "name": layer.name,
@@ -100,7 +100,7 @@ class Packer:
         }
 
     def graph(self, graph: Graph) -> list[Plain]:
-        """Return all layers of a graph, in running order."""
+        """Return all layers of a graph, encoded in execution order."""
         places: dict[Value, Sequence[int]] = {}
         result = []
         for number, layer in enumerate(graph.topological()):
@@ -114,9 +114,9 @@ def _is_plain_array(value: object) -> bool:
 
 
 class Replica:
-    """A view as it is handed over: its layers, with an Input or a Constant for what comes in, an Output for what goes.
+    """A copy of a view that is sent to the child, with Input and Constant layers for its inputs and Output layers.
 
-    Layers have numbers; `layers` and `values` tell what a number stands for in the graph of the view.
+    `layers` and `values` map the numbers of layers and values in messages to those in the graph of the view.
     """
 
     def __init__(self, view: SubgraphView, packer: Packer) -> None:
@@ -153,16 +153,17 @@ class Replica:
         return plain | {"infos": [], "declared": []}
 
     def part(self, view: SubgraphView, numbers: Iterable[Any]) -> SubgraphView:
-        """Return the layers of these numbers, as a part of the view."""
+        """Return the layers with these numbers, as a part of the view."""
         return view.part([self.layers[int(number)] for number in numbers])
 
 
 class Reader:
-    """Reads what a `Packer` made, with the arrays that it had set aside.
+    """Decodes the data of a `Packer`, with its arrays.
 
-    `tokens` gives the operator that other data stand for. Operators that are not known become a StandIn where
-    `lenient`, and `unknown` tells of which layers; otherwise they are an error. Where `importing`, the module that
-    declares an operator is imported.
+    `tokens` returns the operator for a token. If `lenient`, unknown operators become a StandIn, and `unknown` maps
+    their
+    layer numbers to reasons; otherwise they are an error. If `importing`, the module that declares an operator is
+    imported.
     """
 
     def __init__(
@@ -178,14 +179,14 @@ class Reader:
         self._importing, self._lenient = importing, lenient
 
     def info(self, plain: Plain | None) -> TensorInfo | None:
-        """Return an info, with its constant."""
+        """Return a decoded info, including its constant."""
         if plain is None:
             return None
         info = info_from_plain(plain)
         return info.with_constant(self._arrays[plain["constant"]]) if plain.get("constant") is not None else info
 
     def op(self, plain: Plain) -> Op:
-        """Return an operator."""
+        """Return a decoded operator."""
         if "op" not in plain:
             return self._tokens(plain)
         kind = self._kind(plain)
@@ -201,7 +202,7 @@ class Reader:
         return op_class(name)
 
     def graph(self, plain: Sequence[Plain]) -> tuple[Graph, list[Layer]]:
-        """Return a graph, and its layers by their numbers."""
+        """Return a decoded graph, and its layers by number."""
         graph, layers = Graph(), list[Layer]()
         for number, item in enumerate(plain):
             op = self._op_of(number, item)
@@ -225,6 +226,6 @@ class Reader:
 
 
 def is_described(op: Op) -> bool:
-    """Return True if `Packer.op` tells all of an operator: every attribute is a plain value or an array."""
+    """Return True if `Packer.op` encodes an operator completely: every attribute is a plain value or an array."""
     codecs = op.codecs()
     return all(codecs[name] is not _ANY or type(value) in _SIMPLE for name, value in op.changed_attributes().items())
