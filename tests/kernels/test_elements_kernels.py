@@ -56,9 +56,9 @@ def test_quantized_updates_are_real_numbers_where_scales_differ():
 
 
 def test_an_index_outside_is_named():
-    with pytest.raises(InvalidArgumentError, match="^index 2 is outside of an axis of size 2$"):
+    with pytest.raises(InvalidArgumentError, match="^index 2 is out of range for an axis of size 2$"):
         compute(ScatterElements(), F32([1, 2]), np.array([2]), F32([3]))
-    with pytest.raises(InvalidArgumentError, match="^index -3 is outside of an axis of size 2$"):
+    with pytest.raises(InvalidArgumentError, match="^index -3 is out of range for an axis of size 2$"):
         compute(GatherElements(), F32([1, 2]), np.array([-3]))
 
 

@@ -186,7 +186,7 @@ def test_gathering_with_batches_goes_row_by_row():
 
 def test_an_index_outside_is_an_error_that_names_it():
     infos = [TensorInfo((2, 3)), TensorInfo((2,), "int32")]
-    with pytest.raises(InvalidArgumentError, match="^index 3 is outside of an axis of size 3$"):
+    with pytest.raises(InvalidArgumentError, match="^index 3 is out of range for an axis of size 3$"):
         evaluate(Gather(1), [np.zeros((2, 3), np.float32), np.array([0, 3], np.int32)], infos, [TensorInfo((2, 2))])
 
 

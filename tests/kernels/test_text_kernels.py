@@ -100,9 +100,9 @@ def test_the_last_of_equal_keys_counts():
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (([1, 2], [1], 0), "there are keys of shape [2] and values of shape [1]"),
-        (([1], [1], [0, 0]), "default is int64[2]; expected one element of int64, as the values are"),
-        (([1], [1], 0.5), "default is float64[]; expected one element of int64, as the values are"),
+        (([1, 2], [1], 0), "keys has shape [2] and values [1]; expected equal lengths"),
+        (([1], [1], [0, 0]), "default is int64[2]; expected one element of int64, the values' type"),
+        (([1], [1], 0.5), "default is float64[]; expected one element of int64, the values' type"),
     ],
     ids=["keys", "defaults", "type"],
 )

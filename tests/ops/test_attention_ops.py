@@ -67,7 +67,7 @@ def test_attention_counts_both_products():
         (
             Attention(),
             [QUERY, (2, 3, 5, 6), (2, 3, 5, 8)],
-            "4 heads of the query cannot be shared among 3 heads of key and value",
+            "4 heads of the query are not a multiple of the 3 heads of key and value",
         ),
         (
             Attention(),
@@ -78,7 +78,7 @@ def test_attention_counts_both_products():
         (
             Attention(),
             [QUERY, KEY, VALUE, (2, 5)],
-            "mask has shape [2, 5], which does not broadcast to that of the scores, [2, 4, 3, 5]",
+            "mask has shape [2, 5], which does not broadcast to the shape of the scores, [2, 4, 3, 5]",
         ),
         (
             RotaryEmbedding(),
@@ -88,7 +88,7 @@ def test_attention_counts_both_products():
         (
             RotaryEmbedding(rotary_embedding_dim=8),
             [QUERY, (2, 3, 3), (2, 3, 3)],
-            "8 elements of a head are to be turned; expected an even number, and 6 at most",
+            "8 elements of a head are to be rotated; expected an even number, at most 6",
         ),
         (RotaryEmbedding(), [QUERY, (2, 3, 3), (2, 1, 3)], "sin_cache has shape [2, 1, 3]; expected [2, 3, 3]"),
     ],
@@ -101,7 +101,7 @@ def test_a_padded_cache_has_no_past_beside_it():
     operands = [TensorInfo(shape) for shape in (QUERY, KEY, VALUE)]
     past = [None, TensorInfo((2, 2, 1, 6)), TensorInfo((2, 2, 1, 8))]
     assert Attention().violations(*operands, *past, TensorInfo((2,), DataType.INT64)) == [
-        "valid_lengths is for keys and values that hold the past themselves, but past_key is connected"
+        "valid_lengths and past_key are both connected; connect only one of them"
     ]
 
 

@@ -60,5 +60,5 @@ def test_only_the_axis_of_the_scales_must_not_change():
     info = TensorInfo((2, 3), "int8", Quantization([1.0, 2.0, 3.0], axis=1))
     assert list(quantized_axis_problems(info, (0,), "cut")) == []
     assert list(quantized_axis_problems(info, (1,), "cut")) == [
-        "the input is quantized along axis 1, which it would cut; dequantize it first"
+        "the input is quantized along axis 1, which the operator would cut; dequantize it first"
     ]

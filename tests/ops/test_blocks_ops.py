@@ -49,18 +49,18 @@ def test_blocks_of_space_go_into_the_batch_and_back(op, shape, expected):
     [
         (
             SpaceToBatchNd((2, 2), data_layout=NHWC),
-            "axis 1 has size 5 with its pads; expected a multiple of the block's 2",
+            "axis 1 has size 5 after padding; expected a multiple of the block size 2",
         ),
         (SpaceToBatchNd((1, 1), ((0, 0),), NHWC), "pad_list is ((0, 0),); expected 2 pairs of 0 or more"),
         (BatchToSpaceNd((1, 2), data_layout=NHWC), "the batch is 3; expected a multiple of the block's 2 elements"),
         (
             BatchToSpaceNd((1, 1), ((3, 3), (0, 0)), NHWC),
-            "the crops (3, 3) leave nothing of axis 1, which has size 5",
+            "the crops (3, 3) remove all elements of axis 1, which has size 5",
         ),
         (BatchToSpaceNd((1, 1), ((0, -1), (0, 0)), NHWC), "crops is ((0, -1), (0, 0)); expected 2 pairs of 0 or more"),
         (
             SpaceToBatchNd((1,) * 4, ((0, 0),) * 4, NHWC),
-            "the input has rank 4, which has no 4 axes for a block of shape (1, 1, 1, 1)",
+            "the input has rank 4, which is too small for the 4 axes of the block (1, 1, 1, 1)",
         ),
     ],
 )

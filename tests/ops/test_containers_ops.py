@@ -100,12 +100,12 @@ PER_AXIS = TensorInfo((2, 3), "int8", Quantization([0.5, 0.25], 0, axis=0))
         (
             SequenceConstruct(),
             [F, TensorInfo((2,), "int8")],
-            "inputs[1] is int8[2]; expected float32[...], as the first one",
+            "inputs[1] is int8[2]; expected float32[...], the type of the first input",
         ),
         (
             SequenceConstruct(),
             [PER_AXIS],
-            "the input is quantized along axis 0, which it would collect; dequantize it first",
+            "the input is quantized along axis 0, which the operator would collect; dequantize it first",
         ),
         (
             SequenceInsert(),

@@ -94,7 +94,7 @@ def test_groups_divide_the_channels():
         (
             TransposeConvolution2d(data_layout=NHWC, pad_left=9),
             [(1, 4, 4, 3), (8, 3, 3, 3)],
-            "the output would have height 6 and width -3; there is too much padding",
+            "the output would have height 6 and width -3; reduce the padding",
         ),
         (
             TransposeConvolution2d(data_layout=NHWC, output_shape=(1, 7, 7, 4)),
@@ -116,7 +116,7 @@ def test_scales_of_weights_must_lie_along_the_output_channels():
     x = TensorInfo((1, 4, 4, 2), "int8", Quantization(1.0))
     weights = TensorInfo((2, 1, 1, 2), "int8", Quantization([1.0, 2.0], axis=3))
     assert Convolution2d(data_layout=NHWC).violations(x, weights) == [
-        "weights are quantized along axis 3; expected axis 0, that of the output channels"
+        "weights are quantized along axis 3; expected axis 0, the axis of the output channels"
     ]
 
 

@@ -31,7 +31,7 @@ def test_whole_offsets_move_the_image():
 
 @pytest.mark.parametrize(("infos", "options", "fault"), [
     ((TensorInfo((1, 3, 5, 6)), WEIGHTS, OFFSET), {},
-     "input has 3 channels and weights [2, 4, 3, 3]; they do not go with 1 groups"),
+     "input has 3 channels and weights [2, 4, 3, 3]; mismatch with groups = 1"),
     ((IMAGE, WEIGHTS, OFFSET), {"offset_groups": 3}, "input has 4 channels; expected a multiple of offset_groups = 3"),
     ((IMAGE, WEIGHTS, TensorInfo((1, 9, 3, 4))), {}, "offset has shape [1, 9, 3, 4]; expected [1, 18, 3, 4]"),
     ((IMAGE, WEIGHTS, OFFSET, TensorInfo((3,))), {}, "bias has 3 elements; expected 2, one for each output channel"),

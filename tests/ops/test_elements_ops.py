@@ -26,12 +26,12 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             GatherElements(1),
             [TensorInfo((2, 3)), indices(3, 1)],
-            ["indices has shape [3, 1], which but for axis 1 goes beyond params, [2, 3]"],
+            ["indices has shape [3, 1], which exceeds params [2, 3] along an axis other than 1"],
         ),
         (
             GatherElements(1),
             [TensorInfo((2, 3)), TensorInfo.of(np.array([[0, 3]]))],
-            ["index 3 is outside of an axis of size 3"],
+            ["index 3 is out of range for an axis of size 3"],
         ),
         (
             ScatterElements(),
@@ -41,7 +41,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             ScatterElements(0),
             [TensorInfo((2, 3)), TensorInfo.of(np.array([[-3]])), TensorInfo((1, 1))],
-            ["index -3 is outside of an axis of size 2"],
+            ["index -3 is out of range for an axis of size 2"],
         ),
         (
             ScatterElements(),
@@ -50,7 +50,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
                 indices(1),
                 TensorInfo((1,), DataType.INT8),
             ],
-            ["the input is quantized along axis 0, which it would write to; dequantize it first"],
+            ["the input is quantized along axis 0, which the operator would write to; dequantize it first"],
         ),
         (TensorScatter(0), [TensorInfo((2, 3))] * 2, ["axis is 0, which is that of the samples"]),
         (

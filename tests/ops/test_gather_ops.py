@@ -37,12 +37,12 @@ def test_tuples_of_indices_are_the_last_axis():
             indices(5, 3),
             "params has shape [2, 3, 4] and indices [5, 3]; their first 1 dimensions differ",
         ),
-        (Gather(0), TensorInfo.of(np.array([0, 2])), "index 2 is outside of an axis of size 2"),
-        (Gather(0), TensorInfo.of(np.array([-3])), "index -3 is outside of an axis of size 2"),
+        (Gather(0), TensorInfo.of(np.array([0, 2])), "index 2 is out of range for an axis of size 2"),
+        (Gather(0), TensorInfo.of(np.array([-3])), "index -3 is out of range for an axis of size 2"),
         (Gather(0), indices(*[1] * 7), "the result has rank 9; ranks 0 to 8 are supported"),
         (GatherNd(), indices(4, 4), "the last dimension of indices is 4; params has 3 axes for it"),
         (GatherNd(), indices(4, None), "the last dimension of indices is not known"),
-        (GatherNd(), TensorInfo.of(np.array([[1, 3]])), "index 3 is outside of an axis of size 3"),
+        (GatherNd(), TensorInfo.of(np.array([[1, 3]])), "index 3 is out of range for an axis of size 3"),
     ],
 )
 def test_picking_what_is_not_there_is_refused(op, which, text):
@@ -64,5 +64,5 @@ def test_picked_elements_stand_for_what_they_stood_for():
     assert Gather().infer_infos(params, indices(4))[0].quantization == Quantization(0.5, 3)
     per_axis = TensorInfo((2, 3), "int8", Quantization([1.0, 2.0], axis=0))
     assert Gather().violations(per_axis, indices(4)) == [
-        "the input is quantized along axis 0, which it would pick from; dequantize it first"
+        "the input is quantized along axis 0, which the operator would pick from; dequantize it first"
     ]

@@ -17,12 +17,12 @@ def test_the_result_has_the_channels_of_the_image_and_the_places_of_the_grid():
         (
             GridSample(),
             [(1, 3, 8, 8), (1, 5, 5, 3)],
-            "grid has shape [1, 5, 5, 3]; expected rank 4, and 2 coordinates as its last dimension",
+            "grid has shape [1, 5, 5, 3]; expected rank 4, and 2 coordinates as its last size",
         ),
         (
             GridSample(),
             [(1, 3, 8, 8), (2, 5, 5, 2)],
-            "input has shape [1, 3, 8, 8] and grid [2, 5, 5, 2]; expected as many samples",
+            "input has shape [1, 3, 8, 8] and grid [2, 5, 5, 2]; expected the same batch size",
         ),
         (
             GridSample(padding_mode=GridPadding.BORDER),
@@ -40,7 +40,7 @@ def test_a_fault_says_what_was_expected(op, shapes, fault):
 def test_scales_along_an_image_cannot_be_sampled():
     image = TensorInfo((1, 1, 2, 2), DataType.INT8, Quantization([0.1, 0.2], axis=2))
     assert GridSample().violations(image, TensorInfo((1, 1, 1, 2))) == [
-        "the input is quantized along axis 2, which it would sample; dequantize it first"
+        "the input is quantized along axis 2, which the operator would sample; dequantize it first"
     ]
 
 

@@ -34,8 +34,8 @@ def test_rows_are_picked_by_number():
     assert EmbeddingLookup().infer_infos(info(4, dtype=I32), values) == (
         info(4, 2, 5, dtype=DataType.UINT8, quantization=q),
     )
-    assert EmbeddingLookup().violations(constant([0, 9]), values) == ["there is no row 9 among 9"]
-    assert EmbeddingLookup().violations(constant([-1]), values) == ["there is no row -1 among 9"]
+    assert EmbeddingLookup().violations(constant([0, 9]), values) == ["lookups has 9; expected 0 to 8"]
+    assert EmbeddingLookup().violations(constant([-1]), values) == ["lookups has -1; expected 0 to 8"]
     assert EmbeddingLookup().violations(constant([50]), info(None, 2)) == []
 
 
@@ -54,7 +54,7 @@ def test_rows_are_picked_by_key_and_hits_are_told():
 def test_hash_functions_give_a_number_each_or_one_for_each_bit(kind, count):
     op, seeds, x = LshProjection(kind), info(4, 3), info(7, 2, dtype=I32)
     assert op.infer_infos(seeds, x, None) == (info(count, dtype=I32),)
-    assert op.violations(seeds, x, info(6)) == ["weights has 6 elements; expected 7, as input has"]
+    assert op.violations(seeds, x, info(6)) == ["weights has 6 elements; expected 7, the first dimension of input"]
     assert op.violations(info(4, 33), x) == ["seeds has shape [4, 33]; a hash has at most 32 bits"]
 
 
@@ -86,7 +86,7 @@ def test_classes_are_drawn_for_every_row_and_never_folded():
     assert op.infer_infos(info(3, 5), None) == (info(3, 7, dtype=I32),)
     assert not op.pure
     assert op.violations(info(3, 0), constant([1, 2, 3])) == [
-        "logits has shape [3, 0]; there is no class to draw",
+        "logits has shape [3, 0]; expected at least one class",
         "seeds has 3 elements; expected 2",
     ]
 
@@ -115,7 +115,7 @@ def test_scattering_on_zeros_has_the_shape_that_it_is_told():
     [
         (ScatterNd(), info(4, 5), info(3, 3, dtype=I32), info(3), "the last dimension of indices is 3, but"),
         (ScatterNd(), info(4, 5), info(3, 1, dtype=I32), info(3, 4), "updates has shape [3, 4]; expected [3, 5]"),
-        (ScatterNd(), info(4, 5), constant([[0], [4]]), info(2, 5), "index 4 is outside of an axis of size 4"),
+        (ScatterNd(), info(4, 5), constant([[0], [4]]), info(2, 5), "index 4 is out of range for an axis of size 4"),
         (ScatterNd(), info(4, 5), info(3, 1, dtype=I32), info(3, 5, dtype=I32), "updates is int32; expected float32"),
         (ScatterNd(), info(4, 5), info(3, None, dtype=I32), info(3, 5), "the last dimension of indices is not known"),
         (

@@ -28,7 +28,7 @@ def test_shapes_of_matrices():
         (
             MatrixDiag(),
             [TensorInfo((2,), DataType.INT8, Quantization([0.1, 0.2], axis=0))],
-            "the input is quantized along axis 0, which it would spread; dequantize it first",
+            "the input is quantized along axis 0, which the operator would spread; dequantize it first",
         ),
         (MatrixSetDiag(), [TensorInfo((3, 2)), TensorInfo((3,))], "diagonal has shape [3]; expected [2]"),
         (
@@ -64,10 +64,10 @@ def test_an_equation_says_the_shape_of_its_result(equation, shapes, expected):
     ("equation", "shapes", "fault"),
     [
         ("ij,jk->ik", [(2, 2)], "equation 'ij,jk->ik' is for 2 inputs, but there are 1"),
-        ("i1->i", [(2, 2)], "equation 'i1->i': 'i1' has other things than letters and one ellipsis"),
+        ("i1->i", [(2, 2)], "equation 'i1->i': 'i1' may only have letters and one ellipsis"),
         ("ij->k", [(2, 2)], "equation 'ij->k': no input has the letter 'k' of the result"),
         ("ij->ii", [(2, 2)], "equation 'ij->ii': the result has a letter twice"),
-        ("...i->i", [(2, 2)], "equation '...i->i': inputs and result have an ellipsis, or none of them"),
+        ("...i->i", [(2, 2)], "equation '...i->i': either inputs and result have an ellipsis, or neither"),
         ("ij->i", [(2,)], "inputs[0] has shape [2]; expected rank 2 for 'ij'"),
         ("ij...->i...", [(2,)], "inputs[0] has shape [2]; expected rank 2 or more for 'ij...'"),
         ("ij,jk->ik", [(2, 3), (4, 5)], "equation 'ij,jk->ik': 'j' stands for [3] and [4]"),

@@ -191,7 +191,7 @@ def test_a_tile_multiplies_extents():
 )
 def test_nothing_takes_the_axis_of_the_scales_apart(op):
     [result] = op.violations(PER_AXIS)
-    assert result.startswith("the input is quantized along axis 1, which it would ")
+    assert result.startswith("the input is quantized along axis 1, which the operator would ")
 
 
 @pytest.mark.parametrize("op", [Concat(0), Slice((0, 0), (1, 3)), Pad(((1, 0), (0, 0))), Tile((2, 1)), ReverseV2((0,))])

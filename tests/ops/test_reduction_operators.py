@@ -33,7 +33,7 @@ def test_an_axis_that_is_not_there_is_named():
 def test_an_axis_with_scales_of_its_own_cannot_be_reduced():
     quantized = TensorInfo((2, 3), "int8", Quantization([1, 2, 3], 0, axis=1))
     [error] = Reduce(axis=(1,)).violations(quantized)
-    assert error == "the input is quantized along axis 1, which it would reduce; dequantize it first"
+    assert error == "the input is quantized along axis 1, which the operator would reduce; dequantize it first"
     assert Reduce(axis=(0,)).violations(quantized) == []
 
 

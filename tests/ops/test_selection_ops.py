@@ -42,7 +42,7 @@ def test_a_condition_that_is_known_says_how_many():
         (
             Compress(0),
             [TensorInfo((2,), DataType.INT8, Quantization([0.1, 0.2], axis=0)), TensorInfo((1,), DataType.BOOL)],
-            "the input is quantized along axis 0, which it would choose from; dequantize it first",
+            "the input is quantized along axis 0, which the operator would choose from; dequantize it first",
         ),
         (Unique(3), [IMAGE], "axis is 3, but the input has rank 3; expected -3 to 2"),
     ],

@@ -33,7 +33,7 @@ def test_samples_and_steps_are_two_axes():
 def test_scales_that_lie_along_the_steps_cannot_be_turned_round():
     info = TensorInfo((2, 3), DataType.INT8, Quantization([0.1, 0.2], axis=0))
     assert ReverseSequence().violations(info, LENGTHS) == [
-        "the input is quantized along axis 0, which it would turn; dequantize it first"
+        "the input is quantized along axis 0, which the operator would turn; dequantize it first"
     ]
 
 

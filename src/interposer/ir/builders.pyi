@@ -66,7 +66,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """1 for the greatest element along an axis (of equal ones, the first), 0 for all others."""
+        """1 for the greatest element along an axis, 0 for all others; the first of several equal maxima gets the 1."""
     def add_log_softmax_layer(
         self,
         input: Value | Layer | None,
@@ -110,7 +110,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Scaled dot-product attention of several heads: softmax(scale * query key^T + mask) value, head by head."""
+        """Multi-head scaled dot-product attention: softmax(scale * query key^T + mask) value."""
     def add_rotary_embedding_layer(
         self,
         input: Value | Layer | None,
@@ -124,7 +124,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Turn pairs of elements of each head by angles that depend on the position: rotary position embedding."""
+        """Rotary position embedding: rotate pairs of elements of each head by position-dependent angles."""
     def add_batch_to_space_nd_layer(
         self,
         input: Value | Layer | None,
@@ -135,7 +135,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Move blocks out of the batch back into the image axes and crop these: the inverse of `SpaceToBatchNd`."""
+        """Move blocks out of the batch back into the spatial axes and crop these: the inverse of `SpaceToBatchNd`."""
     def add_channel_shuffle_layer(
         self,
         input: Value | Layer | None,
@@ -145,7 +145,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Deal the elements of an axis out: seen as (groups, members), the axis is read members first."""
+        """Shuffle an axis: reshape it to (groups, members), swap these two, and flatten them again."""
     def add_depth_to_space_layer(
         self,
         input: Value | Layer | None,
@@ -167,7 +167,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pad the image axes with zeros and move blocks of them into the batch."""
+        """Pad the spatial axes with zeros and move blocks of them into the batch."""
     def add_space_to_depth_layer(
         self,
         input: Value | Layer | None,
@@ -188,7 +188,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Draw classes at random, each as often as its probability says, which is ``softmax(logits)``."""
+        """Sample classes at random from the distribution ``softmax(logits)`` of each row."""
     def add_top_k_layer(
         self,
         input: Value | Layer | None,
@@ -200,7 +200,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The largest elements along an axis (or the smallest), best first, and where they were."""
+        """The k largest (or smallest) elements along an axis, best first, and their indices."""
     def add_concat_from_sequence_layer(
         self,
         sequence: Value | Layer | None,
@@ -210,7 +210,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Join the tensors of a sequence along an axis, or along a new one."""
+        """Concatenate the tensors of a sequence along an axis, or stack them along a new one."""
     def add_optional_construct_layer(
         self,
         input: Value | Layer | None,
@@ -227,7 +227,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """An optional that holds nothing."""
+        """An empty optional."""
     def add_optional_get_element_layer(
         self,
         input: Value | Layer | None,
@@ -235,7 +235,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The element of an optional, which must hold one."""
+        """The element of an optional, which must not be empty."""
     def add_optional_has_element_layer(
         self,
         input: Value | Layer | None,
@@ -243,7 +243,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Whether an optional holds an element."""
+        """True if an optional holds an element."""
     def add_sequence_at_layer(
         self,
         sequence: Value | Layer | None,
@@ -252,14 +252,14 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """One tensor of a sequence."""
+        """The tensor at a position of a sequence."""
     def add_sequence_construct_layer(
         self,
         *inputs: Value | Layer | None,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A sequence of tensors of one type, whose shapes may differ."""
+        """A sequence of tensors of one type; their shapes may differ."""
     def add_sequence_empty_layer(
         self,
         *,
@@ -267,7 +267,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A sequence of no tensors."""
+        """An empty sequence."""
     def add_sequence_erase_layer(
         self,
         sequence: Value | Layer | None,
@@ -276,7 +276,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Take a tensor out of a sequence."""
+        """Remove a tensor from a sequence."""
     def add_sequence_insert_layer(
         self,
         sequence: Value | Layer | None,
@@ -286,7 +286,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Put a tensor into a sequence."""
+        """Insert a tensor into a sequence."""
     def add_sequence_length_layer(
         self,
         sequence: Value | Layer | None,
@@ -294,7 +294,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """How many tensors a sequence holds."""
+        """The number of tensors in a sequence."""
     def add_split_to_sequence_layer(
         self,
         input: Value | Layer | None,
@@ -305,7 +305,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut a tensor along an axis into a sequence of pieces."""
+        """Split a tensor along an axis into a sequence of pieces."""
     def add_debug_layer(
         self,
         input: Value | Layer | None,
@@ -315,7 +315,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pass a tensor on and show it: to the registered callback, or as a line of JSON on standard output."""
+        """Pass a tensor through and report it to the registered callback, or as a line of JSON on standard output."""
     def add_mem_copy_layer(
         self,
         input: Value | Layer | None,
@@ -323,7 +323,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Copy a tensor from the memory of one backend to that of another; the optimizer inserts it."""
+        """Copy a tensor from the memory of one backend to that of another; inserted by the optimizer."""
     def add_mem_import_layer(
         self,
         input: Value | Layer | None,
@@ -331,7 +331,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Let a backend use the memory of another one in place; the optimizer inserts it."""
+        """Give a backend access to the memory of another backend without a copy; inserted by the optimizer."""
     def add_merge_layer(
         self,
         a: Value | Layer | None,
@@ -340,7 +340,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pass on whichever input is there; where both are, they must have the same shape and the first is taken."""
+        """Pass on the input that is available; if both are, they must have the same shape."""
     def add_pre_compiled_layer(
         self,
         *inputs: Value | Layer | None,
@@ -349,7 +349,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A part of the network that a backend has compiled: an opaque object of its own."""
+        """A subgraph that a backend has compiled: the backend's opaque object."""
     def add_stand_in_layer(
         self,
         *inputs: Value | Layer | None,
@@ -358,7 +358,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Hold the place of an operator that a front end does not know; it can be looked at, not run."""
+        """Placeholder for an operator that a front end does not know; it can be inspected, but not executed."""
     def add_switch_layer(
         self,
         data: Value | Layer | None,
@@ -367,7 +367,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give the data to both outputs; which of them is live is told by the condition."""
+        """Pass the data to both outputs; the condition determines which output is live."""
     def add_if_layer(
         self,
         condition: Value | Layer | None,
@@ -377,7 +377,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Run one of two regions: the first one where the condition is true, else the second one."""
+        """Run one of two regions: the first one if the condition is true, else the second one."""
     def add_loop_layer(
         self,
         trip_count: Value | Layer | None = None,
@@ -389,7 +389,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Run a region again and again: as often as ``trip_count`` says, and only while the condition is true."""
+        """Run a region repeatedly: at most ``trip_count`` times, and only while the condition is true."""
     def add_scan_layer(
         self,
         *inputs: Value | Layer | None,
@@ -404,7 +404,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Run a region for every index along an axis of some tensors, which it sees in slices."""
+        """Run a region for every index along an axis of some tensors; the region receives one slice per iteration."""
     def add_while_layer(
         self,
         *inputs: Value | Layer | None,
@@ -413,7 +413,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Run a region as long as another one says so, which is asked before every iteration."""
+        """Run a region while the result of another region is true, which is evaluated before every iteration."""
     def add_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -433,7 +433,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate an image with weights: every output channel sums all input channels."""
+        """2D convolution (cross-correlation): every output channel sums over all input channels of its group."""
     def add_depthwise_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -452,7 +452,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate every channel of an image by itself with M windows of weights."""
+        """Depthwise convolution: each input channel is convolved with M windows; output channel c uses input c // M."""
     def add_transpose_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -473,7 +473,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Spread every cell of an image over a window of the output, weighted: the gradient of a convolution."""
+        """Transposed convolution: distribute every input cell over a window of the output."""
     def add_convolution3d_layer(
         self,
         input: Value | Layer | None,
@@ -497,7 +497,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate a volume with weights: every output channel sums all input channels."""
+        """3D convolution (cross-correlation): every output channel sums over all input channels of its group."""
     def add_deformable_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -519,7 +519,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Correlate an image with weights that look at places moved by offsets."""
+        """Deformable convolution: the sampling position of every weight is shifted by an offset, which is data."""
     def add_axis_aligned_bbox_transform_layer(
         self,
         boxes: Value | Layer | None,
@@ -530,7 +530,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Move and stretch boxes, in another way for each class, and clip them to their image."""
+        """Shift and scale boxes, separately for each class, and clip them to their image."""
     def add_box_with_nms_limit_layer(
         self,
         scores: Value | Layer | None,
@@ -570,7 +570,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Decode boxes relative to anchors, and keep the best of those that do not overlap too much."""
+        """Decode boxes relative to anchors, and select the best ones by non-maximum suppression."""
     def add_generate_proposals_layer(
         self,
         scores: Value | Layer | None,
@@ -588,7 +588,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Lay anchors over an image, transform them by what a network says."""
+        """Place anchors over an image, transform them by the network's deltas, and keep the best by suppression."""
     def add_non_max_suppression_layer(
         self,
         boxes: Value | Layer | None,
@@ -601,7 +601,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick the best boxes of every class of every image, by their number."""
+        """Select the best boxes of every class and image; boxes that overlap a better selected box are dropped."""
     def add_dynamic_broadcast_to_layer(
         self,
         input: Value | Layer | None,
@@ -610,7 +610,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Repeat a tensor along axes of size 1, and along new ones in front, as a shape that is a tensor asks for."""
+        """Broadcast to a shape that is a tensor, along axes of size 1 and along new axes at the front."""
     def add_dynamic_pad_layer(
         self,
         input: Value | Layer | None,
@@ -621,7 +621,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Add a border to a tensor that is as wide as a tensor says."""
+        """Add a border to a tensor; the widths are a tensor."""
     def add_dynamic_reshape_layer(
         self,
         input: Value | Layer | None,
@@ -631,7 +631,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give the same elements, in the same order, a shape that is a tensor."""
+        """Reshape to a shape that is a tensor; the order of the elements stays the same."""
     def add_dynamic_slice_layer(
         self,
         input: Value | Layer | None,
@@ -643,7 +643,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut a piece out of a tensor, from, to and in steps that are tensors."""
+        """Slice a tensor along axes, with starts, ends and steps that are tensors."""
     def add_dynamic_tile_layer(
         self,
         input: Value | Layer | None,
@@ -652,7 +652,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Repeat a tensor along each axis as often as a tensor says."""
+        """Repeat a tensor along each axis; the counts are a tensor."""
     def add_dynamic_top_k_layer(
         self,
         input: Value | Layer | None,
@@ -664,7 +664,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The largest elements along an axis (or the smallest), as many as a tensor says, and where they were."""
+        """The k largest (or smallest) elements along an axis and their indices, where k is a tensor."""
     def add_einsum_layer(
         self,
         *inputs: Value | Layer | None,
@@ -672,7 +672,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Einstein's summation: name the axes of tensors by letters, multiply."""
+        """Einstein summation: multiply tensors whose axes are named by letters."""
     def add_addition_layer(
         self,
         a: Value | Layer | None,
@@ -691,7 +691,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Compare two tensors, element by element; quantized ones by the float values that they stand for."""
+        """Compare two tensors, element by element; quantized tensors by their dequantized values."""
     def add_division_layer(
         self,
         a: Value | Layer | None,
@@ -710,7 +710,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Compute an operation on two tensors, element by element."""
+        """Apply an operation to two tensors, element by element."""
     def add_elementwise_unary_layer(
         self,
         input: Value | Layer | None,
@@ -719,7 +719,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Compute an operation on every element of a tensor."""
+        """Apply an operation to every element of a tensor."""
     def add_floor_layer(
         self,
         input: Value | Layer | None,
@@ -727,7 +727,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Round every element down to a whole number."""
+        """Round every element down to an integer."""
     def add_logical_binary_layer(
         self,
         a: Value | Layer | None,
@@ -737,7 +737,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Join two tensors of truth values, element by element."""
+        """Combine two boolean tensors, element by element."""
     def add_maximum_layer(
         self,
         a: Value | Layer | None,
@@ -746,7 +746,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Take the greater of two elements; NaN if either is."""
+        """The greater of two elements; NaN if either is NaN."""
     def add_minimum_layer(
         self,
         a: Value | Layer | None,
@@ -755,7 +755,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Take the smaller of two elements; NaN if either is."""
+        """The smaller of two elements; NaN if either is NaN."""
     def add_multiplication_layer(
         self,
         a: Value | Layer | None,
@@ -773,7 +773,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Multiply the negative elements by a slope that is a tensor: x where x >= 0, else alpha * x."""
+        """Parametric ReLU, whose slope is a tensor: x where x >= 0, else alpha * x."""
     def add_subtraction_layer(
         self,
         a: Value | Layer | None,
@@ -792,7 +792,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Choose an element of a where the condition is true, of b where it is not."""
+        """Select the element of a where the condition is true, of b where it is false."""
     def add_embedding_lookup_layer(
         self,
         lookups: Value | Layer | None,
@@ -801,7 +801,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick rows of a table by their number; a number without a row is an error, a negative one too."""
+        """Select rows of a table by their index; an index out of range is an error, and so is a negative one."""
     def add_hashtable_lookup_layer(
         self,
         lookups: Value | Layer | None,
@@ -811,7 +811,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick rows of a table by their keys."""
+        """Select rows of a table by their keys; a missing key gives a row of zeros (as stored) and no hit."""
     def add_lsh_projection_layer(
         self,
         seeds: Value | Layer | None,
@@ -822,7 +822,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Hash a tensor so that similar ones get similar bits (locality sensitive hashing)."""
+        """Locality-sensitive hashing of a tensor: similar tensors get similar bits."""
     def add_one_hot_layer(
         self,
         indices: Value | Layer | None,
@@ -836,7 +836,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """For every index a row of one value, but for the place that it names."""
+        """One-hot encoding: for every index a row of ``off_value``, with ``on_value`` at the index."""
     def add_label_encoder_layer(
         self,
         input: Value | Layer | None,
@@ -847,7 +847,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Replace every element that is one of the keys by the value that belongs to the key."""
+        """Replace every element that is a key by the value of that key, and all other elements by a default."""
     def add_tf_idf_vectorizer_layer(
         self,
         input: Value | Layer | None,
@@ -863,7 +863,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Count the terms of a pool in texts, a term being some words one after the other."""
+        """Count the occurrences of n-grams (terms of n words) from a pool in texts; words may be skipped in between."""
     def add_fused_layer(
         self,
         a: Value | Layer | None,
@@ -887,7 +887,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick slices of a tensor along an axis: ``params[..., indices, ...]``."""
+        """Select slices of a tensor along an axis: ``params[..., indices, ...]``."""
     def add_gather_elements_layer(
         self,
         params: Value | Layer | None,
@@ -897,7 +897,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick single elements along an axis: every index stands where its element will be."""
+        """Select single elements along an axis; the result has the shape of ``indices``."""
     def add_gather_nd_layer(
         self,
         params: Value | Layer | None,
@@ -907,7 +907,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Pick slices of a tensor by tuples of indices, which are the last axis of ``indices``."""
+        """Select slices of a tensor by index tuples, which are stored along the last axis of ``indices``."""
     def add_affine_grid_layer(
         self,
         theta: Value | Layer | None,
@@ -917,7 +917,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A grid for `GridSample`: the places of the pixels of an image, moved by a matrix."""
+        """A grid for `GridSample`: the positions of an image's pixels under an affine transformation."""
     def add_grid_sample_layer(
         self,
         input: Value | Layer | None,
@@ -929,7 +929,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Sample images at the places that a grid names."""
+        """Sample images at the positions of a grid."""
     def add_image_decoder_layer(
         self,
         input: Value | Layer | None,
@@ -938,7 +938,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Decode the bytes of an image file: BMP, JPEG, JPEG 2000, TIFF, PNG, WebP or a portable image."""
+        """Decode the bytes of an image file: BMP, JPEG, JPEG 2000, TIFF, PNG, WebP or a portable image (PNM)."""
     def add_linear_attention_layer(
         self,
         query: Value | Layer | None,
@@ -954,7 +954,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Attention by way of a state S, a matrix for each head, step by step through a sequence."""
+        """Linear attention: process a sequence step by step with a state matrix S for each head."""
     def add_bidirectional_sequence_lstm_layer(
         self,
         input: Value | Layer | None,

@@ -25,7 +25,7 @@ def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Arra
     """Negative numbers do not count from the end."""
     wrong = lookups[(lookups < 0) | (lookups >= len(values))]
     if wrong.size:
-        raise InvalidArgumentError(f"there is no row {wrong[0]} among {len(values)}")
+        raise InvalidArgumentError(f"lookups has {wrong[0]}; expected 0 to {len(values) - 1}")
     return values[lookups]
 
 

@@ -59,4 +59,4 @@ def _flat_batch(x: Array, batch: int) -> Array:
 def _check_range(indices: Array, size: int) -> None:
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of size {size}")
+        raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")

@@ -128,7 +128,7 @@ def _within(indices: Array, size: int) -> Array:
     """Return the indices counted from the front."""
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
-        raise InvalidArgumentError(f"index {wrong[0]} is outside of an axis of size {size}")
+        raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")
     return np.where(indices < 0, indices + size, indices)
 
 

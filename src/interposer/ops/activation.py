@@ -1,4 +1,4 @@
-"""Activation functions, softmax among them."""
+"""Activation functions and softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Activation", "ActivationFunction", "Hardmax", "LogSoftmax", "Softmax
 
 
 class ActivationFunction(Enum):
-    """What `Activation` computes."""
+    """The function that `Activation` applies to every element."""
 
     SIGMOID = "sigmoid"
     TANH = "tanh"
@@ -40,7 +40,7 @@ class ActivationFunction(Enum):
     SHRINK = "shrink"
 
 
-# What TFLite prescribes for a quantized result: scale and zero point as uint8 (int8 has 128 less), and scale as int16.
+# Output quantization that TFLite prescribes: scale and zero point for uint8 (int8: 128 less), and scale for int16.
 _UNIT: Final = (2.0**-8, 0, 2.0**-15)
 _SYMMETRIC_UNIT: Final = (2.0**-7, 128, 2.0**-15)
 _LOGARITHMS: Final = (16 * 2.0**-8, 255, 16 * 2.0**-15)
@@ -83,7 +83,7 @@ class Activation(Op):
     SHRINK             x - b where x > a, x + b where x < -a, else 0
     ================== ==============================================================================
 
-    A quantized SIGMOID or TANH whose result is not declared gets the quantization that TFLite prescribes.
+    If the output of a quantized SIGMOID or TANH has no declared quantization, the one that TFLite prescribes is used.
 
     Shapes:
         input, output: any, the same
@@ -108,9 +108,9 @@ class Activation(Op):
     input = operand()
     output = result(like="input")
 
-    function: ActivationFunction = attribute(default=ActivationFunction.SIGMOID, doc="Which function.")
-    a: float = attribute(default=0.0, doc="Its first parameter: an upper bound, a slope or a factor.")
-    b: float = attribute(default=0.0, doc="Its second parameter: a lower bound or an offset.")
+    function: ActivationFunction = attribute(default=ActivationFunction.SIGMOID, doc="The function to apply.")
+    a: float = attribute(default=0.0, doc="First parameter of the function: an upper bound, a slope or a factor.")
+    b: float = attribute(default=0.0, doc="Second parameter of the function: a lower bound or an offset.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.function is ActivationFunction.BOUNDED_RELU and self.a < self.b:
@@ -130,7 +130,7 @@ class Activation(Op):
 class Softmax(Op):
     """Turn scores into probabilities along an axis: exp(beta * x) / sum of exp(beta * x).
 
-    A quantized result that is not declared gets the quantization that TFLite prescribes.
+    If no quantization is declared for a quantized output, the one that TFLite prescribes is used.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -148,7 +148,7 @@ class Softmax(Op):
     input = operand()
     output = result(like="input")
 
-    beta: float = attribute(default=1.0, doc="A factor on the scores.")
+    beta: float = attribute(default=1.0, doc="Factor that multiplies the scores.")
     axis: int = attribute(default=-1, doc="The axis along which the results sum to 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -162,7 +162,7 @@ class Softmax(Op):
 class LogSoftmax(Op):
     """The logarithm of `Softmax`: beta * x - log(sum of exp(beta * x)).
 
-    A quantized result that is not declared gets the quantization that TFLite prescribes.
+    If no quantization is declared for a quantized output, the one that TFLite prescribes is used.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -178,7 +178,7 @@ class LogSoftmax(Op):
     input = operand()
     output = result(like="input")
 
-    beta: float = attribute(default=1.0, doc="A factor on the scores.")
+    beta: float = attribute(default=1.0, doc="Factor that multiplies the scores.")
     axis: int = attribute(default=-1, doc="The axis along which the exponentials of the results sum to 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -190,7 +190,7 @@ class LogSoftmax(Op):
 
 @op
 class Hardmax(Op):
-    """1 for the greatest element along an axis (of equal ones, the first), 0 for all others.
+    """1 for the greatest element along an axis, 0 for all others; the first of several equal maxima gets the 1.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -208,7 +208,7 @@ class Hardmax(Op):
     input = operand()
     output = result(like="input")
 
-    axis: int = attribute(default=-1, doc="The axis along which there is one 1.")
+    axis: int = attribute(default=-1, doc="The axis along which exactly one element is 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         yield from axes_problems([self.axis], input.rank)

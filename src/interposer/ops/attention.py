@@ -1,4 +1,4 @@
-"""Attention: sequences that look at each other, and the rotation that tells it positions."""
+"""Scaled dot-product attention and rotary position embedding."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class AttentionScores(Enum):
-    """Which scores `Attention` gives beside its output."""
+    """The scores that `Attention` returns in addition to its output."""
 
     NONE = 0
-    """None."""
+    """No scores."""
     SCALED = 1
-    """The products, times the scale."""
+    """Products of query and key, multiplied by the scale."""
     CAPPED = 2
-    """Those after the soft cap."""
+    """Scaled scores after the soft cap."""
     MASKED = 3
-    """Those with the mask added; minus infinity where a key is not seen."""
+    """Capped scores plus the mask; minus infinity where the key is masked out."""
     PROBABILITIES = 4
-    """What softmax makes of them."""
+    """Softmax of the masked scores."""
 
 
 def by_heads(shape: TensorShape, heads: int) -> TensorShape:
@@ -53,18 +53,19 @@ _WORDS: Final = {
 
 @op
 class Attention(Op):
-    """Scaled dot-product attention of several heads: softmax(scale * query key^T + mask) value, head by head.
+    """Multi-head scaled dot-product attention: softmax(scale * query key^T + mask) value, computed for each head.
 
-    Each of the G heads of key and value serves H / G heads of the query, one after the other. The query at place i
-    stands at position i + P of the keys; with ``valid_lengths`` n, at position i + n - Q. A key at position j is seen
-    from position p where p - ``left_window_size`` <= j <= p + ``right_window_size``, with ``is_causal`` only where
-    j <= p, of each sample only where j < n, and only where a mask of bool is true. A mask of numbers is added to the
-    scores. A query that sees no key at all gives zeros. With a ``softcap`` c, scores s become c * tanh(s / c) before
-    they are masked.
+    Grouped-query attention: each of the G heads of key and value serves H / G consecutive heads of the query.
 
-    A query does not see a key either if a mask of numbers is minus infinity there. A key that a query does not see has
-    the score minus infinity and the probability 0, and never influences the result for that query, even if the key or
-    its value holds an infinity or NaN. All other infinities and NaNs follow IEEE 754.
+    The query with index i has the position p = i + P, where P is the length of the past keys; with ``valid_lengths`` n,
+    it has the position p = i + n - Q. The query attends to the key at position j only if all of these conditions hold:
+    p - ``left_window_size`` <= j <= p + ``right_window_size``; j <= p if ``is_causal``; j < n if ``valid_lengths`` is
+    connected; and the boolean mask, if any, is true. A numeric mask is added to the scores; where it is minus infinity,
+    the key is masked out too. With a ``softcap`` c > 0, scores s become c * tanh(s / c) before the mask is applied.
+
+    A key that is masked out has the score minus infinity and the probability 0. It never influences the result for that
+    query, even if the key or its value holds an infinity or NaN. A query without any visible key gives zeros. All other
+    infinities and NaNs follow IEEE 754.
 
     Shapes:
         query: (B, H, Q, D), or (B, Q, H * D) with ``q_num_heads`` H
@@ -97,22 +98,32 @@ class Attention(Op):
     past_key = operand(rank=4, same_dtype_as="key", optional=True)
     past_value = operand(rank=4, same_dtype_as="value", optional=True)
     valid_lengths = operand(
-        rank=1, dtypes=_INDEX_TYPES, optional=True, doc="How many keys of each sample count, where they are padded."
+        rank=1, dtypes=_INDEX_TYPES, optional=True, doc="Number of valid keys of each sample, if the keys are padded."
     )
     output = result(dtype_of="query")
-    present_key = result(rank=4, dtype_of="key", optional=True, doc="With ``present``: all keys, past ones first.")
-    present_value = result(rank=4, dtype_of="value", optional=True, doc="With ``present``: all values.")
-    score = result(rank=4, dtype_of="query", optional=True, doc="With ``scores``, which includes ``present``.")
+    present_key = result(
+        rank=4, dtype_of="key", optional=True, doc="Only with ``present``: past and current keys, concatenated."
+    )
+    present_value = result(
+        rank=4, dtype_of="value", optional=True, doc="Only with ``present``: past and current values, concatenated."
+    )
+    score = result(rank=4, dtype_of="query", optional=True, doc="Only with ``scores``, which implies ``present``.")
 
-    scale: float | None = attribute(default=None, doc="The factor on the products; None means 1 / sqrt(D).")
-    is_causal: bool = attribute(default=False, doc="No query sees a key behind its own position.")
-    softcap: float = attribute(default=0.0, ge=0, doc="The greatest magnitude of a score; 0 is none.")
-    q_num_heads: int = attribute(default=0, ge=0, doc="Heads of a query of rank 3.")
-    kv_num_heads: int = attribute(default=0, ge=0, doc="Heads of key and value of rank 3.")
-    left_window_size: int = attribute(default=-1, ge=-1, doc="How many keys before its own a query sees; -1 is all.")
-    right_window_size: int = attribute(default=-1, ge=-1, doc="How many keys behind its own a query sees; -1 is all.")
-    present: bool = attribute(default=False, doc="Give present_key and present_value too.")
-    scores: AttentionScores = attribute(default=AttentionScores.NONE, doc="Which scores to give as well.")
+    scale: float | None = attribute(default=None, doc="Factor that multiplies query key^T; None means 1 / sqrt(D).")
+    is_causal: bool = attribute(default=False, doc="A query does not attend to keys after its own position.")
+    softcap: float = attribute(default=0.0, ge=0, doc="Soft upper bound on the magnitude of a score; 0 means none.")
+    q_num_heads: int = attribute(default=0, ge=0, doc="Number of heads of a query of rank 3.")
+    kv_num_heads: int = attribute(default=0, ge=0, doc="Number of heads of key and value of rank 3.")
+    left_window_size: int = attribute(
+        default=-1, ge=-1, doc="Number of keys before its own position that a query attends to; -1 means all."
+    )
+    right_window_size: int = attribute(
+        default=-1, ge=-1, doc="Number of keys after its own position that a query attends to; -1 means all."
+    )
+    present: bool = attribute(default=False, doc="Also return present_key and present_value.")
+    scores: AttentionScores = attribute(
+        default=AttentionScores.NONE, doc="The scores to return in addition to the output."
+    )
     softmax_precision: DataType | None = attribute(
         default=None, choices=(None, *_FLOATS), doc="The type to compute the softmax in; None for float32 or better."
     )
@@ -123,7 +134,7 @@ class Attention(Op):
         return 3 if self.present else 1
 
     def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
-        """Return the operands with their heads as an axis of its own."""
+        """Return the operands' infos reshaped to (batch, heads, length, size)."""
         heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}
         return {
             name: info and (info.with_shape(by_heads(info.shape, heads[name])) if name in heads else info)
@@ -140,7 +151,7 @@ class Attention(Op):
         yield from dimension_problems(split, _WORDS)
         match, mask = extents(split, _WORDS), infos["mask"]
         if match["G"] == 0 or match["H"] % match["G"]:
-            yield f"{match['H']} heads of the query cannot be shared among {match['G']} heads of key and value"
+            yield f"{match['H']} heads of the query are not a multiple of the {match['G']} heads of key and value"
         if mask is not None:
             yield from _mask_problems(mask, _score_shape(infos, match))
 
@@ -186,7 +197,7 @@ def _past_problems(infos: Infos) -> Iterator[str]:
         absent = "past_value" if there == ["past_key"] else "past_key"
         yield f"{absent} is not connected, but {there[0]} is"
     elif there and infos["valid_lengths"] is not None:
-        yield "valid_lengths is for keys and values that hold the past themselves, but past_key is connected"
+        yield "valid_lengths and past_key are both connected; connect only one of them"
 
 
 def _mask_problems(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
@@ -195,22 +206,22 @@ def _mask_problems(mask: TensorInfo, scores: TensorShape) -> Iterator[str]:
         return
     common = broadcast_shapes(TensorShape((*mask.shape[:-1], scores[3])), scores)
     if common is None or not scores.accepts(common):
-        yield f"mask has shape {mask.shape}, which does not broadcast to that of the scores, {scores}"
+        yield f"mask has shape {mask.shape}, which does not broadcast to the shape of the scores, {scores}"
 
 
 @op
 class RotaryEmbedding(Op):
-    """Turn pairs of elements of each head by angles that depend on the position: rotary position embedding.
+    """Rotary position embedding: rotate pairs of elements of each head by position-dependent angles.
 
-    Of every head, the first R elements are turned (R = ``rotary_embedding_dim``, or D where that is 0): element i and
-    element i + R / 2 make up a pair (x, y), or with ``interleaved`` elements 2i and 2i + 1. The pair becomes
-    (cos * x - sin * y, sin * x + cos * y). The other elements stay as they are.
+    In every head, the first R elements are rotated, where R is ``rotary_embedding_dim``, or D if that is 0. The
+    elements i and i + R / 2 form a pair (x, y); with ``interleaved``, the elements 2i and 2i + 1. The pair becomes (cos
+    * x - sin * y, sin * x + cos * y). The other elements are unchanged.
 
     Shapes:
         input: (B, H, S, D), or (B, S, H * D) with ``num_heads`` H
         cos_cache, sin_cache: (B, S, R / 2); with ``position_ids`` (P, R / 2)
         position_ids: (B, S), rows of the caches
-        output: the input's
+        output: the shape of the input
 
     Example:
         >>> quarter = {"cos_cache": [[[0.0]]], "sin_cache": [[[1.0]]]}
@@ -229,9 +240,11 @@ class RotaryEmbedding(Op):
     position_ids = operand(rank=2, dtypes=_INDEX_TYPES, optional=True)
     output = result(like="input")
 
-    interleaved: bool = attribute(default=False, doc="Neighbours make up a pair.")
-    num_heads: int = attribute(default=0, ge=0, doc="Heads of an input of rank 3.")
-    rotary_embedding_dim: int = attribute(default=0, ge=0, doc="How many elements of a head are turned; 0 is all.")
+    interleaved: bool = attribute(default=False, doc="Pairs consist of adjacent elements.")
+    num_heads: int = attribute(default=0, ge=0, doc="Number of heads of an input of rank 3.")
+    rotary_embedding_dim: int = attribute(
+        default=0, ge=0, doc="Number of elements of a head that are rotated; 0 means all."
+    )
 
     def check(
         self, input: TensorInfo, cos_cache: TensorInfo, sin_cache: TensorInfo, position_ids: TensorInfo | None
@@ -242,7 +255,7 @@ class RotaryEmbedding(Op):
         batch, _, length, size = by_heads(input.shape, self.num_heads)
         turned = self.rotary_embedding_dim or size
         if turned > size or turned % 2:
-            yield f"{turned} elements of a head are to be turned; expected an even number, and {size} at most"
+            yield f"{turned} elements of a head are to be rotated; expected an even number, at most {size}"
             return
         if position_ids is not None and not TensorShape((batch, length)).accepts(position_ids.shape):
             yield f"position_ids has shape {position_ids.shape}; expected {TensorShape((batch, length))}"

@@ -1,4 +1,4 @@
-"""What the operators that work along axes have in common: axes that count from the end, broadcasting, moved scales."""
+"""Helpers for operators that work along axes: negative axes, broadcasting, and per-axis quantization."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = [
 
 
 def normal_axis(axis: int, rank: int) -> int:
-    """Return the axis counted from the front; it must be one of the tensor."""
+    """Return an axis counted from the front; a negative one counts from the end. The range is not checked."""
     return axis + rank if axis < 0 else axis
 
 
 def normal_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Return the axes counted from the front, in rising order."""
+    """Return the axes counted from the front, in increasing order; negative ones count from the end."""
     return tuple(sorted(normal_axis(axis, rank) for axis in axes))
 
 
 def axes_problems(axes: Sequence[int], rank: int, name: str = "axis") -> Iterator[str]:
-    """Yield what is wrong with axes of a tensor of this rank: not there, or there twice."""
+    """Yield an error message if an axis is out of range for this rank, or if an axis is repeated."""
     for axis in axes:
         if not -rank <= axis < rank:
             allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
@@ -40,7 +40,7 @@ def axes_problems(axes: Sequence[int], rank: int, name: str = "axis") -> Iterato
 
 
 def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
-    """Return the common shape by NumPy's rule, or None if there is none.
+    """Return the common shape by NumPy's broadcasting rule, or None if the shapes are incompatible.
 
     >>> broadcast_shapes(TensorShape((5, 1, "n")), TensorShape((4, 1)))
     TensorShape(5, 4, n)
@@ -61,14 +61,17 @@ def _broadcast_dim(dims: Iterable[int]) -> int | None:
 
 
 def quantized_axis_problems(info: TensorInfo, changed: Iterable[int], verb: str) -> Iterator[str]:
-    """Yield an error if one of the changed axes is the one along which the scales lie."""
+    """Yield an error message if the input is quantized per axis along one of the `changed` axes.
+
+    `verb` says what the operator does to these axes, such as "reduce".
+    """
     axis = info.quantization.axis if info.quantization else None
     if axis is not None and axis in changed:
-        yield f"the input is quantized along axis {axis}, which it would {verb}; dequantize it first"
+        yield f"the input is quantized along axis {axis}, which the operator would {verb}; dequantize it first"
 
 
 def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
-    """Return the info with its axes in another order: result axis i is axis ``permutation[i]``; scales move along."""
+    """Return the info with permuted axes: axis i of the result is axis ``permutation[i]``. Per-axis scales follow."""
     shape = TensorShape(info.shape[axis] for axis in permutation)
     q = info.quantization
     if q is not None and q.axis is not None:
@@ -77,7 +80,7 @@ def transposed(info: TensorInfo, permutation: Sequence[int]) -> TensorInfo:
 
 
 def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> bool:
-    """Return True if all shapes have one rank and agree in every known dimension, that of `free_axis` apart."""
+    """Return True if all shapes have the same rank and agree in every known dimension, except along `free_axis`."""
     first = shapes[0]
     return all(
         len(shape) == len(first)

@@ -1,4 +1,4 @@
-"""Operators that fold blocks of an image into its channels or its batch, and back."""
+"""Operators that move blocks of an image into its channels or its batch, and back."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _IMAGES = (DataLayout.NHWC, DataLayout.NCHW)
 
 
 class DepthToSpaceMode(Enum):
-    """How the channels of `DepthToSpace` are counted."""
+    """The order in which `DepthToSpace` reads the channels."""
 
     DCR = 0
-    """Block row, block column, then channel of the result."""
+    """Depth-column-row order: (block row, block column, output channel)."""
     CRD = 1
-    """Channel of the result, then block row, block column."""
+    """Column-row-depth order: (output channel, block row, block column)."""
 
 
 def _image_problems(info: TensorInfo, block: tuple[int, ...], layout: DataLayout) -> Iterator[str]:
     if info.rank < len(block) + 1 + (not layout.channels_last):
-        yield f"the input has rank {info.rank}, which has no {len(block)} axes for a block of shape {block}"
+        yield f"the input has rank {info.rank}, which is too small for the {len(block)} axes of the block {block}"
     yield from quantized_axis_problems(info, range(MAX_RANK), "fold")
 
 
@@ -44,7 +44,7 @@ def _block_axes(block: tuple[int, ...], layout: DataLayout) -> range:
 
 @op
 class SpaceToBatchNd(Op):
-    """Pad the image axes with zeros and move blocks of them into the batch.
+    """Pad the spatial axes with zeros and move blocks of them into the batch.
 
     Shapes:
         input: (N, H, W, C) in NHWC; with one block dimension (N, H, C), with three (N, D, H, W, C)
@@ -62,15 +62,17 @@ class SpaceToBatchNd(Op):
     input = operand(rank=(2, MAX_RANK))
     output = result(dtype_of="input")
 
-    block_shape: tuple[int, ...] = attribute(
-        default=(1, 1), ge=1, doc="The dimension of a block along each image axis."
+    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The size of a block along each spatial axis.")
+    pad_list: tuple[tuple[int, int], ...] = attribute(
+        default=((0, 0), (0, 0)), doc="Number of zeros added before and after, for each spatial axis."
     )
-    pad_list: tuple[tuple[int, int], ...] = attribute(default=((0, 0), (0, 0)), doc="Zeros before and after each axis.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="Where the image axes are.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NCHW, choices=_IMAGES, doc="The layout, which determines the spatial axes."
+    )
 
     @property
     def axes(self) -> range:
-        """The image axes, one for each block dimension."""
+        """The spatial axes, one for each block dimension."""
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -81,7 +83,7 @@ class SpaceToBatchNd(Op):
         for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.pad_list, strict=True):
             padded = input.shape[axis] + sum(pair)
             if padded % block:
-                yield f"axis {axis} has size {padded} with its pads; expected a multiple of the block's {block}"
+                yield f"axis {axis} has size {padded} after padding; expected a multiple of the block size {block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
@@ -93,7 +95,7 @@ class SpaceToBatchNd(Op):
 
 @op
 class BatchToSpaceNd(Op):
-    """Move blocks out of the batch back into the image axes and crop these: the inverse of `SpaceToBatchNd`.
+    """Move blocks out of the batch back into the spatial axes and crop these: the inverse of `SpaceToBatchNd`.
 
     Shapes:
         input: (N, H, W, C) in NHWC; with one block dimension (N, H, C), with three (N, D, H, W, C)
@@ -111,17 +113,17 @@ class BatchToSpaceNd(Op):
     input = operand(rank=(2, MAX_RANK))
     output = result(dtype_of="input")
 
-    block_shape: tuple[int, ...] = attribute(
-        default=(1, 1), ge=1, doc="The dimension of a block along each image axis."
-    )
+    block_shape: tuple[int, ...] = attribute(default=(1, 1), ge=1, doc="The size of a block along each spatial axis.")
     crops: tuple[tuple[int, int], ...] = attribute(
-        default=((0, 0), (0, 0)), doc="What is cut before and after each axis."
+        default=((0, 0), (0, 0)), doc="Number of elements cropped before and after, for each spatial axis."
     )
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="Where the image axes are.")
+    data_layout: DataLayout = attribute(
+        default=DataLayout.NCHW, choices=_IMAGES, doc="The layout, which determines the spatial axes."
+    )
 
     @property
     def axes(self) -> range:
-        """The image axes, one for each block dimension."""
+        """The spatial axes, one for each block dimension."""
         return _block_axes(self.block_shape, self.data_layout)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -134,7 +136,7 @@ class BatchToSpaceNd(Op):
         yield from errors
         for axis, block, pair in () if errors else zip(self.axes, self.block_shape, self.crops, strict=True):
             if sum(pair) > input.shape[axis] * block:
-                yield f"the crops {pair} leave nothing of axis {axis}, which has size {input.shape[axis] * block}"
+                yield f"the crops {pair} remove all elements of axis {axis}, which has size {input.shape[axis] * block}"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         shape = list(input.shape)
@@ -207,7 +209,7 @@ class DepthToSpace(Op):
 
     block_size: int = attribute(ge=1, doc="Height and width of a block.")
     data_layout: DataLayout = attribute(default=DataLayout.NHWC, choices=_IMAGES, doc="The order of the axes.")
-    mode: DepthToSpaceMode = attribute(default=DepthToSpaceMode.DCR, doc="How the channels are counted.")
+    mode: DepthToSpaceMode = attribute(default=DepthToSpaceMode.DCR, doc="The order in which the channels are read.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         _, _, c = self.data_layout.axes()
@@ -227,7 +229,7 @@ class DepthToSpace(Op):
 
 @op
 class ChannelShuffle(Op):
-    """Deal the elements of an axis out: seen as (groups, members), the axis is read members first.
+    """Shuffle an axis: reshape it to (groups, members), swap these two, and flatten them again.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -243,7 +245,7 @@ class ChannelShuffle(Op):
     input = operand(rank=(1, MAX_RANK - 1))
     output = result(like="input")
 
-    num_groups: int = attribute(ge=1, doc="How many groups the axis has.")
+    num_groups: int = attribute(ge=1, doc="Number of groups that the axis is divided into.")
     axis: int = attribute(default=0, doc="The axis that is shuffled; negative ones count from the end.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Operators that choose some of many: the largest ones, or at random."""
+"""Operators that select the largest elements or sample at random."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 @op
 class TopK(Op):
-    """The largest elements along an axis (or the smallest), best first, and where they were.
+    """The k largest (or smallest) elements along an axis, best first, and their indices.
 
-    Of equal elements, that of the lower index goes first.
+    Of equal elements, the one with the lower index comes first.
 
     Shapes:
         input: any of rank 1 or more
@@ -40,9 +40,9 @@ class TopK(Op):
     values = result(dtype_of="input")
     indices = result(dtypes=_INDEX_TYPES)
 
-    k: int = attribute(ge=0, doc="How many there are.")
-    axis: int = attribute(default=-1, doc="The axis along which they are found; negative ones count from the end.")
-    largest: bool = attribute(default=True, doc="The largest ones, not the smallest.")
+    k: int = attribute(ge=0, doc="Number of elements to return.")
+    axis: int = attribute(default=-1, doc="The axis that is searched; negative ones count from the end.")
+    largest: bool = attribute(default=True, doc="Return the largest elements, not the smallest.")
     index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -61,9 +61,10 @@ class TopK(Op):
 
 @op(pure=False)
 class RandomMultinomial(Op):
-    """Draw classes at random, each as often as its probability says, which is ``softmax(logits)``.
+    """Sample classes at random from the distribution ``softmax(logits)`` of each row.
 
-    The same seeds give the same classes, on one backend; no seeds, or two zeros, give others in every run.
+    On one backend, the same seeds give the same classes. Without seeds, or with two zeros, every run gives different
+    classes.
 
     Shapes:
         logits: (B, C)
@@ -83,12 +84,12 @@ class RandomMultinomial(Op):
     seeds = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
     output = result(rank=2, dtypes=_INDEX_TYPES)
 
-    num_samples: int = attribute(ge=0, doc="How many classes are drawn for each row.")
+    num_samples: int = attribute(ge=0, doc="Number of classes that are sampled for each row.")
     dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the result.")
 
     def check(self, logits: TensorInfo, seeds: TensorInfo | None) -> Iterator[str]:
         if logits.shape[1] == 0:
-            yield f"logits has shape {logits.shape}; there is no class to draw"
+            yield f"logits has shape {logits.shape}; expected at least one class"
         if seeds is not None and differ(seeds.shape[0], 2):
             yield f"seeds has {seeds.shape[0]} elements; expected 2"
 

@@ -1,6 +1,6 @@
-"""Operators on what is no tensor: sequences of tensors, and optionals, which hold one element or none.
+"""Operators on sequences of tensors, and on optionals, which hold one element or none.
 
-That there is an element to be read is only checked while running, as networks ask before they read, in branches.
+Whether an element exists is only checked at run time: networks test for the element first, and read it in a branch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _position_problems(position: TensorInfo | None) -> Iterator[str]:
 
 @op
 class SequenceEmpty(Op):
-    """A sequence of no tensors.
+    """An empty sequence.
 
     Shapes:
         output: a sequence of 0 elements
@@ -78,7 +78,7 @@ class SequenceEmpty(Op):
     output = result(dtypes=_SEQUENCE)
 
     dtype: DataType = attribute(
-        default=DataType.FLOAT32, choices=sorted(ANY_TYPE, key=str), doc="The type of its elements."
+        default=DataType.FLOAT32, choices=sorted(ANY_TYPE, key=str), doc="The type of the elements."
     )
 
     def infer(self) -> TensorInfo:
@@ -87,7 +87,7 @@ class SequenceEmpty(Op):
 
 @op
 class SequenceConstruct(Op):
-    """A sequence of tensors of one type, whose shapes may differ.
+    """A sequence of tensors of one type; their shapes may differ.
 
     Shapes:
         inputs: any
@@ -108,7 +108,7 @@ class SequenceConstruct(Op):
         first = inputs[0].with_shape(...)
         for number, info in enumerate(inputs):
             if info != inputs[0] and _merged(first, info.with_shape(...)) is None:
-                yield f"inputs[{number}] is {info}; expected {first}, as the first one"
+                yield f"inputs[{number}] is {info}; expected {first}, the type of the first input"
             yield from quantized_axis_problems(info, range(MAX_RANK), "collect")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
@@ -117,12 +117,12 @@ class SequenceConstruct(Op):
 
 @op
 class SequenceInsert(Op):
-    """Put a tensor into a sequence.
+    """Insert a tensor into a sequence.
 
     Shapes:
         sequence: a sequence of N elements
         tensor: any, of the elements' type
-        position: one number from -N to N, where it will stand; negative ones count from the back, none is the back
+        position: one number from -N to N, the new index; negative ones count from the end, absent: append
         output: a sequence of N + 1 elements
 
     Example:
@@ -151,11 +151,11 @@ class SequenceInsert(Op):
 
 @op
 class SequenceErase(Op):
-    """Take a tensor out of a sequence.
+    """Remove a tensor from a sequence.
 
     Shapes:
         sequence: a sequence of N elements
-        position: one number from -N to N - 1; negative ones count from the back, none is the last element
+        position: one number from -N to N - 1; negative ones count from the end, absent: the last element
         output: a sequence of N - 1 elements
 
     Example:
@@ -180,12 +180,12 @@ class SequenceErase(Op):
 
 @op
 class SequenceAt(Op):
-    """One tensor of a sequence.
+    """The tensor at a position of a sequence.
 
     Shapes:
         sequence: a sequence of N elements
-        position: one number from -N to N - 1; negative ones count from the back
-        output: as the element
+        position: one number from -N to N - 1; negative ones count from the end
+        output: the shape of the element
 
     Example:
         >>> compute(SequenceAt(), [np.int32([1]), np.int32([2, 3])], -1).tolist()
@@ -208,7 +208,7 @@ class SequenceAt(Op):
 
 @op
 class SequenceLength(Op):
-    """How many tensors a sequence holds.
+    """The number of tensors in a sequence.
 
     Shapes:
         sequence: any sequence
@@ -233,7 +233,7 @@ class SequenceLength(Op):
 
 @op
 class ConcatFromSequence(Op):
-    """Join the tensors of a sequence along an axis, or along a new one.
+    """Concatenate the tensors of a sequence along an axis, or stack them along a new one.
 
     Shapes:
         sequence: a sequence of one element at least, all of one rank and the same sizes but for ``axis`` (for a new
@@ -253,8 +253,10 @@ class ConcatFromSequence(Op):
     sequence = operand(dtypes=_SEQUENCE)
     output = result(dynamic=True)
 
-    axis: int = attribute(doc="The axis, or the place of the new one; negative ones count from the end of the result.")
-    new_axis: bool = attribute(default=False, doc="Join along a new axis.")
+    axis: int = attribute(
+        doc="The axis, or the position of the new one; negative ones count from the end of the result."
+    )
+    new_axis: bool = attribute(default=False, doc="Stack along a new axis.")
 
     def check(self, sequence: TensorInfo) -> Iterator[str]:
         element = _element(sequence)
@@ -278,11 +280,11 @@ class ConcatFromSequence(Op):
 
 @op
 class SplitToSequence(Op):
-    """Cut a tensor along an axis into a sequence of pieces.
+    """Split a tensor along an axis into a sequence of pieces.
 
     Shapes:
         input: any of rank 1 or more
-        split: () is the size of every piece, the last of which may be smaller; (N,) are the sizes of N pieces; none
+        split: a scalar is the size of every piece (the last one may be smaller), (N,) the sizes of N pieces; absent
             stands for pieces of size 1
         output: a sequence of the pieces
 
@@ -300,14 +302,14 @@ class SplitToSequence(Op):
     split = operand(rank=(0, 1), dtypes=_INDEX_TYPES, optional=True)
     output = result(dtypes=_SEQUENCE, dynamic=True)
 
-    axis: int = attribute(default=0, doc="The axis that is cut; negative ones count from the end.")
-    keepdims: bool = attribute(default=True, doc="Keep the axis where there is no ``split``.")
+    axis: int = attribute(default=0, doc="The axis that is split; negative ones count from the end.")
+    keepdims: bool = attribute(default=True, doc="Keep the axis with size 1 if ``split`` is absent.")
 
     def extents(self, dimension: int, split: Array | None) -> list[int]:
         """Return the dimensions of the pieces along an axis of this dimension.
 
         Raises:
-            InvalidArgumentError: it cannot be split so.
+            InvalidArgumentError: the sizes do not match the axis.
         """
         if split is not None and split.ndim:
             return self._checked(split, dimension)
@@ -325,10 +327,10 @@ class SplitToSequence(Op):
         return sizes
 
     def pieces(self, size: int, split: TensorInfo | None) -> tuple[int, int]:
-        """How many pieces there are, and the size that all have, each unknown where it is not the same or not known.
+        """Return the number of pieces and their common size; each is unknown if it varies or is not constant.
 
         Raises:
-            InvalidArgumentError: an axis of this dimension cannot be split so.
+            InvalidArgumentError: the sizes do not match the axis.
         """
         if split is None:
             return size, 1
@@ -386,7 +388,7 @@ class OptionalConstruct(Op):
 
 @op
 class OptionalEmpty(Op):
-    """An optional that holds nothing.
+    """An empty optional.
 
     Shapes:
         output: an optional of 0 elements
@@ -402,9 +404,11 @@ class OptionalEmpty(Op):
     output = result(dtypes=_OPTIONAL)
 
     dtype: DataType = attribute(
-        default=DataType.FLOAT32, choices=sorted(ANY_TYPE, key=str), doc="The type of the tensors that it could hold."
+        default=DataType.FLOAT32,
+        choices=sorted(ANY_TYPE, key=str),
+        doc="The type of the tensors that the optional may hold.",
     )
-    of_sequence: bool = attribute(default=False, doc="It could hold a sequence of such tensors.")
+    of_sequence: bool = attribute(default=False, doc="The optional may hold a sequence of such tensors.")
 
     def infer(self) -> TensorInfo:
         tensor = TensorInfo(UNRANKED, self.dtype)
@@ -414,7 +418,7 @@ class OptionalEmpty(Op):
 
 @op
 class OptionalHasElement(Op):
-    """Whether an optional holds an element.
+    """True if an optional holds an element.
 
     Shapes:
         input: any optional
@@ -438,11 +442,11 @@ class OptionalHasElement(Op):
 
 @op
 class OptionalGetElement(Op):
-    """The element of an optional, which must hold one.
+    """The element of an optional, which must not be empty.
 
     Shapes:
         input: any optional
-        output: as its element, a tensor or a sequence
+        output: the element, a tensor or a sequence
 
     Example:
         >>> compute(OptionalGetElement(), [1.0, 2.0]).tolist()

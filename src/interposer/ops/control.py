@@ -1,4 +1,4 @@
-"""Layers at the border of a graph and those that only say where data comes from or goes to."""
+"""Layers at the border of a graph, and layers that copy, mark or pass on data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Constant", "Debug", "Input", "MemCopy", "MemImport", "Merge", "Outpu
 
 @op(executable=False)
 class Input(Op):
-    """Bring a tensor of the caller into the network; its info is declared where the layer is added.
+    """An input of the network; its shape and type are declared where the layer is added.
 
     Shapes:
         output: as declared
@@ -24,12 +24,12 @@ class Input(Op):
 
     output = result()
 
-    binding_id: int = attribute(default=0, doc="The number by which the caller gives this tensor.")
+    binding_id: int = attribute(default=0, doc="Number by which the caller identifies this input.")
 
 
 @op(executable=False)
 class Output(Op):
-    """Give a tensor of the network to the caller.
+    """An output of the network, which returns a tensor to the caller.
 
     Shapes:
         input: any
@@ -40,7 +40,7 @@ class Output(Op):
 
     input = operand(dtypes=ANYTHING)
 
-    binding_id: int = attribute(default=0, doc="The number by which the caller asks for this tensor.")
+    binding_id: int = attribute(default=0, doc="Number by which the caller identifies this output.")
 
 
 @op(executable=False)
@@ -57,7 +57,9 @@ class Constant(Op):
     output = result()
 
     value: Array = attribute(doc="The data.")
-    quantization: Quantization | None = attribute(default=None, doc="How stored integers stand for float values.")
+    quantization: Quantization | None = attribute(
+        default=None, doc="Scale and zero point, if the integers are quantized values."
+    )
 
     def infer(self) -> TensorInfo:
         return TensorInfo.of(self.value, self.quantization)
@@ -65,7 +67,7 @@ class Constant(Op):
 
 @op(executable=False)
 class MemCopy(Op):
-    """Copy a tensor from the memory of one backend to that of another; the optimizer inserts it.
+    """Copy a tensor from the memory of one backend to that of another; inserted by the optimizer.
 
     Shapes:
         input, output: any, the same
@@ -80,7 +82,7 @@ class MemCopy(Op):
 
 @op(executable=False)
 class MemImport(Op):
-    """Let a backend use the memory of another one in place; the optimizer inserts it.
+    """Give a backend access to the memory of another backend without a copy; inserted by the optimizer.
 
     Shapes:
         input, output: any, the same
@@ -95,7 +97,7 @@ class MemImport(Op):
 
 @op(executable=False, pure=False)
 class Debug(Op):
-    """Pass a tensor on and show it: to the registered callback, or as a line of JSON on standard output.
+    """Pass a tensor through and report it to the registered callback, or as a line of JSON on standard output.
 
     Shapes:
         input, output: any, the same
@@ -107,13 +109,13 @@ class Debug(Op):
     input = operand(dtypes=ANYTHING)
     output = result(like="input")
 
-    watched: str = attribute(default="", doc="Name of the layer whose output is shown.")
-    slot: int = attribute(default=0, ge=0, doc="Which of that layer's outputs it is.")
+    watched: str = attribute(default="", doc="Name of the layer whose output is reported.")
+    slot: int = attribute(default=0, ge=0, doc="Index of the reported output of that layer.")
 
 
 @op
 class Merge(Op):
-    """Pass on whichever input is there; where both are, they must have the same shape and the first is taken.
+    """Pass on the input that is available; if both are, they must have the same shape, and the first one is used.
 
     Shapes:
         a, b, output: any, the same
@@ -137,7 +139,7 @@ class Merge(Op):
 
 @op
 class Switch(Op):
-    """Give the data to both outputs; which of them is live is told by the condition.
+    """Pass the data to both outputs; the condition determines which output is live.
 
     Shapes:
         data, output_false, output_true: any, the same
@@ -160,7 +162,7 @@ class Switch(Op):
 
 @op(executable=False)
 class StandIn(Op):
-    """Hold the place of an operator that a front end does not know; it can be looked at, not run.
+    """Placeholder for an operator that a front end does not know; it can be inspected, but not executed.
 
     Shapes:
         inputs, outputs: any; outputs as declared where the layer is added
@@ -172,8 +174,8 @@ class StandIn(Op):
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(variadic=True)
 
-    num_outputs: int = attribute(default=1, ge=0, doc="How many tensors the operator gives.")
-    description: str = attribute(default="", doc="What it stands in for.")
+    num_outputs: int = attribute(default=1, ge=0, doc="Number of output tensors of the operator.")
+    description: str = attribute(default="", doc="Description of the unknown operator.")
 
     def num_results(self) -> int:
         return self.num_outputs
@@ -181,10 +183,10 @@ class StandIn(Op):
 
 @op(executable=False)
 class PreCompiled(Op):
-    """A part of the network that a backend has compiled: an opaque object of its own, and the border of the part.
+    """A subgraph that a backend has compiled: the backend's opaque object, with the inputs and outputs of the subgraph.
 
     Shapes:
-        inputs, outputs: those of the part that it replaces
+        inputs, outputs: those of the subgraph that it replaces
 
     Source:
         Arm NN PreCompiledLayer.
@@ -193,8 +195,8 @@ class PreCompiled(Op):
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(variadic=True, dynamic=True)
 
-    num_outputs: int = attribute(default=1, ge=0, doc="How many tensors the part gives.")
-    object: Any = attribute(default=None, doc="What the backend needs to run it; no part of any file.")
+    num_outputs: int = attribute(default=1, ge=0, doc="Number of output tensors of the subgraph.")
+    object: Any = attribute(default=None, doc="The backend's compiled object; it is never serialized.")
 
     def num_results(self) -> int:
         return self.num_outputs

@@ -1,9 +1,10 @@
-"""Layers that run other graphs, their regions: once, or as often as is only known while running.
+"""Control-flow layers, which execute subgraphs (regions) conditionally or repeatedly.
 
-The regions belong to the layer (``Layer.regions``) and see nothing of the graph around it: what they take comes in as
-operands of the layer, bound to the regions' Input layers by their binding ids, and their Output layers say what they
-give. *Carried* values go from one iteration to the next and may change their sizes on the way, which are then unknown
-in the region; *captured* values, the operands behind these, are the same in every iteration.
+The regions belong to the layer (``Layer.regions``) and cannot access the graph around it. Their inputs are operands of
+the layer, bound to the regions' Input layers by their binding ids. Their Output layers define the results. *Carried*
+values are passed from one iteration to the next. Dimensions of carried values may change between iterations; these are
+unknown inside the region. *Captured* values are the operands after the carried ones; they are the same in every
+iteration.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ Infos: TypeAlias = tuple[TensorInfo, ...]
 
 
 def merged_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) -> Infos:
-    """Return what is known of carried values both before and after an iteration.
+    """Return the infos of carried values that hold both before and after an iteration.
 
     Raises:
-        InvalidArgumentError: a value becomes another type, or is quantized in another way.
+        InvalidArgumentError: the type or quantization of a value changes in the iteration.
     """
     for index, (a, b) in enumerate(zip(before, after, strict=True)):
         if (a.dtype, a.quantization) != (b.dtype, b.quantization):
@@ -36,15 +37,16 @@ def merged_carried(before: Sequence[TensorInfo], after: Sequence[TensorInfo]) ->
 
 
 class ControlFlow(Op):
-    """The base of operators with regions: which of their tensors goes where.
+    """Base class of operators with regions, which describes how tensors are passed between layer and regions.
 
-    `operands` are what `Op.arguments` makes of the infos of a layer's inputs, `carried` what is known of the carried
-    values in any iteration, and `given`, for each region, the infos of what it gives.
+    In the methods, `operands` is the result of `Op.arguments` for the infos of the layer's inputs. `carried` holds the
+    infos of the carried values that are valid in every iteration. `infoses` holds, for each region, the infos of its
+    outputs.
     """
 
     region_names: ClassVar[tuple[str, ...]] = ()
     offset: ClassVar[int] = 0
-    """What the position of a captured operand is beyond the binding id of the regions' inputs that take it."""
+    """Position of a captured operand minus the binding id of the region input that receives it."""
 
     @property
     @abstractmethod
@@ -53,22 +55,22 @@ class ControlFlow(Op):
 
     @abstractmethod
     def region_inputs(self, count: int) -> tuple[int, ...]:
-        """Return how many inputs each region has where `count` values are listed as the last operand of the layer."""
+        """Return the number of inputs of each region if the layer's last, variadic operand has `count` values."""
 
     @abstractmethod
     def region_outputs(self) -> tuple[int, ...]:
-        """Return how many outputs each region has."""
+        """Return the number of outputs of each region."""
 
     def initial(self, operands: Sequence[Any]) -> Infos:
-        """Return the carried values before the first iteration."""
+        """Return the infos of the carried values before the first iteration."""
         return ()
 
     @abstractmethod
     def bound(self, operands: Sequence[Any], carried: Infos) -> tuple[Infos, ...]:
-        """Return what the inputs of each region are bound to."""
+        """Return, for each region, the infos that its inputs are bound to."""
 
     def carried_on(self, infoses: Sequence[Infos]) -> Infos:
-        """Return the carried values after an iteration."""
+        """Return the infos of the carried values after an iteration."""
         return ()
 
     @abstractmethod
@@ -76,15 +78,15 @@ class ControlFlow(Op):
         """Return the infos of the layer's results.
 
         Raises:
-            InvalidArgumentError: the regions give what cannot be.
+            InvalidArgumentError: the outputs of the regions are inconsistent.
         """
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
-        """Return how often the regions run at most, where that is known."""
+        """Return the maximum number of iterations, or None if it is not known."""
         return 1
 
     def infer(self, *operands: Any) -> tuple[TensorInfo | None, ...]:
-        """Nothing is known without the regions."""
+        """Return None for every result, as nothing is known without the regions."""
         return (None,) * self.num_results()
 
 
@@ -108,7 +110,7 @@ def _checked_condition(info: TensorInfo, region: str) -> None:
 
 
 def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> TensorInfo:
-    """Return the info of such tensors along a new axis."""
+    """Return the info of tensors like `info` that are stacked along a new axis; `size` is the number of tensors."""
     if not info.is_ranked:
         return info.with_constant(None)
     rank = info.rank + 1
@@ -121,7 +123,7 @@ def _stacked(info: TensorInfo, axis: int, size: int | None, title: str) -> Tenso
 
 
 def _known(info: TensorInfo | None) -> Any:
-    """Return the only element of a tensor, where that is known; else None."""
+    """Return the only element of a tensor if it is a known constant, else None."""
     if info is None or info.constant is None or info.constant.size != 1:
         return None
     return info.constant.reshape(-1)[0].item()
@@ -129,15 +131,15 @@ def _known(info: TensorInfo | None) -> Any:
 
 @op(executable=False)
 class If(ControlFlow):
-    """Run one of two regions: the first one where the condition is true, else the second one.
+    """Run one of two regions: the first one if the condition is true, else the second one.
 
-    Both regions take all ``inputs``. Their results must be of the same types; dimensions and ranks in which they differ
-    are only known while running.
+    Both regions take all ``inputs``. Their results must have the same types. Dimensions and ranks in which the results
+    differ are only known at run time.
 
     Shapes:
         condition: one element
         inputs: any
-        outputs: those that the regions give
+        outputs: the outputs of the regions
 
     Regions:
         then: inputs -> outputs
@@ -151,7 +153,7 @@ class If(ControlFlow):
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
-    num_outputs: int = attribute(default=1, ge=1, doc="How many tensors each region gives.")
+    num_outputs: int = attribute(default=1, ge=1, doc="Number of outputs of each region.")
 
     region_names: ClassVar = ("then", "else")
     offset: ClassVar = 1
@@ -188,11 +190,11 @@ def _either(index: int, a: TensorInfo, b: TensorInfo) -> TensorInfo:
 
 @op(executable=False)
 class Loop(ControlFlow):
-    """Run a region again and again: as often as ``trip_count`` says, and only while the condition is true.
+    """Run a region repeatedly: at most ``trip_count`` times, and only while the condition is true.
 
-    Without ``trip_count`` it is not counted, without ``condition`` the first iteration always runs, and without both
-    only the region's own condition ends it. What the region gives behind the carried values is collected: every
-    iteration adds one index to the first axis.
+    Without ``trip_count``, the number of iterations is not limited. Without ``condition``, the first iteration always
+    runs. Without both, only the condition that the region returns ends the loop. The outputs of the region that follow
+    the carried values are collected: every iteration appends one index to the first axis.
 
     Shapes:
         trip_count, condition: one element
@@ -211,8 +213,8 @@ class Loop(ControlFlow):
     inputs = operand(dtypes=ANYTHING, variadic=True, optional=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
-    num_carried: int = attribute(default=0, ge=0, doc="How many of the inputs are carried.")
-    num_scan_outputs: int = attribute(default=0, ge=0, doc="How many tensors are collected.")
+    num_carried: int = attribute(default=0, ge=0, doc="Number of inputs that are carried.")
+    num_scan_outputs: int = attribute(default=0, ge=0, doc="Number of outputs that are collected.")
 
     region_names: ClassVar = ("body",)
 
@@ -264,9 +266,9 @@ class Loop(ControlFlow):
 
 @op(executable=False)
 class Scan(ControlFlow):
-    """Run a region for every index along an axis of some tensors, which it sees in slices.
+    """Run a region for every index along an axis of some tensors; the region receives one slice per iteration.
 
-    What the region gives behind the states is collected along an axis again, one index for every iteration.
+    The outputs of the region that follow the states are collected along an axis, one index for every iteration.
 
     Shapes:
         inputs: any; first the states, which are carried, then those that are scanned, all with L indices along their
@@ -283,13 +285,21 @@ class Scan(ControlFlow):
     inputs = operand(dtypes=ANYTHING, variadic=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
-    num_states: int = attribute(default=0, ge=0, doc="How many of the inputs are states.")
-    num_scan_inputs: int = attribute(default=1, ge=1, doc="How many of the inputs behind these are scanned.")
-    num_scan_outputs: int = attribute(default=0, ge=0, doc="How many tensors are collected.")
-    input_axes: tuple[int, ...] = attribute(default=(), doc="The axis of each scanned input; none stand for 0.")
-    output_axes: tuple[int, ...] = attribute(default=(), doc="The axis of each collected tensor; none stand for 0.")
-    reverse_inputs: tuple[bool, ...] = attribute(default=(), doc="Which scanned inputs are read from their end.")
-    reverse_outputs: tuple[bool, ...] = attribute(default=(), doc="Which collected tensors are filled from their end.")
+    num_states: int = attribute(default=0, ge=0, doc="Number of inputs that are states.")
+    num_scan_inputs: int = attribute(default=1, ge=1, doc="Number of inputs after the states that are scanned.")
+    num_scan_outputs: int = attribute(default=0, ge=0, doc="Number of outputs that are collected.")
+    input_axes: tuple[int, ...] = attribute(
+        default=(), doc="The axis of each scanned input; an empty tuple means 0 for all."
+    )
+    output_axes: tuple[int, ...] = attribute(
+        default=(), doc="The axis of each collected output; an empty tuple means 0 for all."
+    )
+    reverse_inputs: tuple[bool, ...] = attribute(
+        default=(), doc="For each scanned input: True to read the slices in reverse."
+    )
+    reverse_outputs: tuple[bool, ...] = attribute(
+        default=(), doc="For each collected output: True to fill the slices in reverse."
+    )
 
     region_names: ClassVar = ("body",)
 
@@ -310,7 +320,10 @@ class Scan(ControlFlow):
                 yield f"{name} has {len(getattr(self, name))} entries; expected {count}, or none"
 
     def axis(self, index: int, rank: int) -> int:
-        """Return the axis of a scanned input, counted from the front; `InvalidArgumentError` if it has none such."""
+        """Return the axis of a scanned input, counted from the front.
+
+        Raises `InvalidArgumentError` if the axis is out of range for this rank.
+        """
         axis = self.input_axes[index] if self.input_axes else 0
         if not -rank <= axis < rank:
             raise InvalidArgumentError(f"scanned input {index} has rank {rank}, but its axis is {axis}")
@@ -377,7 +390,7 @@ class Scan(ControlFlow):
 
 @op(executable=False)
 class While(ControlFlow):
-    """Run a region as long as another one says so, which is asked before every iteration.
+    """Run a region while the result of another region is true, which is evaluated before every iteration.
 
     Shapes:
         inputs: any; the first ``num_carried`` are carried, the others captured
@@ -394,7 +407,7 @@ class While(ControlFlow):
     inputs = operand(dtypes=ANYTHING, variadic=True)
     outputs = result(dtypes=ANYTHING, variadic=True, dynamic=True)
 
-    num_carried: int = attribute(default=1, ge=1, doc="How many of the inputs are carried.")
+    num_carried: int = attribute(default=1, ge=1, doc="Number of inputs that are carried.")
 
     region_names: ClassVar = ("condition", "body")
 

@@ -1,4 +1,4 @@
-"""Convolutions of images: a window of weights slides over height and width."""
+"""Convolutions of images, with the windows sliding over height and width."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _IMAGES = (DataLayout.NCHW, DataLayout.NHWC)
 
 @op(register=False)
 class _Windowed(Op):
-    """The attributes of every operator with weights that slide over an image."""
+    """Common attributes of the operators whose weights slide over an image."""
 
-    pad_left: int = attribute(default=0, ge=0, doc="Cells of zero before the first column.")
-    pad_right: int = attribute(default=0, ge=0, doc="Cells of zero behind the last column.")
-    pad_top: int = attribute(default=0, ge=0, doc="Cells of zero before the first row.")
-    pad_bottom: int = attribute(default=0, ge=0, doc="Cells of zero behind the last row.")
-    stride_x: int = attribute(default=1, ge=1, doc="Step along the width.")
-    stride_y: int = attribute(default=1, ge=1, doc="Step along the height.")
-    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the width.")
-    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the height.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the image's axes.")
+    pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")
+    pad_right: int = attribute(default=0, ge=0, doc="Number of zero columns added on the right.")
+    pad_top: int = attribute(default=0, ge=0, doc="Number of zero rows added at the top.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Number of zero rows added at the bottom.")
+    stride_x: int = attribute(default=1, ge=1, doc="Stride along the width.")
+    stride_y: int = attribute(default=1, ge=1, doc="Stride along the height.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width: distance of adjacent weights.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height: distance of adjacent weights.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The layout of the image.")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """Return how weights of this height and width move along the two axes."""
+        """Return the sliding windows along height and width for a kernel of this height and width."""
         return (
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
@@ -41,7 +41,7 @@ class _Windowed(Op):
 
 
 def _products(inputs: Sequence[TensorInfo | None], sums: int, axis: int) -> int:
-    """Two operations for every product: each of `sums` is over the weights of one channel, found along `axis`."""
+    """Return the number of operations: two for each product of `sums` sums over one channel's weights (`axis`)."""
     weights = inputs[1]
     assert weights is not None
     return 2 * sums * (int(weights.num_elements) // max(1, weights.shape[axis]))
@@ -53,23 +53,24 @@ def _window_problems(windows: tuple[Window, Window], height: int, width: int) ->
 
 
 def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, channels: int) -> Iterator[str]:
-    """What is wrong with scales and bias for so many output channels, which lie along that axis of the weights."""
+    """Yield errors in the quantization axis of the weights (expected `axis`) and in the length of the bias."""
     q = weights.quantization
     if q is not None and q.axis not in {None, axis}:
-        yield f"weights are quantized along axis {q.axis}; expected axis {axis}, that of the output channels"
+        yield f"weights are quantized along axis {q.axis}; expected axis {axis}, the axis of the output channels"
     if bias is not None and differ(bias.shape[0], channels):
         yield f"bias has {bias.shape[0]} elements; expected {channels}, one for each output channel"
 
 
 @op
 class Convolution2d(_Windowed):
-    """Correlate an image with weights: every output channel sums all input channels (of its group) under a window.
+    """2D convolution (cross-correlation): every output channel sums over all input channels of its group.
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, I) [(N, I, H, W)]
         weights: (O, KH, KW, I / groups) [(O, I / groups, KH, KW)]
         bias: (O,)
-        output: (N, OH, OW, O) [(N, O, OH, OW)], where OH = (H + pads - (KH - 1) * dilation - 1) // stride + 1, OW alike
+        output: (N, OH, OW, O) [(N, O, OH, OW)],
+            where OH = (H + pads - (KH - 1) * dilation - 1) // stride + 1, OW likewise
 
     Example:
         >>> image = [[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]]]
@@ -88,7 +89,7 @@ class Convolution2d(_Windowed):
     bias = operand(rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
-    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
+    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
@@ -112,7 +113,7 @@ class Convolution2d(_Windowed):
 
 @op
 class DepthwiseConvolution2d(_Windowed):
-    """Correlate every channel of an image by itself with M windows of weights: output channel c uses input c // M.
+    """Depthwise convolution: each input channel is convolved with M windows; output channel c uses input c // M.
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, I) [(N, I, H, W)]
@@ -158,17 +159,18 @@ class DepthwiseConvolution2d(_Windowed):
 
 @op
 class TransposeConvolution2d(_Windowed):
-    """Spread every cell of an image over a window of the output, weighted: the gradient of a convolution.
+    """Transposed convolution: distribute every input cell over a window of the output, multiplied by the weights.
 
-    Cell y of the input falls on rows ``y * stride - pad_top + k * dilation`` of the output for every row k of the
-    weights; what falls outside is dropped. Columns alike.
+    This is the gradient of a convolution with respect to its input. Row y of the input contributes to the rows ``y *
+    stride - pad_top + k * dilation`` of the output, for every row k of the weights. Contributions outside the output
+    are dropped. Columns work the same way.
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, I) [(N, I, H, W)]
         weights: (O / groups, KH, KW, I) [(O / groups, I, KH, KW)]
         bias: (O,)
         output: ``output_shape``, or (N, OH, OW, O) [(N, O, OH, OW)],
-            where OH = (H - 1) * stride + (KH - 1) * dilation + 1 - pads, OW alike
+            where OH = (H - 1) * stride + (KH - 1) * dilation + 1 - pads, OW likewise
 
     Example:
         >>> row, weights = [[[[1.0, 2.0]]]], [[[[1.0, 1.0, 10.0]]]]
@@ -186,9 +188,9 @@ class TransposeConvolution2d(_Windowed):
     bias = operand(rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
-    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
+    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
     output_shape: tuple[int, ...] | None = attribute(
-        default=None, ge=1, doc="The result's shape, where it is not to follow from the rest; all four dimensions."
+        default=None, ge=1, doc="The output shape, all four dimensions; None computes it from the other attributes."
     )
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
@@ -208,14 +210,14 @@ class TransposeConvolution2d(_Windowed):
         expected = self.output_shape
         if expected is None:
             if natural[h] < 1 or natural[w] < 1:
-                yield f"the output would have height {natural[h]} and width {natural[w]}; there is too much padding"
+                yield f"the output would have height {natural[h]} and width {natural[w]}; reduce the padding"
         elif len(expected) != 4:
             yield f"output_shape has rank {len(expected)}; expected rank 4"
         elif differ(expected[0], natural[0]) or differ(expected[c], natural[c]):
             yield f"output_shape is {expected}; expected batch {natural[0]} and {natural[c]} channels"
 
     def _natural_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
-        """Return the output's shape as it follows from the rest; its height and width may be too small to be one."""
+        """Return the output shape that follows from strides and padding; its height and width may be below 1."""
         h, w, c = self.data_layout.axes()
         shape = [input.shape[0]] * 4
         shape[c] = weights.shape[0] * self.groups

@@ -1,4 +1,4 @@
-"""Convolution of volumes: a window of weights slides over depth, height and width."""
+"""Convolution of volumes, with the window sliding over depth, height and width."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Convolution3d"]
 
 @op
 class Convolution3d(Op):
-    """Correlate a volume with weights: every output channel sums all input channels (of its group) under a window.
+    """3D convolution (cross-correlation): every output channel sums over all input channels of its group.
 
     Shapes (NDHWC; NCDHW in brackets):
         input: (N, D, H, W, I) [(N, I, D, H, W)]
         weights: (KD, KH, KW, I / groups, O), in both layouts
         bias: (O,)
         output: (N, OD, OH, OW, O) [(N, O, OD, OH, OW)],
-            where OD = (D + pads - (KD - 1) * dilation - 1) // stride + 1, OH and OW alike
+            where OD = (D + pads - (KD - 1) * dilation - 1) // stride + 1, OH and OW likewise
 
     Example:
         >>> volume = np.arange(12.0).reshape(1, 2, 2, 3, 1)
@@ -39,25 +39,23 @@ class Convolution3d(Op):
     bias = operand(rank=1, optional=True)
     output = result(rank=5, dtype_of="input")
 
-    pad_left: int = attribute(default=0, ge=0, doc="Cells of zero before the first column.")
-    pad_right: int = attribute(default=0, ge=0, doc="Cells of zero behind the last column.")
-    pad_top: int = attribute(default=0, ge=0, doc="Cells of zero before the first row.")
-    pad_bottom: int = attribute(default=0, ge=0, doc="Cells of zero behind the last row.")
-    pad_front: int = attribute(default=0, ge=0, doc="Cells of zero before the first plane.")
-    pad_back: int = attribute(default=0, ge=0, doc="Cells of zero behind the last plane.")
-    stride_x: int = attribute(default=1, ge=1, doc="Step along the width.")
-    stride_y: int = attribute(default=1, ge=1, doc="Step along the height.")
-    stride_z: int = attribute(default=1, ge=1, doc="Step along the depth.")
-    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the width.")
-    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the height.")
-    dilation_z: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the depth.")
-    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
-    data_layout: DataLayout = attribute(
-        default=DataLayout.NDHWC, choices=VOLUMES, doc="The order of the volume's axes."
-    )
+    pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")
+    pad_right: int = attribute(default=0, ge=0, doc="Number of zero columns added on the right.")
+    pad_top: int = attribute(default=0, ge=0, doc="Number of zero rows added at the top.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Number of zero rows added at the bottom.")
+    pad_front: int = attribute(default=0, ge=0, doc="Number of zero planes added at the front.")
+    pad_back: int = attribute(default=0, ge=0, doc="Number of zero planes added at the back.")
+    stride_x: int = attribute(default=1, ge=1, doc="Stride along the width.")
+    stride_y: int = attribute(default=1, ge=1, doc="Stride along the height.")
+    stride_z: int = attribute(default=1, ge=1, doc="Stride along the depth.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width: distance of adjacent weights.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height: distance of adjacent weights.")
+    dilation_z: int = attribute(default=1, ge=1, doc="Dilation along the depth: distance of adjacent weights.")
+    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
+    data_layout: DataLayout = attribute(default=DataLayout.NDHWC, choices=VOLUMES, doc="The layout of the volume.")
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
-        """Return how weights of these dimensions move along the three axes."""
+        """Return the sliding windows along depth, height and width for a kernel of these sizes."""
         return (
             Window(depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),

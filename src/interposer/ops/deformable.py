@@ -1,4 +1,4 @@
-"""Convolutions whose window has no fixed form: where its weights look is data."""
+"""Deformable convolution, whose sampling positions are shifted by an offset tensor."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataTyp
 
 @op
 class DeformableConvolution2d(Op):
-    """Correlate an image with weights that look at places moved by offsets, between pixels by linear interpolation.
+    """Deformable convolution: the sampling position of every weight is shifted by an offset, which is data.
 
-    Weight (i, j) of the window at place (y, x) of the result looks at row ``y * stride_y - pad_top + i * dilation_y``
-    plus its offset, columns alike. What lies outside of the image is zero. Each of the D groups of input channels has
-    offsets of its own; what a weight sees may be multiplied by a mask.
+    Weight (i, j) of the window at output position (y, x) samples row ``y * stride_y - pad_top + i * dilation_y`` plus
+    its offset; columns work the same way. Positions between pixels are interpolated bilinearly, and positions outside
+    the image give zero. Each of the D groups of input channels has separate offsets. With ``mask``, every sample is
+    multiplied by its element of the mask.
 
     Shapes:
         input: (N, I, H, W)
@@ -28,7 +29,7 @@ class DeformableConvolution2d(Op):
         offset: (N, D * KH * KW * 2, OH, OW), for each weight the offset of its row and that of its column
         bias: (O,)
         mask: (N, D * KH * KW, OH, OW)
-        output: (N, O, OH, OW), where OH = (H + pads - (KH - 1) * dilation_y - 1) // stride_y + 1, OW alike
+        output: (N, O, OH, OW), where OH = (H + pads - (KH - 1) * dilation_y - 1) // stride_y + 1, OW likewise
 
     Example:
         >>> image, weights = [[[[1.0, 2.0, 3.0, 4.0]]]], [[[[10.0]]]]
@@ -47,19 +48,21 @@ class DeformableConvolution2d(Op):
     mask = operand(rank=4, same_dtype_as="input", optional=True)
     output = result(rank=4, dtype_of="input")
 
-    pad_left: int = attribute(default=0, ge=0, doc="Cells of zero before the first column.")
-    pad_right: int = attribute(default=0, ge=0, doc="Cells of zero behind the last column.")
-    pad_top: int = attribute(default=0, ge=0, doc="Cells of zero before the first row.")
-    pad_bottom: int = attribute(default=0, ge=0, doc="Cells of zero behind the last row.")
-    stride_x: int = attribute(default=1, ge=1, doc="Step along the width.")
-    stride_y: int = attribute(default=1, ge=1, doc="Step along the height.")
-    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the width.")
-    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring weights along the height.")
-    groups: int = attribute(default=1, ge=1, doc="Into how many parts the channels are divided, each by itself.")
-    offset_groups: int = attribute(default=1, ge=1, doc="Into how many parts they are divided that share offsets.")
+    pad_left: int = attribute(default=0, ge=0, doc="Number of zero columns added on the left.")
+    pad_right: int = attribute(default=0, ge=0, doc="Number of zero columns added on the right.")
+    pad_top: int = attribute(default=0, ge=0, doc="Number of zero rows added at the top.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Number of zero rows added at the bottom.")
+    stride_x: int = attribute(default=1, ge=1, doc="Stride along the width.")
+    stride_y: int = attribute(default=1, ge=1, doc="Stride along the height.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width: distance of adjacent weights.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height: distance of adjacent weights.")
+    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
+    offset_groups: int = attribute(
+        default=1, ge=1, doc="Number of groups of input channels; each group shares its offsets."
+    )
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """Return how weights of this height and width move along the two axes, before the offsets."""
+        """Return the sliding windows along height and width for a kernel of this size, without the offsets."""
         return (
             Window(height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             Window(width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
@@ -75,7 +78,7 @@ class DeformableConvolution2d(Op):
     ) -> Iterator[str]:
         channels, outputs = input.shape[1], weights.shape[0]
         if differ(channels, weights.shape[1] * self.groups) or outputs % self.groups:
-            yield f"input has {channels} channels and weights {weights.shape}; they do not go with {self.groups} groups"
+            yield f"input has {channels} channels and weights {weights.shape}; mismatch with groups = {self.groups}"
         if channels % self.offset_groups:
             yield f"input has {channels} channels; expected a multiple of offset_groups = {self.offset_groups}"
         if bias is not None and differ(bias.shape[0], outputs):

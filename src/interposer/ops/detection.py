@@ -1,8 +1,8 @@
-"""Operators on boxes: deciding which of those that a network proposes are objects.
+"""Operators for object detection, which select and transform the boxes that a network proposes.
 
-A box is four numbers, (x1, y1, x2, y2) unless it is said otherwise. How much two boxes overlap is their intersection
-divided by their union. Non-maximum suppression takes the box of the best score, drops those that overlap it too much,
-and goes on so with what is left.
+A box is four numbers, (x1, y1, x2, y2) unless the operator documents another order. The overlap of two boxes is their
+intersection over union (IoU). Non-maximum suppression (NMS) selects the box with the best score, drops the boxes that
+overlap it too much, and repeats this with the remaining boxes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INT32: Final = (DataType.INT32,)
 
 
 class NmsKernel(Enum):
-    """By what the score of a box is multiplied for every better box that was taken, given how much they overlap."""
+    """The factor on the score of a box for every better box that was selected, as a function of their overlap."""
 
     HARD = 0
     """1 below the threshold, else 0."""
@@ -41,14 +41,14 @@ class NmsKernel(Enum):
 
 
 class DetectionRules(Enum):
-    """What the two originals of `DetectionPostProcess` do differently."""
+    """The two implementations that `DetectionPostProcess` can follow."""
 
     TFLITE = "tflite"
-    """A score at its threshold counts, an overlap at its threshold suppresses nothing, every box has
+    """TFLite: a score equal to its threshold counts, an overlap equal to its threshold does not suppress, every box has
     ``max_classes_per_detection`` rows, and the boxes are counted."""
     NNAPI = "nnapi"
-    """A score at its threshold does not count, an overlap at its threshold suppresses, a box has no more rows than
-    there are classes, and the rows are counted."""
+    """NNAPI: a score equal to its threshold does not count, an overlap equal to its threshold suppresses, a box has
+    at most as many rows as there are classes, and the rows are counted."""
 
 
 def _box_problems(info: TensorInfo, name: str) -> Iterator[str]:
@@ -67,20 +67,22 @@ def _image_problems(image_info: TensorInfo) -> Iterator[str]:
 
 
 def _pairs(boxes: TensorInfo | None, times: int = 1) -> int:
-    """Return the operations of comparing every box with every other one."""
+    """Return the number of operations for comparing every box with every other box, `times` times."""
     count = int(boxes.num_elements) // 4 if boxes is not None else 0
     return 16 * times * count * count
 
 
 @op
 class DetectionPostProcess(Op):
-    """Decode boxes relative to anchors, and keep the best of those that do not overlap too much.
+    """Decode boxes relative to anchors, and select the best ones by non-maximum suppression.
 
     A box (ymin, xmin, ymax, xmax) has its center at ``encoding / scale * anchor size + anchor center`` and the size
-    ``exp(encoding / scale) * anchor size``. Regular suppression treats every class by itself and keeps the
-    ``max_detections`` best results of all. Fast suppression takes every box by its best class, keeps
-    ``max_detections`` boxes, and gives each with its ``max_classes_per_detection`` best classes, a row for each. The
-    rows that are left over are 0. A box that was dropped drops no others.
+    ``exp(encoding / scale) * anchor size``.
+
+    Regular suppression processes every class independently and keeps the ``max_detections`` best results of all
+    classes. Fast suppression uses only the best class of every box and keeps ``max_detections`` boxes. It returns each
+    box with its ``max_classes_per_detection`` best classes, one row per class. Unused rows are 0. A box that was
+    suppressed does not suppress other boxes.
 
     Shapes:
         box_encodings: (B, N, E), of which the first 4 are (y, x, h, w)
@@ -114,19 +116,27 @@ class DetectionPostProcess(Op):
     box_scores = result(rank=2)
     num_detections = result(rank=1)
 
-    max_detections: int = attribute(ge=1, doc="The most boxes that are kept.")
-    num_classes: int = attribute(ge=1, doc="How many classes there are, without the background.")
-    max_classes_per_detection: int = attribute(default=1, ge=1, doc="Classes of each box that fast suppression gives.")
-    detections_per_class: int = attribute(default=1, ge=1, doc="The most boxes that regular suppression keeps of each.")
-    nms_score_threshold: float = attribute(default=0.0, doc="Scores below this one do not count.")
-    nms_iou_threshold: float = attribute(default=0.5, ge=0, doc="An overlap beyond this one suppresses.")
-    use_regular_nms: bool = attribute(default=False, doc="Suppress in every class by itself.")
-    scale_x: float = attribute(default=1.0, gt=0, doc="By what the encoded x of a center is divided.")
-    scale_y: float = attribute(default=1.0, gt=0, doc="By what the encoded y of a center is divided.")
-    scale_w: float = attribute(default=1.0, gt=0, doc="By what the encoded width is divided.")
-    scale_h: float = attribute(default=1.0, gt=0, doc="By what the encoded height is divided.")
-    rules: DetectionRules = attribute(default=DetectionRules.TFLITE, doc="Whose rules for what is on the border.")
-    background_in_classes: bool = attribute(default=False, doc="Number the classes from 1, the background being 0.")
+    max_detections: int = attribute(ge=1, doc="Maximum number of boxes that are returned.")
+    num_classes: int = attribute(ge=1, doc="Number of classes without the background.")
+    max_classes_per_detection: int = attribute(
+        default=1, ge=1, doc="Number of classes that fast suppression returns for each box."
+    )
+    detections_per_class: int = attribute(
+        default=1, ge=1, doc="Maximum number of boxes per class in regular suppression."
+    )
+    nms_score_threshold: float = attribute(default=0.0, doc="Boxes with a lower score are ignored.")
+    nms_iou_threshold: float = attribute(
+        default=0.5, ge=0, doc="A box with a larger overlap (IoU) with a better box is suppressed."
+    )
+    use_regular_nms: bool = attribute(default=False, doc="Use regular suppression, for every class independently.")
+    scale_x: float = attribute(default=1.0, gt=0, doc="Divisor of the encoded x of a center.")
+    scale_y: float = attribute(default=1.0, gt=0, doc="Divisor of the encoded y of a center.")
+    scale_w: float = attribute(default=1.0, gt=0, doc="Divisor of the encoded width.")
+    scale_h: float = attribute(default=1.0, gt=0, doc="Divisor of the encoded height.")
+    rules: DetectionRules = attribute(
+        default=DetectionRules.TFLITE, doc="The implementation to follow in boundary cases."
+    )
+    background_in_classes: bool = attribute(default=False, doc="Number the classes from 1; the background is 0.")
     label_dtype: DataType = attribute(
         default=DataType.FLOAT32, choices=(DataType.FLOAT32, DataType.INT32), doc="The type of classes and counts."
     )
@@ -157,7 +167,7 @@ class DetectionPostProcess(Op):
 
 @op
 class NonMaxSuppression(Op):
-    """Pick the best boxes of every class of every image, by their number, dropping those that overlap a better one.
+    """Select the best boxes of every class and image; boxes that overlap a better selected box are dropped.
 
     Boxes are (y1, x1, y2, x2), any two opposite corners, or with ``center_point_box`` (x center, y center, width,
     height).
@@ -181,10 +191,16 @@ class NonMaxSuppression(Op):
     scores = operand(rank=3, same_dtype_as="boxes")
     selected_indices = result(rank=2, dtypes=[DataType.INT64], dynamic=True)
 
-    max_output_boxes_per_class: int = attribute(default=0, ge=0, doc="The most boxes of each class; 0 is none.")
-    iou_threshold: float = attribute(default=0.0, ge=0, le=1, doc="A box that overlaps a better one more is dropped.")
-    score_threshold: float | None = attribute(default=None, doc="Only boxes of a higher score count; None is all.")
-    center_point_box: bool = attribute(default=False, doc="Boxes are given by center and size.")
+    max_output_boxes_per_class: int = attribute(
+        default=0, ge=0, doc="Maximum number of boxes of each class; 0 selects none."
+    )
+    iou_threshold: float = attribute(
+        default=0.0, ge=0, le=1, doc="A box with a larger overlap (IoU) with a better box is dropped."
+    )
+    score_threshold: float | None = attribute(
+        default=None, doc="Only boxes with a higher score are considered; None means all."
+    )
+    center_point_box: bool = attribute(default=False, doc="Boxes are (x center, y center, width, height).")
 
     def check(self, boxes: TensorInfo, scores: TensorInfo) -> Iterator[str]:
         yield from dimension_problems({"boxes": boxes, "scores": scores}, {"boxes": "BNA", "scores": "BCN"})
@@ -204,15 +220,15 @@ class NonMaxSuppression(Op):
 class BoxWithNmsLimit(Op):
     """Keep the best boxes of every class but class 0 (the background) by soft or hard non-maximum suppression.
 
-    In every image by itself, every class by itself: of the boxes whose score is above ``score_threshold``, the best
-    one is taken, and those of the others are multiplied as ``nms_kernel`` says; a box whose score falls below
-    ``nms_score_threshold`` so is dropped. The ``max_detections`` best results of an image stay, in the order of their
-    classes, then of their scores.
+    Every image and every class is processed independently. Of the boxes whose score is above ``score_threshold``, the
+    best one is selected, and the scores of the others are multiplied as ``nms_kernel`` specifies. A box whose score
+    falls below ``nms_score_threshold`` is dropped. At most ``max_detections`` results of an image are returned, ordered
+    by class, then by score.
 
     Shapes:
         scores: (N, C)
         boxes: (N, C * 4)
-        batches: (N,), the image that each box belongs to; those of one image stand together
+        batches: (N,), the image that each box belongs to; boxes of one image are contiguous
         box_scores: (K,)
         kept_boxes: (K, 4)
         classes: (K,)
@@ -238,12 +254,14 @@ class BoxWithNmsLimit(Op):
     classes = result(rank=1, dtypes=_INT32, dynamic=True)
     kept_batches = result(rank=1, dtypes=_INT32, dynamic=True)
 
-    score_threshold: float = attribute(default=0.0, doc="Only boxes of a higher score count.")
-    max_detections: int = attribute(default=-1, doc="The most results of each image; a negative number sets no bound.")
-    nms_kernel: NmsKernel = attribute(default=NmsKernel.HARD, doc="How an overlap lowers the score of the worse box.")
-    iou_threshold: float = attribute(default=0.5, doc="The overlap from which on it does so, unless GAUSSIAN.")
+    score_threshold: float = attribute(default=0.0, doc="Only boxes with a higher score are considered.")
+    max_detections: int = attribute(default=-1, doc="Maximum number of results of each image; negative: no limit.")
+    nms_kernel: NmsKernel = attribute(default=NmsKernel.HARD, doc="How the overlap reduces the score of the worse box.")
+    iou_threshold: float = attribute(
+        default=0.5, doc="Minimum overlap (IoU) that reduces a score; not used by GAUSSIAN."
+    )
     sigma: float = attribute(default=1.0, gt=0, doc="The width of the Gaussian kernel.")
-    nms_score_threshold: float = attribute(default=0.0, doc="A box whose score was lowered below this is dropped.")
+    nms_score_threshold: float = attribute(default=0.0, doc="A box whose reduced score is below this is dropped.")
 
     def check(self, scores: TensorInfo, boxes: TensorInfo, batches: TensorInfo) -> Iterator[str]:
         infos = {"scores": scores, "boxes": boxes, "batches": batches}
@@ -265,7 +283,7 @@ class BoxWithNmsLimit(Op):
 
 @op
 class AxisAlignedBboxTransform(Op):
-    """Move and stretch boxes, in another way for each class, and clip them to their image.
+    """Shift and scale boxes, separately for each class, and clip them to their image.
 
     Deltas are (dx, dy, dw, dh): the center moves by ``dx * width`` and ``dy * height``, and the size is multiplied by
     ``exp(dw)`` and ``exp(dh)``.
@@ -311,11 +329,11 @@ class AxisAlignedBboxTransform(Op):
 
 @op
 class GenerateProposals(Op):
-    """Lay anchors over an image, transform them by what a network says, and keep the best that do not overlap too much.
+    """Place anchors over an image, transform them by the network's deltas, and keep the best by suppression.
 
-    An anchor lies at every cell of the network's result, moved by the cell's place times the strides; it is transformed
-    as by `AxisAlignedBboxTransform`. Of the ``pre_nms_max`` best, those count that are larger than ``min_size`` in both
-    directions and have their center in the image.
+    An anchor is placed at every cell of the network's result, shifted by the cell's position times the strides. It is
+    transformed like in `AxisAlignedBboxTransform`. The ``pre_nms_max`` best boxes are considered. Boxes that do not
+    exceed ``min_size`` in both directions, or whose center is outside the image, are dropped.
 
     Shapes (NHWC; NCHW in brackets):
         scores: (B, H, W, A) [(B, A, H, W)]
@@ -345,14 +363,16 @@ class GenerateProposals(Op):
     boxes = result(rank=2, dtype_of="image_info", dynamic=True)
     batches = result(rank=1, dtypes=_INT32, dynamic=True)
 
-    height_stride: float = attribute(default=1.0, gt=0, doc="Rows of the image for each row of the result.")
-    width_stride: float = attribute(default=1.0, gt=0, doc="Columns of the image for each column of the result.")
-    pre_nms_max: int = attribute(default=-1, doc="The most boxes that are looked at; 0 and less set no bound.")
-    post_nms_max: int = attribute(default=-1, doc="The most boxes of each image that are kept; 0 and less: no bound.")
-    iou_threshold: float = attribute(default=0.5, doc="The overlap from which on the worse box is dropped.")
+    height_stride: float = attribute(default=1.0, gt=0, doc="Number of image rows per row of the scores.")
+    width_stride: float = attribute(default=1.0, gt=0, doc="Number of image columns per column of the scores.")
+    pre_nms_max: int = attribute(default=-1, doc="Maximum number of boxes before suppression; 0 or less: no limit.")
+    post_nms_max: int = attribute(
+        default=-1, doc="Maximum number of boxes of each image after suppression; 0 or less: no limit."
+    )
+    iou_threshold: float = attribute(default=0.5, doc="Minimum overlap (IoU) at which the worse box is dropped.")
     min_size: float = attribute(default=0.0, doc="The size that a box must exceed in both directions.")
     data_layout: DataLayout = attribute(
-        default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the axes of scores and deltas."
+        default=DataLayout.NCHW, choices=_IMAGES, doc="The layout of scores and deltas."
     )
 
     def check(

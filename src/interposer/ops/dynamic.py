@@ -1,6 +1,6 @@
-"""Operators whose attributes are tensors: what another operator takes as an attribute is computed while running.
+"""Operators that take as tensors what other operators take as attributes.
 
-Each of them becomes that other operator, which many backends know, once the tensors' values are known: see `settled`.
+Each of these operators is equivalent to another operator once the values of its tensors are known; see `settled`.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _FARTHEST: Final = (1 << 31) - 1
 
 
 class DynamicOp(Op):
-    """An operator on a first operand, with attributes of another operator as its further operands."""
+    """Base class of operators whose further operands are the attributes of another operator."""
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
-        """The operator that does the same on an input of this shape, where the further operands have these values.
+        """Return the equivalent operator for an input of this shape and these values of the further operands.
 
         Raises:
-            InvalidArgumentError: values that cannot be.
+            InvalidArgumentError: the values are invalid.
         """
         raise NotImplementedError
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
-        """Return the operator that does the same to the first operand alone; None if a further operand is not known.
+        """Return the equivalent operator on the first operand alone, or None if a further operand is not constant.
 
         Raises:
-            InvalidArgumentError: values that cannot be.
+            InvalidArgumentError: the values are invalid.
         """
         first, *rest = self.arguments(infos)
         if first is None or any(info is not None and info.constant is None for info in rest):
@@ -55,12 +55,12 @@ class DynamicOp(Op):
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return what the other operator gives, where it is known; else what is known without it."""
+        """Return the results' infos of the equivalent operator if it is known, else of `unsettled`."""
         static = self.settled(*infos)
         return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
 
     def unsettled(self, input: TensorInfo, *others: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return the infos of the results while a further operand is not known; here of the input's rank."""
+        """Return the results' infos while a further operand is not constant; by default with the rank of the input."""
         return _moved(input, input.rank)
 
     def _problems(self, *infos: TensorInfo | None) -> Iterator[str]:
@@ -76,7 +76,7 @@ class DynamicOp(Op):
 def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[str]:
     count = info.shape[0]
     if isinstance(count, Dim):
-        yield f"how many dimensions {title} holds is not known"
+        yield f"the number of elements of {title} is not known"
     elif rank is not None and count != rank:
         yield f"{title} holds {count} numbers for an input of rank {rank}"
     elif count > MAX_RANK:
@@ -84,7 +84,7 @@ def _count(info: TensorInfo, title: str, rank: int | None = None) -> Iterator[st
 
 
 def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo:
-    """Return a result of unknown dimensions, but for those along axes that stay as they are in the input."""
+    """Return a result of unknown dimensions, except along the axes that keep their size from the input."""
     sizes = [input.shape[axis] if axis in axes else UNKNOWN for axis in range(rank)]
     per_axis = input.quantization is not None and input.quantization.per_axis
     return TensorInfo(sizes, input.dtype, None if per_axis else input.quantization)
@@ -92,11 +92,11 @@ def _moved(input: TensorInfo, rank: int, axes: Sequence[int] = ()) -> TensorInfo
 
 @op
 class DynamicReshape(DynamicOp):
-    """Give the same elements, in the same order, a shape that is a tensor.
+    """Reshape to a shape that is a tensor; the order of the elements stays the same.
 
     Shapes:
         input: any
-        shape: (R,), where one dimension of -1 stands for what is left over
+        shape: (R,), where one dimension of -1 is inferred
         output: R dimensions
 
     Example:
@@ -113,9 +113,7 @@ class DynamicReshape(DynamicOp):
     shape = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
-    copy_zeros: bool = attribute(
-        default=False, doc="A dimension of 0 stands for the input's dimension at the same place."
-    )
+    copy_zeros: bool = attribute(default=False, doc="A dimension of 0 copies the input's dimension at the same index.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [expected] = values
@@ -133,7 +131,7 @@ class DynamicReshape(DynamicOp):
 
 @op
 class DynamicBroadcastTo(DynamicOp):
-    """Repeat a tensor along axes of size 1, and along new ones in front, as a shape that is a tensor asks for.
+    """Broadcast to a shape that is a tensor, along axes of size 1 and along new axes at the front.
 
     A dimension of 1 in the shape leaves the input's dimension as it is.
 
@@ -184,9 +182,10 @@ class DynamicBroadcastTo(DynamicOp):
 
 @op
 class DynamicSlice(DynamicOp):
-    """Cut a piece out of a tensor, from, to and in steps that are tensors.
+    """Slice a tensor along axes, with starts, ends and steps that are tensors.
 
-    Numbers below 0 count from the end of the axis; those beyond an end stand for it. A step below 0 goes backwards.
+    Negative indices count from the end of the axis, and indices out of range are clamped. A negative step goes
+    backwards.
 
     Shapes:
         input: any of rank 1 or more
@@ -209,7 +208,7 @@ class DynamicSlice(DynamicOp):
     steps = operand(rank=1, dtypes=_INDEX_TYPES, optional=True)
     output = result(dtype_of="input", dynamic=True)
 
-    axes: tuple[int, ...] = attribute(doc="The axes that are cut; negative ones count from the end.")
+    axes: tuple[int, ...] = attribute(doc="The axes that are sliced; negative ones count from the end.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         starts, ends, steps = values
@@ -248,13 +247,13 @@ class DynamicSlice(DynamicOp):
 
 
 def _near(number: int) -> int:
-    """Return a bound too far away to be written is as good as one that is merely far away."""
+    """Clamp an index to a range that fits the formats; an index far out of range has the same effect."""
     return max(-_FARTHEST, min(number, _FARTHEST))
 
 
 @op
 class DynamicTile(DynamicOp):
-    """Repeat a tensor along each axis as often as a tensor says.
+    """Repeat a tensor along each axis; the counts are a tensor.
 
     Shapes:
         input: any of rank R, at least 1
@@ -288,7 +287,7 @@ class DynamicTile(DynamicOp):
 
 @op
 class DynamicPad(DynamicOp):
-    """Add a border to a tensor that is as wide as a tensor says.
+    """Add a border to a tensor; the widths are a tensor.
 
     Shapes:
         input: any of rank R, at least 1
@@ -307,8 +306,8 @@ class DynamicPad(DynamicOp):
     pads = operand(rank=2, dtypes=_INDEX_TYPES)
     output = result(dtype_of="input", dynamic=True)
 
-    pad_value: float = attribute(default=0.0, doc="What is added: a float value, also for quantized tensors.")
-    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
+    pad_value: float = attribute(default=0.0, doc="Value of the border: a float value, also for quantized tensors.")
+    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="How the border is filled.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:
         [pads] = values
@@ -325,9 +324,9 @@ class DynamicPad(DynamicOp):
 
 @op
 class DynamicTopK(DynamicOp):
-    """The largest elements along an axis (or the smallest), as many as a tensor says, and where they were.
+    """The k largest (or smallest) elements along an axis and their indices, where k is a tensor.
 
-    Of equal elements, that of the lower index goes first.
+    Of equal elements, the one with the lower index comes first.
 
     Shapes:
         input: any of rank 1 or more
@@ -348,8 +347,8 @@ class DynamicTopK(DynamicOp):
     values = result(dtype_of="input", dynamic=True)
     indices = result(dtypes=_INDEX_TYPES, dynamic=True)
 
-    axis: int = attribute(default=-1, doc="The axis along which they are found; negative ones count from the end.")
-    largest: bool = attribute(default=True, doc="The largest ones, not the smallest.")
+    axis: int = attribute(default=-1, doc="The axis that is searched; negative ones count from the end.")
+    largest: bool = attribute(default=True, doc="Return the largest elements, not the smallest.")
     index_dtype: DataType = attribute(default=DataType.INT32, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def settle(self, shape: TensorShape, *values: Array | None) -> Op:

@@ -1,4 +1,4 @@
-"""Sums of products over axes that are named by letters."""
+"""Einstein summation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ELLIPSIS: Final = "..."
 
 @op
 class Einsum(Op):
-    """Einstein's summation: name the axes of tensors by letters, multiply, and sum over what the result does not name.
+    """Einstein summation: multiply tensors whose axes are named by letters, and sum over the letters not in the result.
 
-    ``equation`` has a word for every input, separated by commas, and behind ``->`` that of the result: "bij,bjk->bik"
-    is a product of matrices. An ellipsis (...) stands for further axes, which are broadcast. A letter that a word has
-    twice takes the diagonal. Without ``->``, the result has the ellipsis and then, in alphabetical order, the letters
-    that occur once. Integers wrap around.
+    ``equation`` has a term for every input, separated by commas, and the term of the result after ``->``:
+    "bij,bjk->bik" is a batched matrix product. An ellipsis (...) stands for further axes, which are broadcast. A letter
+    that occurs twice in a term takes the diagonal. Without ``->``, the result has the axes of the ellipsis and then, in
+    alphabetical order, the letters that occur exactly once. Integers wrap around.
 
     Shapes:
-        inputs: an axis for every letter; axes of one letter agree in their dimensions, or have the dimension 1
+        inputs: an axis for every letter; axes with the same letter have the same size, or size 1
         output: the dimensions of its letters
 
     Example:
@@ -45,10 +45,10 @@ class Einsum(Op):
     inputs = operand(variadic=True, same_dtype_as="inputs")
     output = result(dtype_of="inputs")
 
-    equation: str = attribute(doc="The letters of the axes.")
+    equation: str = attribute(doc='The equation, such as "ij,jk->ik".')
 
     def words(self) -> tuple[tuple[str, ...], str]:
-        """Return the words of the inputs, and that of the result."""
+        """Return the terms of the inputs, and the term of the result."""
         left, arrow, right = self.equation.replace(" ", "").partition("->")
         return tuple(left.split(",")), right if arrow else _implied(left)
 
@@ -65,7 +65,7 @@ class Einsum(Op):
         for word in (*words, output):
             letters = word.replace(_ELLIPSIS, "", 1)
             if not (letters == "" or (letters.isascii() and letters.isalpha())):
-                yield f"equation {self.equation!r}: {word!r} has other things than letters and one ellipsis"
+                yield f"equation {self.equation!r}: {word!r} may only have letters and one ellipsis"
         letters = output.replace(_ELLIPSIS, "")
         unknown = sorted(set(letters) - set("".join(words)))
         if unknown:
@@ -73,7 +73,7 @@ class Einsum(Op):
         if len(set(letters)) < len(letters):
             yield f"equation {self.equation!r}: the result has a letter twice"
         if (_ELLIPSIS in output) != any(_ELLIPSIS in word for word in words):
-            yield f"equation {self.equation!r}: inputs and result have an ellipsis, or none of them"
+            yield f"equation {self.equation!r}: either inputs and result have an ellipsis, or neither"
 
     def _rank_problems(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         words, _ = self.words()
@@ -92,7 +92,7 @@ class Einsum(Op):
             yield f"the result has rank {len(self._shape(inputs))}; ranks 0 to {MAX_RANK} are supported"
 
     def _by_letter(self, inputs: tuple[TensorInfo, ...]) -> dict[str, list[TensorShape]]:
-        """Return the dimensions that every letter, and the ellipsis, has in the inputs."""
+        """Return the sizes that every letter, and the ellipsis, has in the inputs."""
         match: dict[str, list[TensorShape]] = {}
         for word, info in zip(self.words()[0], inputs, strict=True):
             before, dots, consumers = word.partition(_ELLIPSIS)
@@ -118,7 +118,7 @@ class Einsum(Op):
 
 
 def _implied(left: str) -> str:
-    """Return the result's word where none is written."""
+    """Return the term of the result for an equation without ``->``."""
     letters = left.replace(_ELLIPSIS, "")
     once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
     return (_ELLIPSIS if _ELLIPSIS in left else "") + "".join(once)

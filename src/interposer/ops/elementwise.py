@@ -1,4 +1,4 @@
-"""Operators that compute every element on its own: arithmetic, comparison, logic and choice, with broadcasting."""
+"""Element-wise operators with broadcasting: arithmetic, comparison, logic and selection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class BinaryOperation(Enum):
-    """What `ElementwiseBinary` computes from a and b."""
+    """The operation that `ElementwiseBinary` applies to a and b."""
 
     ADD = "add"
     DIV = "div"
@@ -54,7 +54,7 @@ class BinaryOperation(Enum):
 
 
 class UnaryOperation(Enum):
-    """What `ElementwiseUnary` computes from its input."""
+    """The operation that `ElementwiseUnary` applies to its input."""
 
     ABS = "abs"
     EXP = "exp"
@@ -100,7 +100,7 @@ class ComparisonOperation(Enum):
 
 
 class LogicalBinaryOperation(Enum):
-    """How `LogicalBinary` joins a and b."""
+    """How `LogicalBinary` combines a and b."""
 
     LOGICAL_AND = "logical_and"
     LOGICAL_OR = "logical_or"
@@ -137,7 +137,7 @@ def _type_problems(a: TensorInfo, b: TensorInfo) -> Iterator[str]:
 
 @op
 class ElementwiseBinary(Op):
-    """Compute an operation on two tensors, element by element.
+    """Apply an operation to two tensors, element by element.
 
     ========================= ==========================================================================
     ADD SUB MUL               a + b, a - b, a * b; integers wrap around
@@ -145,12 +145,12 @@ class ElementwiseBinary(Op):
     FLOOR_DIV                 the quotient rounded down
     MOD                       the remainder with the sign of b
     FMOD                      the remainder with the sign of a
-    MAXIMUM MINIMUM           the greater, the smaller; NaN if either is
+    MAXIMUM MINIMUM           the greater, the smaller; NaN if either is NaN
     SQ_DIFF                   (a - b)**2
     POWER                     a**b, of a's type; b may have another type; integers truncate towards zero
     ATAN2                     the angle of the point (b, a)
     BITWISE_AND _OR _XOR      on integers and bool
-    SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; by the width or more, all bits go
+    SHIFT_LEFT SHIFT_RIGHT    by b bits, arithmetic to the right; shifting by the width or more gives 0 or -1
     ========================= ==========================================================================
 
     An integer divided by zero gives 0, quotient and remainder alike; so does zero to a negative power.
@@ -180,10 +180,10 @@ class ElementwiseBinary(Op):
     b = operand()
     output = result(dtype_of="a")
 
-    operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="What is computed.")
+    operation: BinaryOperation = attribute(default=BinaryOperation.ADD, doc="The operation.")
 
     def canonical(self) -> Op:
-        """Return the operator that is named after the operation, where there is one."""
+        """Return the equivalent dedicated operator, such as `Addition` for ADD, if there is one."""
         named = _NAMED.get(self.operation)
         return self if named is None or isinstance(self, named) else named()
 
@@ -289,7 +289,7 @@ class Division(ElementwiseBinary):
 
 @op
 class Maximum(ElementwiseBinary):
-    """Take the greater of two elements; NaN if either is.
+    """The greater of two elements; NaN if either is NaN.
 
     Shapes:
         a, b: any that broadcast as in NumPy
@@ -312,7 +312,7 @@ class Maximum(ElementwiseBinary):
 
 @op
 class Minimum(ElementwiseBinary):
-    """Take the smaller of two elements; NaN if either is.
+    """The smaller of two elements; NaN if either is NaN.
 
     Shapes:
         a, b: any that broadcast as in NumPy
@@ -345,7 +345,7 @@ _NAMED: Final[dict[BinaryOperation, type[ElementwiseBinary]]] = {
 
 @op
 class ElementwiseUnary(Op):
-    """Compute an operation on every element of a tensor.
+    """Apply an operation to every element of a tensor.
 
     ROUND takes halves to the nearest even number; SIGN of NaN is NaN. An integer has no reciprocal: RECIPROCAL of an
     integer truncates towards zero and is 0 for 0.
@@ -372,7 +372,7 @@ class ElementwiseUnary(Op):
     input = operand()
     output = result()
 
-    operation: UnaryOperation = attribute(default=UnaryOperation.ABS, doc="What is computed.")
+    operation: UnaryOperation = attribute(default=UnaryOperation.ABS, doc="The operation.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.operation is UnaryOperation.LOGICAL_NOT and input.dtype is not DataType.BOOL:
@@ -385,7 +385,7 @@ class ElementwiseUnary(Op):
 
 @op
 class Floor(Op):
-    """Round every element down to a whole number.
+    """Round every element down to an integer.
 
     Shapes:
         input, output: any, the same
@@ -405,7 +405,7 @@ class Floor(Op):
 
 @op
 class Comparison(Op):
-    """Compare two tensors, element by element; quantized ones by the float values that they stand for.
+    """Compare two tensors, element by element; quantized tensors by their dequantized values.
 
     Shapes:
         a, b: any that broadcast as in NumPy
@@ -427,7 +427,7 @@ class Comparison(Op):
     b = operand(same_dtype_as="a")
     output = result(dtypes=[DataType.BOOL])
 
-    operation: ComparisonOperation = attribute(default=ComparisonOperation.EQUAL, doc="How they are compared.")
+    operation: ComparisonOperation = attribute(default=ComparisonOperation.EQUAL, doc="The comparison.")
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
         yield from _broadcast_problems(a=a, b=b)
@@ -438,7 +438,7 @@ class Comparison(Op):
 
 @op
 class LogicalBinary(Op):
-    """Join two tensors of truth values, element by element.
+    """Combine two boolean tensors, element by element.
 
     Shapes:
         a, b: any that broadcast as in NumPy, bool
@@ -459,7 +459,7 @@ class LogicalBinary(Op):
     output = result(dtypes=[DataType.BOOL])
 
     operation: LogicalBinaryOperation = attribute(
-        default=LogicalBinaryOperation.LOGICAL_AND, doc="How they are joined."
+        default=LogicalBinaryOperation.LOGICAL_AND, doc="The logical operation."
     )
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
@@ -471,7 +471,7 @@ class LogicalBinary(Op):
 
 @op
 class Where(Op):
-    """Choose an element of a where the condition is true, of b where it is not.
+    """Select the element of a where the condition is true, of b where it is false.
 
     Shapes:
         condition, a, b: any that broadcast as in NumPy
@@ -501,7 +501,7 @@ class Where(Op):
 
 @op
 class Prelu(Op):
-    """Multiply the negative elements by a slope that is a tensor: x where x >= 0, else alpha * x.
+    """Parametric ReLU, whose slope is a tensor: x where x >= 0, else alpha * x.
 
     Shapes:
         input, alpha: any that broadcast as in NumPy

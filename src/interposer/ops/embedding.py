@@ -1,4 +1,4 @@
-"""Operators that turn keys into rows of numbers: by place, by name, by hash, and as one of many."""
+"""Lookup and encoding operators: embedding tables, hash tables, locality-sensitive hashing and one-hot encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILLABLE: Final = tuple(sorted(ANY_TYPE - {DataType.STRING}, key=str))
 
 @op
 class EmbeddingLookup(Op):
-    """Pick rows of a table by their number; a number without a row is an error, a negative one too.
+    """Select rows of a table by their index; an index out of range is an error, and so is a negative one.
 
     Shapes:
         lookups: (K,)
@@ -42,7 +42,7 @@ class EmbeddingLookup(Op):
         yield from quantized_axis_problems(values, (0,), "pick from")
         if lookups.constant is not None:
             wrong = [number for number in lookups.constant.tolist() if number < 0 or number >= values.shape[0]]
-            yield from (f"there is no row {number} among {values.shape[0]}" for number in wrong[:1])
+            yield from (f"lookups has {number}; expected 0 to {values.shape[0] - 1}" for number in wrong[:1])
 
     def infer(self, lookups: TensorInfo, values: TensorInfo) -> TensorInfo:
         return values.with_shape((lookups.shape[0], *values.shape[1:]))
@@ -50,14 +50,14 @@ class EmbeddingLookup(Op):
 
 @op
 class HashtableLookup(Op):
-    """Pick rows of a table by their keys. A key that is missing gives a row of zeros (as stored) and no hit.
+    """Select rows of a table by their keys; a missing key gives a row of zeros (as stored) and no hit.
 
     Shapes:
         lookups: (K,)
-        keys: (N,), every one once
+        keys: (N,), all different
         values: (N, ...)
         output: (K, ...)
-        hits: (K,), 1 where the key was there, else 0
+        hits: (K,), 1 where the key was found, else 0
 
     Example:
         >>> output, hits = compute(HashtableLookup(), [20, 15], keys=[10, 20], values=[[1.0, 2.0], [3.0, 4.0]])
@@ -85,23 +85,23 @@ class HashtableLookup(Op):
 
 
 class LshProjectionType(Enum):
-    """How the bits of the hash functions are given; the numbers are those of NNAPI."""
+    """How `LshProjection` returns the bits of the hash functions; the values are those of NNAPI."""
 
     SPARSE_DEPRECATED = 1
-    """One number for each function, its bits."""
+    """One integer for each function, composed of its bits."""
     DENSE = 2
-    """One number for each bit."""
+    """One integer, 0 or 1, for each bit."""
     SPARSE = 3
-    """One number for each function, its bits plus ``function * 2**bits``, so that no two functions share a number."""
+    """One integer for each function: its bits plus ``function * 2**bits``, so that functions do not collide."""
 
 
 @op
 class LshProjection(Op):
-    """Hash a tensor so that similar ones get similar bits (locality sensitive hashing).
+    """Locality-sensitive hashing of a tensor: similar tensors get similar bits.
 
-    A bit is 1 where the weighted sum, over all elements along the first axis, of their hash values is above 0. The hash
-    value is FarmHash's Fingerprint64 (as a signed number) of the bit's seed, as the bytes of a float32, followed by the
-    bytes of the element.
+    A bit is 1 if the weighted sum of the hash values of all elements along the first axis is above 0. The hash value is
+    FarmHash's Fingerprint64, as a signed integer, of the bit's seed (as the bytes of a float32) followed by the bytes
+    of the element.
 
     Shapes:
         seeds: (H, B), one for every bit of each hash function
@@ -125,13 +125,13 @@ class LshProjection(Op):
     weights = operand(rank=1, dtypes=[DataType.FLOAT32, DataType.FLOAT16], optional=True)
     output = result(rank=1, dtypes=[DataType.INT32])
 
-    type: LshProjectionType = attribute(default=LshProjectionType.SPARSE, doc="How the bits are given.")
+    type: LshProjectionType = attribute(default=LshProjectionType.SPARSE, doc="How the bits are returned.")
 
     def check(self, seeds: TensorInfo, input: TensorInfo, weights: TensorInfo | None) -> Iterator[str]:
         if seeds.shape[1] > _HASH_BITS:
             yield f"seeds has shape {seeds.shape}; a hash has at most {_HASH_BITS} bits"
         if weights is not None and differ(weights.shape[0], input.shape[0]):
-            yield f"weights has {weights.shape[0]} elements; expected {input.shape[0]}, as input has"
+            yield f"weights has {weights.shape[0]} elements; expected {input.shape[0]}, the first dimension of input"
 
     def infer(self, seeds: TensorInfo, input: TensorInfo, weights: TensorInfo | None) -> TensorInfo:
         count, bits = seeds.shape
@@ -146,9 +146,9 @@ class LshProjection(Op):
 
 @op
 class OneHot(Op):
-    """For every index a row of one value, but for the place that it names.
+    """One-hot encoding: for every index a row of ``off_value``, with ``on_value`` at the index.
 
-    An index outside of the row leaves it as it is.
+    An index out of range gives a row without ``on_value``.
 
     Shapes:
         indices: any
@@ -167,10 +167,10 @@ class OneHot(Op):
     indices = operand(rank=(0, MAX_RANK - 1), dtypes=INTEGERS)
     output = result(rank=(1, MAX_RANK))
 
-    depth: int = attribute(ge=0, doc="How long a row is.")
-    axis: int = attribute(default=-1, doc="Where the rows lie in the result; negative axes count from the end.")
-    on_value: float = attribute(default=1.0, doc="What stands at the place: a float value.")
-    off_value: float = attribute(default=0.0, doc="What stands everywhere else: a float value.")
+    depth: int = attribute(ge=0, doc="Length of a row.")
+    axis: int = attribute(default=-1, doc="The axis of the rows in the result; negative ones count from the end.")
+    on_value: float = attribute(default=1.0, doc="Value at the index: a float value.")
+    off_value: float = attribute(default=0.0, doc="Value everywhere else: a float value.")
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FILLABLE, doc="The type of the result.")
     from_end: bool = attribute(default=False, doc="Negative indices count from the end of the row.")
 

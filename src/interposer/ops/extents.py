@@ -1,4 +1,4 @@
-"""Dimensions that several operands share: each is named by a letter, and a shape is written as a word of letters."""
+"""Shape checks with named dimensions: every dimension is a letter, and a shape is a word of letters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Infos = Mapping[str, TensorInfo | None]
 
 
 def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
-    """Return the infos of an operator's operands by their names; those that were left off at the end are absent."""
+    """Return the infos of an operator's operands by their names; omitted trailing operands are None."""
     value = [*operands, *[None] * (len(op.operands) - len(operands))]
     return {declared.name: info for declared, info in zip(op.operands, value, strict=True)}
 
 
 def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
-    """Return the dimension that every letter stands for; a known one where any tensor has it.
+    """Return the size of every letter; a known size is preferred over an unknown one.
 
     >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
@@ -33,7 +33,7 @@ def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
 
 
 def dimension_problems(infos: Infos, words: Mapping[str, str]) -> Iterator[str]:
-    """Yield where the dimensions of a letter differ, each compared with the first tensor that knows it."""
+    """Yield an error for every letter with different sizes, compared with the first tensor that has a known size."""
     first: dict[str, tuple[int, str]] = {}
     for letter, size, name in _lettered(infos, words):
         if isinstance(size, Dim):
@@ -54,12 +54,15 @@ def _lettered(infos: Infos, words: Mapping[str, str]) -> Iterator[tuple[str, int
 
 
 def shape_of(word: str, result: Mapping[str, int]) -> TensorShape:
-    """Return the shape that a word of letters stands for."""
+    """Return the shape of a word of letters."""
     return TensorShape(result[letter] for letter in word)
 
 
 def matrix_operations(op: Op, inputs: Sequence[TensorInfo | None]) -> int:
-    """The multiplications and additions where every row of the first operand meets every element of all weights."""
+    """Return the number of operations if every row of the first operand is multiplied by all weights.
+
+    Each multiplication and each addition counts as one operation.
+    """
     [first, *_] = inputs
     assert first is not None
     infos = by_name(op, inputs).items()

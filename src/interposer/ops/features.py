@@ -1,4 +1,4 @@
-"""Operators that turn words and labels into numbers and back."""
+"""Feature extraction operators: label encoding and TF-IDF."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WORDS: Final = (DataType.INT32, DataType.INT64, DataType.STRING)
 
 @op
 class LabelEncoder(Op):
-    """Replace every element that is one of the keys by the value that belongs to the key, all others by a default.
+    """Replace every element that is a key by the value of that key, and all other elements by a default.
 
-    A key that is not a number is found by what is not a number. Of a key that stands there twice, the last one counts.
+    A NaN key matches NaN elements. If a key occurs twice, its last occurrence is used.
 
     Shapes:
         input, output: any, the same
@@ -37,17 +37,17 @@ class LabelEncoder(Op):
     input = operand(dtypes=ANY_TYPE)
     output = result(dtypes=ANY_TYPE)
 
-    keys: Array = attribute(doc="What is replaced, in one dimension.")
-    values: Array = attribute(doc="What the keys are replaced by: as many.")
-    default: Array = attribute(doc="What everything else is replaced by: one element of the values' type.")
+    keys: Array = attribute(doc="The keys, of rank 1.")
+    values: Array = attribute(doc="The value of each key; as many as keys.")
+    default: Array = attribute(doc="Replacement for all other elements: one element of the values' type.")
 
     def _attribute_problems(self) -> Iterator[str]:
         yield from super()._attribute_problems()
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
-            yield f"there are keys of shape {list(self.keys.shape)} and values of shape {list(self.values.shape)}"
+            yield f"keys has shape {list(self.keys.shape)} and values {list(self.values.shape)}; expected equal lengths"
         if self.default.size != 1 or self.default.dtype != self.values.dtype:
             value, expected = DataType.of(self.default.dtype), DataType.of(self.values.dtype)
-            yield f"default is {value}{list(self.default.shape)}; expected one element of {expected}, as the values are"
+            yield f"default is {value}{list(self.default.shape)}; expected one element of {expected}, the values' type"
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is not DataType.of(self.keys.dtype):
@@ -58,7 +58,7 @@ class LabelEncoder(Op):
 
 
 class TermWeighting(Enum):
-    """What is told of the terms in a text."""
+    """The number that `TfIdfVectorizer` returns for a term."""
 
     TF = "TF"
     IDF = "IDF"
@@ -67,10 +67,11 @@ class TermWeighting(Enum):
 
 @op
 class TfIdfVectorizer(Op):
-    """Count the terms of a pool in texts, a term being some words one after the other, perhaps with words between them.
+    """Count the occurrences of n-grams (terms of n words) from a pool in texts; words may be skipped in between.
 
-    Of a term of n words, the pool holds n elements in a row: first the terms of one word, then those of two, and so on.
-    ``TF`` gives how often a term was found, ``TFIDF`` that times its weight, and ``IDF`` its weight where it was found.
+    The pool holds n consecutive elements for a term of n words: first all terms of one word, then all terms of two
+    words, and so on. ``TF`` returns the number of occurrences of a term, ``TFIDF`` this number times the weight of the
+    term, and ``IDF`` the weight if the term occurs.
 
     Shapes:
         input: (C,), the words of a text, or (N, C)
@@ -89,17 +90,21 @@ class TfIdfVectorizer(Op):
     input = operand(rank=(1, 2), dtypes=_WORDS)
     output = result(dtypes=(DataType.FLOAT32,))
 
-    pool: Array = attribute(doc="The words of all terms, int64 or texts.")
-    ngram_counts: tuple[int, ...] = attribute(ge=0, doc="Where in the pool the terms of 1, 2, ... words begin.")
-    ngram_indexes: tuple[int, ...] = attribute(ge=0, doc="For each term its place in the result.")
-    min_gram_length: int = attribute(default=1, ge=1, doc="Terms of fewer words are not counted.")
-    max_gram_length: int = attribute(default=1, ge=1, doc="Nor are those of more.")
-    max_skip_count: int = attribute(default=0, ge=0, doc="How many words may stand between two of a term.")
-    mode: TermWeighting = attribute(default=TermWeighting.TF, doc="What is told of a term.")
-    weights: tuple[float, ...] = attribute(default=(), doc="A weight for each term; none stand for 1.")
+    pool: Array = attribute(doc="The words of all terms: int64 or strings.")
+    ngram_counts: tuple[int, ...] = attribute(
+        ge=0, doc="Index in the pool at which the terms of 1, 2, ... words begin."
+    )
+    ngram_indexes: tuple[int, ...] = attribute(ge=0, doc="For each term its index in the result.")
+    min_gram_length: int = attribute(default=1, ge=1, doc="Minimum number of words of a counted term.")
+    max_gram_length: int = attribute(default=1, ge=1, doc="Maximum number of words of a counted term.")
+    max_skip_count: int = attribute(
+        default=0, ge=0, doc="Maximum number of words that are skipped between two words of a term."
+    )
+    mode: TermWeighting = attribute(default=TermWeighting.TF, doc="The number that is returned for a term.")
+    weights: tuple[float, ...] = attribute(default=(), doc="A weight for each term; an empty tuple means 1 for all.")
 
     def terms(self) -> Iterator[tuple[int, int]]:
-        """Yield where each term begins in the pool, and of how many words it is."""
+        """Yield for each term its first index in the pool and its number of words."""
         bounds = [*self.ngram_counts, self.pool.size]
         for length, (start, stop) in enumerate(pairwise(bounds), 1):
             yield from ((at, length) for at in range(start, stop, length))
@@ -108,7 +113,7 @@ class TfIdfVectorizer(Op):
         yield from super()._attribute_problems()
         if self.pool.ndim != 1 or DataType.of(self.pool.dtype) not in _WORDS[1:]:
             text = f"{DataType.of(self.pool.dtype)}{list(self.pool.shape)}"
-            yield f"the pool is {text}; expected a list of int64 or of texts"
+            yield f"the pool is {text}; expected int64 or strings of rank 1"
             return
         yield from self._term_problems()
         if self.min_gram_length > self.max_gram_length:
@@ -119,10 +124,10 @@ class TfIdfVectorizer(Op):
     def _term_problems(self) -> Iterator[str]:
         bounds = [*self.ngram_counts, self.pool.size]
         if not self.ngram_counts or any(start > stop for start, stop in pairwise(bounds)):
-            yield f"ngram_counts is {self.ngram_counts}; expected rising places in a pool of {self.pool.size} words"
+            yield f"ngram_counts is {self.ngram_counts}; expected increasing indices into {self.pool.size} words"
             return
         if any((stop - start) % length for length, (start, stop) in enumerate(pairwise(bounds), 1)):
-            yield f"ngram_counts is {self.ngram_counts}, which cuts through a term in a pool of {self.pool.size} words"
+            yield f"ngram_counts is {self.ngram_counts}, which splits a term in a pool of {self.pool.size} words"
             return
         count = sum(1 for _ in self.terms())
         if len(self.ngram_indexes) != count or not count:

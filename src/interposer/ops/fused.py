@@ -1,4 +1,4 @@
-"""Several operators as one: what a backend that computes them together puts in their place."""
+"""Fused operators, which backends substitute for several operators that they compute together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Fused", "FusedKernelType"]
 
 
 class FusedKernelType(Enum):
-    """Which operators it stands for."""
+    """The operators that `Fused` replaces."""
 
     ADD_MUL_ADD = 0
     """Addition, Multiplication, Addition."""
@@ -45,8 +45,8 @@ class Fused(Op):
     addend = operand(same_dtype_as="a")
     outputs = result(dtype_of="a", variadic=True)
 
-    kernel_type: FusedKernelType = attribute(default=FusedKernelType.ADD_MUL_ADD, doc="What is computed.")
-    num_outputs: int = attribute(default=2, ge=1, le=2, doc="2 to give the first sum too.")
+    kernel_type: FusedKernelType = attribute(default=FusedKernelType.ADD_MUL_ADD, doc="The fused operators.")
+    num_outputs: int = attribute(default=2, ge=1, le=2, doc="2 to return the first sum as well.")
 
     def num_results(self) -> int:
         return self.num_outputs

@@ -1,4 +1,4 @@
-"""Operators that pick elements by indices that are data."""
+"""Gather operators, which select elements by indices that are data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 
 @op
 class Gather(Op):
-    """Pick slices of a tensor along an axis: ``params[..., indices, ...]``.
+    """Select slices of a tensor along an axis: ``params[..., indices, ...]``.
 
-    Negative indices count from the end. The first ``batch_dims`` axes of both tensors go together.
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes, which are paired.
 
     Shapes:
         params: any of rank 1 or more
@@ -39,8 +39,8 @@ class Gather(Op):
     indices = operand(dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
-    axis: int = attribute(default=0, doc="The axis along which slices are picked; negative ones count from the end.")
-    batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
+    axis: int = attribute(default=0, doc="The axis along which slices are selected; negative ones count from the end.")
+    batch_dims: int = attribute(default=0, ge=0, doc="Number of leading batch axes of params and indices.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems((self.axis,), params.rank))
@@ -60,9 +60,9 @@ class Gather(Op):
 
 @op
 class GatherNd(Op):
-    """Pick slices of a tensor by tuples of indices, which are the last axis of ``indices``.
+    """Select slices of a tensor by index tuples, which are stored along the last axis of ``indices``.
 
-    Negative indices count from the end. The first ``batch_dims`` axes of both tensors go together.
+    Negative indices count from the end. The first ``batch_dims`` axes of both tensors are batch axes, which are paired.
 
     Shapes:
         params: any of rank 1 or more
@@ -84,7 +84,7 @@ class GatherNd(Op):
     indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
-    batch_dims: int = attribute(default=0, ge=0, doc="How many axes in front params and indices share.")
+    batch_dims: int = attribute(default=0, ge=0, doc="Number of leading batch axes of params and indices.")
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
         errors = list(_batch_problems(self.batch_dims, params, indices, min(params.rank, indices.rank) - 1))
@@ -108,14 +108,14 @@ class GatherNd(Op):
 
 @op
 class GatherElements(Op):
-    """Pick single elements along an axis: every index stands where its element will be.
+    """Select single elements along an axis; the result has the shape of ``indices``.
 
-    With ``axis`` 1 of three, element (i, j, k) of the result is ``params[i, indices[i, j, k], k]``. Negative indices
+    For rank 3 and ``axis`` 1, element (i, j, k) of the result is ``params[i, indices[i, j, k], k]``. Negative indices
     count from the end.
 
     Shapes:
         params: any of rank 1 or more
-        indices: the same rank, and but for ``axis`` dimensions that are not greater
+        indices: the same rank; except along ``axis``, no dimension is greater than that of params
         output: indices.shape
 
     Example:
@@ -130,7 +130,9 @@ class GatherElements(Op):
     indices = operand(rank=(1, MAX_RANK), dtypes=_INDEX_TYPES)
     output = result(dtype_of="params")
 
-    axis: int = attribute(default=0, doc="The axis along which elements are picked; negative ones count from the end.")
+    axis: int = attribute(
+        default=0, doc="The axis along which elements are selected; negative ones count from the end."
+    )
 
     def check(self, params: TensorInfo, indices: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems((self.axis,), params.rank))
@@ -146,11 +148,11 @@ class GatherElements(Op):
 
 
 def elements_problems(tensor: TensorInfo, indices: TensorInfo, name: str, axis: int) -> Iterator[str]:
-    """Yield where indices of single elements do not fit into the tensor they point to along an axis."""
+    """Yield errors if the shape of element-wise indices does not fit the tensor that they index along an axis."""
     if indices.rank != tensor.rank:
         yield f"indices has rank {indices.rank}; expected {tensor.rank}, the rank of {name}"
     elif any(i > dim for k, (i, dim) in enumerate(zip(indices.shape, tensor.shape, strict=True)) if k != axis):
-        yield f"indices has shape {indices.shape}, which but for axis {axis} goes beyond {name}, {tensor.shape}"
+        yield f"indices has shape {indices.shape}, which exceeds {name} {tensor.shape} along an axis other than {axis}"
 
 
 def _batch_problems(batch_dims: int, params: TensorInfo, indices: TensorInfo, limit: int) -> Iterator[str]:
@@ -166,14 +168,14 @@ def _rank_problems(rank: int) -> Iterator[str]:
 
 
 def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
-    """Constant indices that point outside of the tensor; the last axis of `indices` belongs to several dimensions."""
+    """Yield an error if constant indices are out of range; the last axis of `indices` has one index per dimension."""
     if indices.constant is None or indices.constant.size == 0:
         return
     columns = indices.constant.reshape(-1, len(dims)).T if len(dims) > 1 else indices.constant.reshape(1, -1)
     for column, dim in zip(columns, dims, strict=False):
         for match in (int(column.min()), int(column.max())):
             if match >= dim or match < -dim:
-                yield f"index {match} is outside of an axis of size {dim}"
+                yield f"index {match} is out of range for an axis of size {dim}"
                 break
 
 

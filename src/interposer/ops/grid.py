@@ -1,4 +1,4 @@
-"""Images sampled at places that are data, and the grids of such places."""
+"""Sampling of images at positions that are data, and grids of such positions."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataTyp
 
 
 class GridSampleMode(Enum):
-    """How an element is made from the pixels around a place."""
+    """How `GridSample` interpolates between the pixels around a position."""
 
     LINEAR = 0
-    """The two nearest ones along each axis, weighted by nearness."""
+    """Linear interpolation between the two nearest pixels along each axis."""
     NEAREST = 1
-    """The nearest one; half-way between two, the one with the even number."""
+    """The nearest pixel; half-way between two pixels, the one with the even index."""
     CUBIC = 2
-    """The four nearest ones along each axis, by Keys' cubic convolution with a = -0.75."""
+    """Keys' cubic convolution of the four nearest pixels along each axis, with a = -0.75."""
 
 
 class GridPadding(Enum):
-    """What lies outside of the image."""
+    """How `GridSample` extends the image beyond its border."""
 
     ZEROS = 0
     """Zeros."""
     BORDER = 1
-    """The pixels of its border."""
+    """The nearest pixel of the border."""
     REFLECTION = 2
-    """The image mirrored at its edges, again and again."""
+    """The image mirrored at its edges, repeatedly."""
 
 
 @op
 class GridSample(Op):
-    """Sample images at the places that a grid names.
+    """Sample images at the positions of a grid.
 
-    A place has a coordinate for each spatial axis, the last axis first. -1 is the middle of the first pixel and 1 that
-    of the last one with ``align_corners``, else their outer edges.
+    A position has one coordinate per spatial axis, the last axis first (x, then y). With ``align_corners``, -1 and 1
+    are the centers of the first and the last pixel, else their outer edges.
 
-    Shapes (for images with two spatial axes; there may be any number, in both tensors alike):
+    Shapes (for images with two spatial axes; other numbers of spatial axes work alike):
         input: (N, C, H, W)
         grid: (N, OH, OW, 2)
         output: (N, C, OH, OW)
@@ -67,16 +67,18 @@ class GridSample(Op):
     grid = operand(rank=(3, 8), dtypes=_FLOATS)
     output = result(dtype_of="input")
 
-    mode: GridSampleMode = attribute(default=GridSampleMode.LINEAR, doc="How an element is made from pixels.")
-    padding_mode: GridPadding = attribute(default=GridPadding.ZEROS, doc="What lies outside of the image.")
-    align_corners: bool = attribute(default=False, doc="-1 and 1 are the middles of the outer pixels.")
+    mode: GridSampleMode = attribute(default=GridSampleMode.LINEAR, doc="How pixels are interpolated.")
+    padding_mode: GridPadding = attribute(default=GridPadding.ZEROS, doc="How the image is extended beyond its border.")
+    align_corners: bool = attribute(
+        default=False, doc="The coordinates -1 and 1 are the centers of the outer pixels, not their edges."
+    )
 
     def check(self, input: TensorInfo, grid: TensorInfo) -> Iterator[str]:
         axes = input.rank - 2
         if grid.rank != input.rank or differ(grid.shape[-1], axes):
             yield f"grid has shape {grid.shape}; expected rank {input.rank}, and {axes} coordinates as its last size"
         elif differ(input.shape[0], grid.shape[0]):
-            yield f"input has shape {input.shape} and grid {grid.shape}; expected as many samples"
+            yield f"input has shape {input.shape} and grid {grid.shape}; expected the same batch size"
         if 0 in input.shape[2:] and self.padding_mode is not GridPadding.ZEROS:
             yield f"the images of shape {input.shape} have no pixels"
         yield from quantized_axis_problems(input, range(2, input.rank), "sample")
@@ -92,9 +94,9 @@ class GridSample(Op):
 
 @op
 class AffineGrid(Op):
-    """A grid for `GridSample`: the places of the pixels of an image, moved by a matrix.
+    """A grid for `GridSample`: the positions of an image's pixels under an affine transformation.
 
-    The place p of a pixel, as `GridSample` counts it, becomes theta[:, :-1] p + theta[:, -1].
+    The position p of a pixel, in the coordinates of `GridSample`, becomes theta[:, :-1] p + theta[:, -1].
 
     Shapes:
         theta: (N, 2, 3), or (N, 3, 4)
@@ -116,7 +118,9 @@ class AffineGrid(Op):
     output = result(rank=(4, 5), dtype_of="theta")
 
     extents: tuple[int, ...] = attribute(ge=0, doc="Height and width of the image, or depth, height and width.")
-    align_corners: bool = attribute(default=False, doc="-1 and 1 are the middles of the outer pixels.")
+    align_corners: bool = attribute(
+        default=False, doc="The coordinates -1 and 1 are the centers of the outer pixels, not their edges."
+    )
 
     def check(self, theta: TensorInfo) -> Iterator[str]:
         axes = len(self.extents)

@@ -1,4 +1,4 @@
-"""Images that come as the bytes of a file."""
+"""Operators that decode image files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class PixelFormat(Enum):
 
 @op
 class ImageDecoder(Op):
-    """Decode the bytes of an image file: BMP, JPEG, JPEG 2000, TIFF, PNG, WebP or a portable image.
+    """Decode the bytes of an image file: BMP, JPEG, JPEG 2000, TIFF, PNG, WebP or a portable image (PNM).
 
-    What cannot be decoded gives an image without pixels.
+    A file that cannot be decoded gives an image of height and width 0.
 
     Shapes:
         input: (bytes,)
@@ -51,7 +51,7 @@ class ImageDecoder(Op):
 
     @property
     def channels(self) -> int:
-        """How many there are."""
+        """The number of channels of the decoded image."""
         return 1 if self.pixel_format is PixelFormat.GRAYSCALE else 3
 
     def infer(self, input: TensorInfo) -> TensorInfo:

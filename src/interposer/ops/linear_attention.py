@@ -1,4 +1,4 @@
-"""Attention whose cost grows with the length alone: a state that keys and values are written to, and queries read."""
+"""Linear attention, whose cost is linear in the sequence length: keys and values update a state that queries read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _WORDS: Final = {"query": "BHTD", "key": "BGTD", "value": "BGTE", "past_state": 
 
 @op
 class LinearAttention(Op):
-    """Attention by way of a state S, a matrix for each head, step by step through a sequence.
+    """Linear attention: process a sequence step by step with a state matrix S for each head.
 
-    With q, k, v for the rows of query, key and value at one step, and d, b for those of decay and beta::
+    Here q, k, v are the rows of query, key and value at one step, and d, b those of decay and beta::
 
-        S = exp(d) * S, where there is a decay: of every row of S, or of all of S
-        v = b * (v - k S), where there is a beta: only what the state does not give already is written
+        S = exp(d) * S          # with decay: one factor for every row of S, or one for all of S
+        v = b * (v - k S)       # with beta: write only the difference from the current state
         S = S + k^T v
         output = scale * q S
 
-    Each of the G heads of the state serves H / G heads of the query, one after the other.
+    Each of the G heads of the state serves H / G consecutive heads of the query.
 
     Shapes:
         query: (B, T, H * D), with ``q_num_heads`` H
@@ -55,14 +55,14 @@ class LinearAttention(Op):
     key = operand(rank=3, dtypes=_FLOATS)
     value = operand(rank=3, dtypes=_FLOATS)
     past_state = operand(rank=4, dtypes=_FLOATS, optional=True)
-    decay = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Logarithms of what is left of the state.")
-    beta = operand(rank=3, dtypes=_FLOATS, optional=True, doc="How much of what is new is written.")
+    decay = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Logarithm of the factor by which the state decays.")
+    beta = operand(rank=3, dtypes=_FLOATS, optional=True, doc="Factor on the update of the state.")
     output = result(rank=3, dtype_of="query")
     present_state = result(rank=4, dtypes=_FLOATS)
 
-    q_num_heads: int = attribute(ge=1, doc="Heads of the query.")
-    kv_num_heads: int = attribute(ge=1, doc="Heads of key and value.")
-    scale: float | None = attribute(default=None, doc="The factor on the output; None means 1 / sqrt(D).")
+    q_num_heads: int = attribute(ge=1, doc="Number of heads of the query.")
+    kv_num_heads: int = attribute(ge=1, doc="Number of heads of key and value.")
+    scale: float | None = attribute(default=None, doc="Factor that multiplies the output; None means 1 / sqrt(D).")
 
     def _by_heads(self, infos: Infos) -> dict[str, TensorInfo | None]:
         heads = {"query": self.q_num_heads, "key": self.kv_num_heads, "value": self.kv_num_heads}

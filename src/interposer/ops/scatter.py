@@ -115,7 +115,7 @@ def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
         for match in (int(column.min()), int(column.max())):
             if match >= dim or match < -dim:
-                yield f"index {match} is outside of an axis of size {dim}"
+                yield f"index {match} is out of range for an axis of size {dim}"
                 break
 
 

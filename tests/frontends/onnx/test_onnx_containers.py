@@ -368,7 +368,7 @@ TERMS = {
     ("change", "fault"),
     [
         ({"ngram_counts": [0, 3]}, "which cuts through a term in a pool of 4 words"),
-        ({"ngram_counts": [2, 0]}, "expected rising places in a pool of 4 words"),
+        ({"ngram_counts": [2, 0]}, "expected increasing indices into 4 words"),
         ({"ngram_indexes": [0, 1]}, "there are 2 ngram_indexes for 3 terms"),
         ({"weights": [1.0]}, "there are 1 weights for 3 terms"),
         ({"max_gram_length": 3}, "max_gram_length is 3, but ngram_counts has 2 numbers"),

@@ -122,7 +122,7 @@ def test_graphs_that_are_none_are_told(nodes, outputs, text):
         (single("Transpose", X, perm=[0, 0]), "permutation is (0, 0); expected every axis of the input"),
         (single("Slice", X, np.array([0]), np.array([1]), np.array([0]), np.array([0])), "or a step is 0"),
         (single("Slice", X, np.array([0.5]), np.array([1])), "its starts is float64[1]; expected a list of integers"),
-        (single("Gather", X, np.array([2])), "index 2 is outside of an axis of size 2"),
+        (single("Gather", X, np.array([2])), "index 2 is out of range for an axis of size 2"),
         (single("Expand", X, np.array([3, 3])), "its input of shape [2, 3] cannot be broadcast to [3, 3]"),
         (single("Pad", X, np.array([1, 1])), "it has 2 pads for 2 axes, in mode 'constant'"),
         (single("Pad", X, np.array([-2, 0, -1, 0])), "leave nothing of the shape [2, 3]"),
