@@ -85,7 +85,7 @@ def test_the_part_is_cut_out_and_seen_again(suffix: str, tmp_path: Path, capsys:
         "3 layers from '1 Addition' to '3 Multiplication', right one by one, when Fuses compiles them together" in out
     )
     assert f"written: {cut} (3 layers), with inputs in {tmp_path / 'part.npz'}" in out
-    assert "it was compared again, and differs likewise: 3 layers from " in out
+    assert "it was compared again, and differs in the same way: 3 layers from " in out
     command = out.splitlines()[-1].split()
     assert command[:2] == ["interposer", "compare"]
     status, out, _ = run(capsys, *command[2:])

@@ -99,7 +99,7 @@ def test_what_was_written_and_what_comes_next_is_told(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out.splitlines() == [
         "npu2-backend/CMakeLists.txt", "npu2-backend/Makefile", "npu2-backend/README.md", "npu2-backend/src/backend.c",
         "npu2-backend/include/interposer/backend.h", "", "Now, in npu2-backend:", "  make", "  make check",
-        "README.md there tells how to go on.",
+        "See README.md there for the next steps.",
     ]  # fmt: skip
     assert "build/Local_Npu2_backend.so" in (tmp_path / "npu2-backend/README.md").read_text()
 

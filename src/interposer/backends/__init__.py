@@ -1,1 +1,1 @@
-"""The built-in backends. They use the plug-in interface like anybody else's."""
+"""The built-in backends. They use the same plug-in interface as external backends."""

@@ -1,4 +1,4 @@
-"""``interposer backends``: every backend that is known, available or not, and every file that might have been one."""
+"""``interposer backends``: list every known backend, available or not, and every plug-in file that failed to load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.add_argument("--json", action="store_true", help="print the records as JSON")
 
 
@@ -32,7 +32,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _print(rows: list[tuple[str, ...]]) -> None:
-    """A table; on a terminal without its last column, whose texts follow, broken between words only."""
+    """Print a table; on a terminal, the texts of the last column follow below each row, wrapped at word boundaries."""
     titles = ("backend", "available", "version", "source", "capabilities, or why not")
     if not sys.stdout.isatty():
         show(Table(titles, rows))
@@ -46,7 +46,7 @@ def _print(rows: list[tuple[str, ...]]) -> None:
 
 
 def _records(runtime: Runtime) -> Iterator[tuple[BackendRecord, DynamicBackendRecord | None]]:
-    """Yield each backend with the file that it comes from, if any; then the files from which none came."""
+    """Yield each backend with the file that it was loaded from, if any; then the files without a usable backend."""
     files = {file.source: file for file in runtime.dynamic_backends()}
     for record in runtime.registry.records():
         yield record, files.pop(record.source, None)

@@ -1,4 +1,4 @@
-"""``interposer bench``: one network on all backends, concurrently."""
+"""``interposer bench``: measure one network on all backends and compare the times."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from interposer.session.placement import Plan
 __all__ = ["configure", "execute"]
 
 _HELP: Final = """\
-Each backend is completed by CpuRef, which runs what the backend does not take.
-"auto" is the fastest mix of all, which is looked for where it is not known yet.
-The network is loaded on all of them; then each has its turn, again and again, so
-that a slow moment of the machine hits all. Times are medians of the turns, and
-the spread is half the distance between the slowest and the fastest turn. Backends
-that the noise cannot tell apart are said to be "too noisy to tell". Choices with
-the same placement of every layer are measured once.
+CpuRef runs the layers that a backend does not support. "auto" is the fastest mix
+of all backends; it is searched for if it is not known yet. The network is loaded
+on all choices, which are then measured in turns, repeatedly, so that a slow
+moment of the machine affects all of them. Times are medians of the turns, and the
+spread is half the distance between the slowest and the fastest turn. Choices
+whose times differ by less than the noise are marked "too noisy to tell". Choices
+with the same placement of every layer are measured once.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
@@ -46,7 +46,7 @@ _seconds: Final = number("seconds")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "backends to measure, each by itself (default: all)")
@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Measure, and print a table or JSON; 1 where no backend could run the network."""
+    """Measure, and print a table or JSON; return 1 if no backend could run the network."""
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, args.format, shapes_of(args), values_of(args))
@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]]:
-    """Return the backends that were named, else all and the fastest mix of them; then the mixes."""
+    """Return the choices to measure: the named backends, or all backends and their fastest mix; then the mixes."""
     alone = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
         alone = [_completed([backend], runtime) for backend in args.backends]
@@ -106,7 +106,7 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
 
 
 def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
-    """Say which backends of the choices are not available; `UnknownBackendError` for an id that no backend has."""
+    """Report the unavailable backends among the choices; raise `UnknownBackendError` for an unknown id."""
     for fromkey in dict.fromkeys(item for ids in choices for item in ids if item != AUTO):
         reason = runtime.registry.reason_absent(fromkey)
         if reason is not None:
@@ -114,7 +114,7 @@ def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:
 
 
 def _completed(ids: list[str], runtime: Runtime) -> tuple[str, ...]:
-    """With CpuRef at the end, where that is to be had."""
+    """Return the ids with CpuRef appended, if CpuRef is available."""
     if ids == [AUTO]:
         return (AUTO,)
     reference = [item for item in ("CpuRef",) if item not in ids and item in runtime.registry.available()]

@@ -1,4 +1,4 @@
-"""``interposer cache``: what is kept between processes, what of it is of no use any more and why, and deleting it."""
+"""``interposer cache``: list the files cached between processes, explain which are stale and why, or delete them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["configure", "execute"]
 _PLAN: Final = own_names(r"plan-[0-9a-f]{32}\.json")
 _PROBED: Final = own_names(r"[0-9a-f]{64}-[^/]+\.json")
 _OF_BACKENDS: Final = re.compile(r"[^/]+-[0-9a-f]{8}/.+")
-"""What backends write into the folders that they are told of, under names of their own."""
+"""Files that backends write, under arbitrary names, into the folders assigned to them."""
 
 
 @dataclass(frozen=True)
 class _Cached:
-    """One file: what it is about, and why it is of no use, unless `reason` is empty.
+    """One cached file, and the reason why it is stale; an empty `reason` means that the file is usable.
 
-    `sha256` is of the network's file, or of the part that was compiled; `parts` are those of a network. `setting` says
-    for what a part was compiled, in the words of its backend.
+    `sha256` is the hash of the network's file, or of the compiled subgraph. `parts` lists the compiled subgraphs of a
+    network. `setting` describes the target of a compiled subgraph, in the words of its backend.
     """
 
     kind: str
@@ -55,16 +55,16 @@ class _Cached:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.add_argument("action", choices=["list", "why", "clear"], help="what to do")
-    parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all that is stale")
-    parser.add_argument("--dir", default="", metavar="FOLDER", help="another folder than the package's cache folder")
-    parser.add_argument("--stale", action="store_true", help="clear: only what is of no use any more")
+    parser.add_argument("model", nargs="?", help="why: the file of a network; without it, all stale files")
+    parser.add_argument("--dir", default="", metavar="FOLDER", help="a cache folder other than the default one")
+    parser.add_argument("--stale", action="store_true", help="clear: delete only stale files")
     parser.add_argument("--json", action="store_true", help="print the records as JSON")
 
 
 def execute(args: argparse.Namespace) -> None:
-    """List, explain or delete."""
+    """List, explain or delete the cached files."""
     if args.model is not None and args.action != "why":
         raise InvalidArgumentError(f"'cache {args.action}' takes no file; only 'cache why' does")
     if args.stale and args.action != "clear":
@@ -94,7 +94,7 @@ def _list(cached: list[_Cached], folder: str) -> None:
 
 
 def _reason(model: str, folder: str) -> str:
-    """Return why nothing of a network is in the cache folder; its layers are divided now to know it."""
+    """Return why a network is not in the cache folder; this partitions the network anew."""
     where = cache_folder(folder)
     if where is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"
@@ -145,9 +145,9 @@ def _asked(model: str, cached: list[_Cached]) -> list[_Cached]:
 
 
 def _all_retained(where: str) -> Iterator[_Cached]:
-    """Yield what was kept by this package; other files in the folder are nobody's business here.
+    """Yield the cached files of this package; other files in the folder are ignored.
 
-    Only the package's own folder has more than networks and parts in it.
+    Only the default cache folder has files other than networks and compiled subgraphs.
     """
     own = cache_folder(where) == cache_folder()
     for file in cached_files("", where):
@@ -205,7 +205,7 @@ def _plan(file: CachedFile, written: str, where: str) -> _Cached:
 
 
 def _outdated(plan: Plan) -> str:
-    """Return why a plan is not looked for any more; with another number of threads it may be."""
+    """Return why a plan is no longer used; empty if it is still valid, possibly for another number of threads."""
     here = made_with(default_runtime(), plan.backends)
     changed = [name for name, item in here.items() if name != "threads" and item != plan.made_with.get(name)]
     return f"{' and '.join(changed)} changed since it was measured" if changed else ""

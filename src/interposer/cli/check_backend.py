@@ -1,4 +1,4 @@
-"""``interposer check-backend``: whether a backend conforms to the plug-in interface and computes what it should."""
+"""``interposer check-backend``: check that a backend conforms to the plug-in interface and computes correct results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _seconds: Final = number("a positive number of seconds", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.add_argument("backend", nargs="?", help="the id of a backend, MODULE:CLASS, or the path of a shared object")
     parser.add_argument(
         "--family", action="append", default=[], metavar="NAME", help="try only operators of this family"
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check a backend; 1 where it does not conform."""
+    """Check a backend; return 1 if it does not conform."""
     if args.list:
         _print_list(args)
         return 0
@@ -100,7 +100,7 @@ def _checked(args: argparse.Namespace) -> Report:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of optimizer and runtime, as everything that they are about is in the report."""
+    """Suppress warnings of the optimizer and the runtime, as the report covers their content."""
     logger = logging.getLogger("interposer")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -124,26 +124,26 @@ def _expected(path: Path | None) -> Mapping[str, str]:
 
 
 class _Progress:
-    """How far the checks are, on a terminal."""
+    """A progress line on a terminal."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done, self.failed = total, 0, 0
         self.shown = sys.stderr.isatty()
 
     def step(self, result: Result) -> None:
-        """Another case is done."""
+        """Count one more finished case."""
         self.done += 1
         self.failed += not result.status.good
         if self.shown and self.done % 100 == 0:
             print(f"\r{self.done:,} of {self.total:,} cases, {self.failed:,} failed", end="", file=sys.stderr)
 
     def clear(self) -> None:
-        """Remove the line."""
+        """Remove the progress line."""
         if self.shown:
             print("\r\033[K", end="", file=sys.stderr)
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def _print(report: Report, *, refusals: bool) -> None:

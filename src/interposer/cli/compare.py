@@ -1,4 +1,4 @@
-"""``interposer compare``: two backends layer by layer, and the part that they disagree about as a file."""
+"""``interposer compare``: compare two backends layer by layer, and write the subgraph that differs to a file."""
 
 from __future__ import annotations
 
@@ -30,43 +30,44 @@ from interposer.session import Limits, read_network
 __all__ = ["configure", "execute"]
 
 _HELP: Final = """\
-The first backend is believed (CpuRef, where only one is named). Each layer is run
-as a network of its own: by both on the same inputs, which gives the layer's own
-error, and by the second on what it computed before, which is what adds up. Then
-the whole network is run as it is compiled. Where that is wrong and no layer is,
-the shortest run of layers that is wrong when it is compiled together is looked
-for. A layer that one backend refuses is taken from CpuRef.
+The first backend is the reference (CpuRef if only one is named). Each layer is
+run as a separate network: by both backends on the same inputs, which gives the
+local error of the layer, and by the second backend on its own earlier results,
+which gives the accumulated error. Then the whole network is compiled and run. If
+its results are wrong although every layer is right, the shortest sequence of
+layers that is wrong when compiled together is searched for. CpuRef runs layers
+that one of the backends refuses.
 
-A difference of floats is told as it is, as a part of the largest element, and in
-units in the last place; one of integers in steps. Behind several layers, as many
-tolerances are allowed.
+Differences of floats are reported as absolute values, relative to the largest
+element, and in units in the last place; differences of integers in steps. After
+n layers, n times the tolerance is allowed.
 
---cut writes the part that they differ about as .onnx, .tflite or .txt (the text
-form), and its inputs beside it as .npz; the file is compared again at once.
+--cut writes the subgraph that differs as .onnx, .tflite or .txt (the text form),
+and its inputs next to it as .npz; the written file is compared again at once.
 """
 _amount: Final = number("a number of 0 or more")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
-    add_network_arguments(parser, "the backend that is believed, and the one that is tried")
+    add_network_arguments(parser, "the reference backend, and the backend to compare with it")
     add_input_arguments(parser)
     parser.add_argument(
         "--tolerance", type=_amount, metavar="T",
-        help="the part of the largest element that floats may be off in a layer (default: by type, 1e-4 of float32)",
+        help="allowed error of floats in a layer, relative to the largest element (default: by type, 1e-4 for float32)",
     )  # fmt: skip
     parser.add_argument(
         "--steps", type=_amount, default=1, metavar="N", help="steps that quantized results may be off (default: 1)"
     )
     parser.add_argument("--all", action="store_true", help="list every layer, not only those that differ too much")
-    parser.add_argument("--cut", type=file_path, metavar="FILE", help="write the part that is wrong, to see it again")
+    parser.add_argument("--cut", type=file_path, metavar="FILE", help="write the failing subgraph to a file")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare, print what was found, and write the part that is wrong; 1 where there is one."""
+    """Compare, print the result, and write the failing subgraph; return 1 if there is one."""
     backends = _backends(args.backends)
     if args.cut is not None:
         _check_cut(args)
@@ -81,7 +82,7 @@ def execute(args: argparse.Namespace) -> int:
         progress=progress_line("as a whole"),
     )
     if not args.json:
-        _print(result, args.all)  # before anything is written, which may fail
+        _print(result, args.all)  # before writing files, which may fail
     written = None
     if args.cut is not None and result.cut is not None:
         written = _write_cut(args, backends, result.cut, tolerance, result)
@@ -100,7 +101,7 @@ def _backends(names: list[str] | None) -> list[str]:
     return chosen
 
 
-# --- the part that is wrong -------------------------------------------------------------------------------------------
+# --- the failing subgraph ---------------------------------------------------------------------------------------------
 
 
 def _check_cut(args: argparse.Namespace) -> None:
@@ -133,7 +134,7 @@ _WRITERS: Final = {".onnx": _write_onnx, ".tflite": _write_tflite, ".txt": _writ
 def _write_cut(
     args: argparse.Namespace, backends: list[str], cut: Cut, tolerance: Tolerance, comparison: Comparison
 ) -> dict[str, Any]:
-    """Write the part and its inputs, and compare what was written."""
+    """Write the subgraph and its inputs, and compare the written files again."""
     path: Path = args.cut
     inputs = path.with_suffix(".npz")
     with replacing(inputs) as file:  # complete before the network replaces an old file, so that both fit together
@@ -166,7 +167,7 @@ def _print_cut(args: argparse.Namespace, written: dict[str, Any] | None) -> None
         return
     say(f"written: {written['file']} ({counted(len(written['layers']), 'layer')}), with inputs in {written['inputs']}")
     if written["reproduces"]:
-        say(f"  it was compared again, and differs likewise: {written['found']}")
+        say(f"  it was compared again, and differs in the same way: {written['found']}")
     else:
         say("  compared again by itself, it does not differ; another format may keep more of it, such as .txt")
     say(f"  {written['command']}")

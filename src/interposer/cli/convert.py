@@ -1,4 +1,4 @@
-"""``interposer convert``: a network of any known format as an ONNX or a TensorFlow Lite model."""
+"""``interposer convert``: convert a network of any supported format to an ONNX or TensorFlow Lite model."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ __all__ = ["configure", "execute"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.add_argument("network", type=network_path, help="the file: .tflite, .onnx, .json (NNAPI), or the text form")
     parser.add_argument("output", help="the file to write; its suffix, .onnx or .tflite, is the format")
     add_source_arguments(parser)
     parser.add_argument(
         "--opset", type=positive, metavar="N",
-        help="of ONNX, the version of the operator set (default: 20, which engines know, or a newer one where it is "
+        help="for ONNX, the version of the operator set (default: 20, which engines support, or a newer one if it is "
         "needed)",
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true",
-        help="as ONNX, write quantized layers with float values between DequantizeLinear and QuantizeLinear",
+        help="for ONNX, write quantized layers as float layers between DequantizeLinear and QuantizeLinear",
     )  # fmt: skip
-    parser.add_argument(
-        "--external-data", action="store_true", help="of ONNX, put the weights into a file of their own"
-    )
+    parser.add_argument("--external-data", action="store_true", help="for ONNX, write the weights to a separate file")
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Read the network, write it, and say what was written."""
+    """Read the network, write it, and print a summary."""
     suffix = Path(args.output).suffix.lower()
     if suffix not in _WRITERS:
         raise InvalidArgumentError(f"the output is {args.output!r}; expected a file with the suffix .onnx or .tflite")

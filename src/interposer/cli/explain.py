@@ -1,4 +1,4 @@
-"""``interposer explain``: which backend gets which layer, and why the others do not."""
+"""``interposer explain``: show which backend runs which layer, and why the other backends do not."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["configure", "execute"]
 _RIGHT: Final = ("part", "time", "work")
 
 _HELP: Final = """\
-For every layer: who runs it, and why every other backend does not. For every
-part (layers of one backend that hang together): its time, and what crosses its
-border, copied or not.
+For every layer: the backend that runs it, and why every other backend does not.
+For every part (connected layers on one backend): its time, and the tensors that
+cross its border, copied or not.
 
-With --measure the network is run, on --input or with --random, and every
-layer that runs and every copy is timed. Times with a ~ are estimated by work
-(bytes and operations): of layers within a compiled part, and of all where
-nothing is measured. --html draws the network into a page that stands alone.
+With --measure, the network is run on --input or with --random, and every layer
+and every copy is timed. Times marked with ~ are estimated from work (bytes and
+operations): those of layers within a compiled part, and all times if nothing is
+measured. --html writes a self-contained page that draws the network.
 """
 _seconds: Final = number("seconds, more than 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.epilog = _HELP
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_network_arguments(parser)
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Divide the network among the backends, run it where it is to be measured, and print the explanation."""
+    """Divide the network among the backends, run it if requested, and print the explanation."""
     if not args.measure and (args.input or seed_of(args) is not None):
         option = "--input" if args.input else "--seed" if args.seed is not None else "--random"
         raise InvalidArgumentError(f"{option} is what the network runs on to be measured; give --measure too")
@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _left_out(model: Model) -> list[str]:
-    """Return the backends that are not available, and so not among those taken by default."""
+    """Return the backends that are not available, and are therefore not used by default."""
     registry = model.runtime.registry
     return [backend for backend in registry if registry.reason_absent(backend) is not None]
 

@@ -1,4 +1,4 @@
-"""The names that other formats have for operators, taken from the ``Source:`` section of the operators' docstrings."""
+"""The names of operators in other formats, taken from the ``Source:`` section of the operators' docstrings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS: Final = {
 
 
 class ForeignName(NamedTuple):
-    """What a format calls an operator."""
+    """The name of an operator in another format."""
 
     format: str
     name: str
@@ -30,7 +30,7 @@ class ForeignName(NamedTuple):
 
 @cache
 def foreign_names() -> tuple[ForeignName, ...]:
-    """Return all names, in the order of the operators."""
+    """Return the names of all operators in all formats, in the order of the operators."""
     return tuple(name for op in registered_ops().values() for name in _names_of(op))
 
 
@@ -45,12 +45,12 @@ def _names_of(op: type[Op]) -> Iterator[ForeignName]:
 
 
 def ops_named(name: str) -> list[ForeignName]:
-    """Return the operators that any format calls so, whatever the case of the letters."""
+    """Return the operators that have this name in any format, ignoring case."""
     return [foreign_name for foreign_name in foreign_names() if foreign_name.name.lower() == name.lower()]
 
 
 def format_that_reads(name: str) -> str:
-    """The format whose front end reads an operator of this name although no operator here has it; empty if none."""
+    """Return the format whose importer reads an operator of this name without an equivalent here; empty if none."""
     from interposer.frontends.onnx import onnx_converters as onnx  # noqa: PLC0415
     from interposer.frontends.onnx import onnx_families as _onnx_families  # noqa: F401, PLC0415 - they fill the tables
     from interposer.frontends.tflite import tflite_converters as tflite  # noqa: PLC0415

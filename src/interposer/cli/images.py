@@ -1,4 +1,4 @@
-"""Pictures as inputs: the one place that reads images."""
+"""Images as inputs of networks. This is the only module that reads image files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from interposer.core.types import UNKNOWN, Array, DataLayout, DataType, Dim, Ten
 __all__ = ["Preprocessing", "read_image"]
 
 MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's name of the colours that an input with so many channels takes."""
+"""Pillow's color mode for each number of channels."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How the codes 0 to 255 of a picture become an input: ``(code - mean) / std``, for all channels or for each.
+    """The conversion of pixel values 0 to 255 to an input: ``(pixel - mean) / std``, with one value or one per channel.
 
-    Without `mean` and `std` an integer input takes the codes as they are (int8: less 128), a float input code / 255.
+    Without `mean` and `std`, an integer input takes the pixel values (int8: less 128), a float input pixel / 255.
     """
 
     layout: DataLayout | None = None
@@ -32,11 +32,11 @@ class Preprocessing:
 
 
 def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocessing) -> Array:
-    """Return a picture as the input `name`: resized (bilinear) to its height and width, in its colours and of its type.
+    """Return an image as an array for the input `name`, resized (bilinear) and converted to its color mode and type.
 
     Raises:
         MissingDependencyError: Pillow is not installed.
-        InvalidArgumentError: no picture, a broken or absurdly large one, or an input that a picture does not fit.
+        InvalidArgumentError: the file is not an image, is damaged or too large, or the input does not accept images.
         OSError: the file cannot be opened.
     """
     label = f"input {name!r} {info}"
@@ -48,7 +48,7 @@ def read_image(path: str, name: str, info: TensorInfo, preprocessing: Preprocess
     return np.ascontiguousarray(values.reshape(values.shape if info.rank == 3 else (1, *values.shape)))
 
 
-# --- where a picture goes in an input ---------------------------------------------------------------------------------
+# --- layout of the input ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ def _is_channels_last(label: str, sizes: Sequence[int]) -> bool:
 
 
 def _pixels(path: str, place: _Place) -> Array:
-    """Return the picture's codes as [height, width, channels]."""
+    """Return the pixel values of the image as [height, width, channels]."""
     pillow = _pillow()
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
         try:
             picture = _resized(pillow, pillow.open(file), place)
-        except Exception as error:  # decoders raise whatever comes to pass
+        except Exception as error:  # decoders raise exceptions of any type
             _refuse(pillow, path, error)
     return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, place.channels)
 
@@ -129,7 +129,7 @@ def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
     raise InvalidArgumentError(f"{path}: {message}") from error
 
 
-# --- from codes to values ---------------------------------------------------------------------------------------------
+# --- from pixels to values --------------------------------------------------------------------------------------------
 
 
 def _values(label: str, codes: Array, info: TensorInfo, preprocessing: Preprocessing) -> Array:

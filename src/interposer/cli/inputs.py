@@ -1,4 +1,4 @@
-"""``--input``: from files to the arrays that a network takes."""
+"""``--input``: read the input arrays of a network from files."""
 
 from __future__ import annotations
 
@@ -42,27 +42,29 @@ _MEMBER: Final = ".npy"
 _RAW: Final = (".bin", ".raw")
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, about: str = "as of interposer run") -> None:
-    """Declare files for inputs, and random numbers for those that no file gives."""
+def add_input_arguments(parser: argparse.ArgumentParser, about: str = "see interposer run") -> None:
+    """Declare the arguments for input files, and for random inputs where no file is given."""
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", help=f"{about}; may be repeated")
     parser.add_argument("--random", action="store_true", help="use random numbers for inputs that no --input gives")
-    parser.add_argument("--seed", type=whole, metavar="N", help="of the random numbers (default: 0); implies --random")
+    parser.add_argument(
+        "--seed", type=whole, metavar="N", help="seed of the random numbers (default: 0); implies --random"
+    )
 
 
 def seed_of(args: argparse.Namespace) -> int | None:
-    """Return the seed of random inputs; None if there are to be none."""
+    """Return the seed of random inputs; None if random inputs were not requested."""
     return args.seed if args.seed is not None else 0 if args.random else None
 
 
 def inputs_text(args: argparse.Namespace) -> str:
-    """Return what a command ran on, in words."""
+    """Return a description of the inputs that a command ran on."""
     seed = seed_of(args)
     rest = f"random numbers, seed {seed}" if seed is not None else ""
     return ", ".join(filter(None, [" and ".join(args.input), rest]))
 
 
 def shape_hint(infos: Infos) -> str:
-    """Options that would give the shapes that are open: named sizes by their names, others by the whole shape."""
+    """Return options that set the open shapes: a value for each named dimension, or an input's whole shape."""
     options: dict[str, None] = {}
     for name, info in infos.items():
         if info.is_concrete or not info.is_tensor:
@@ -81,16 +83,16 @@ def _option_of_shape(name: str, sizes: tuple[Any, ...], named: list[str]) -> lis
 
 
 def sized_inputs(model: Model) -> dict[str, TensorInfo]:
-    """Return the inputs of a model, with the sizes in its file where a dimension is open and the file has one."""
+    """Return the inputs of a model; open dimensions have the sizes in the model's file, if it has any."""
     sized = {item.name: item.output.known for item in model.optimized.inputs} if model.is_prepared else {}
     return {name: sized.get(name, info) for name, info in model.inputs.items()}
 
 
 def random_input(name: str, info: TensorInfo, seed: int) -> Array | None:
-    """Return random numbers for an input, the same for a seed; nothing for an optional.
+    """Return random numbers for an input, the same for each seed; None for an optional.
 
     Raises:
-        InvalidArgumentError: its shape is open, or it takes no numbers.
+        InvalidArgumentError: the shape of the input is open, or its type has no numbers.
     """
     if info.dtype is DataType.OPTIONAL:
         return None
@@ -110,13 +112,13 @@ def read_inputs(
     seed: int | None = None,
     sized: Infos | None = None,
 ) -> dict[str, Any]:
-    """The arrays for a network's inputs, from ``name=path`` and from bare paths, which stand for the others in order.
+    """Return the input arrays of a network, from ``name=path`` and from bare paths, which are assigned in order.
 
-    A sequence is all arrays of a .npz file, in the file's order; an optional that nothing gives is None. With a seed,
-    inputs that nothing gives are random numbers; `sized` has their infos, unless that is `infos`.
+    A sequence is read from all arrays of a .npz file, in the file's order; an optional without a file is None. With a
+    seed, inputs without a file are random numbers; `sized` has their infos, unless that is `infos`.
 
     Raises:
-        InvalidArgumentError: too much is given, too little, or what does not fit.
+        InvalidArgumentError: an input is missing, given twice or unknown, or a file does not fit its input.
         OSError: a file cannot be opened.
     """
     named = [_split(text, infos) for text in names]
@@ -140,19 +142,20 @@ def read_inputs(
 
 
 def named_inputs(args: argparse.Namespace, network: Network) -> dict[str, Any]:
-    """Return the arrays for a network's inputs, from files as they are and from random numbers as the arguments say.
+    """Return the input arrays of a network, from files without preprocessing and from random numbers.
 
     Raises:
-        BindingError: arrays that do not fit; and what `read_inputs` raises.
+        BindingError: an array does not fit its input.
+        InvalidArgumentError, OSError: see `read_inputs`.
     """
     infos = {layer.name: layer.output.known for layer in network.graph.inputs}
     inputs = read_inputs(args.input, infos, Preprocessing(None, (), ()), seed_of(args))
-    input_arrays(infos, inputs)  # or else each backend would be said to refuse them
+    input_arrays(infos, inputs)  # otherwise each backend would be reported to refuse the arrays
     return inputs
 
 
 def require_shapes(infos: Infos) -> None:
-    """Raise `InvalidArgumentError`, with options that can be followed, if the shape of an input is open."""
+    """Raise `InvalidArgumentError` if the shape of an input is open; the message lists options that set it."""
     unknown = {name: info for name, info in infos.items() if not info.is_concrete}
     if unknown:
         inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
@@ -179,7 +182,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
     check_regular(path)
     with open(path, "rb") as file:
         head = file.read(8)
-    if not head and Path(path).suffix.lower() not in _RAW:  # bare numbers may be none
+    if not head and Path(path).suffix.lower() not in _RAW:  # a file of bare numbers may be empty
         raise InvalidArgumentError(f"{path}: the file is empty")
     infos = {item: _held(info) for item, info in infos.items()}
     if head.startswith(_NPZ) and not _is_sequence(name or next(iter(free), None), infos):
@@ -195,7 +198,7 @@ def _read(name: str | None, path: str, infos: Infos, free: list[str], preprocess
 
 
 def _held(info: TensorInfo) -> TensorInfo:
-    """Return what a file gives for an input: for an optional its element."""
+    """Return the info of the array that a file provides for an input: for an optional, that of its element."""
     return info.element if info.dtype is DataType.OPTIONAL and info.element is not None else info
 
 
@@ -216,7 +219,7 @@ def _next(free: list[str], path: str, infos: Infos) -> str:
 
 
 def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) -> dict[str, Array]:
-    """Return the arrays of an archive by their names; the name of a sole one, or of one that is asked for, is free."""
+    """Return the arrays of a .npz file by name; a single array, or one selected by `name`, may have any name."""
     arrays = _arrays(path)
     if name in arrays:
         return {name: arrays[name]}
@@ -233,7 +236,9 @@ def _from_archive(name: str | None, path: str, infos: Infos, free: list[str]) ->
 
 def _array(path: str) -> Array:
     with _damage(path):
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # a header that promises too much is refused
+        return np.array(
+            np.load(path, mmap_mode="r", allow_pickle=False)
+        )  # fails if the header claims more data than the file has
 
 
 def _arrays(path: str) -> dict[str, Array]:
@@ -250,7 +255,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Array:
 
 @contextmanager
 def _damage(path: str) -> Iterator[None]:
-    """NumPy and zipfile raise whatever damage leads to; make it an error that names the file."""
+    """Convert the exceptions of NumPy and zipfile about damaged files to an error that names the file."""
     try:
         yield
     except Exception as error:
@@ -261,7 +266,7 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
-    """Return the bare numbers of a file, in the machine's byte order."""
+    """Return the contents of a file of bare numbers, in the machine's byte order."""
     label = f"input {name!r} {info}"
     if info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"{path}: {label} takes texts; give them in a .npy file")
@@ -278,7 +283,7 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
 
 
 def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
-    """The info with its only open dimension as large as a file of `size` bytes says, at least 1; None if it cannot."""
+    """Return the info with its single open dimension set from a file of `size` bytes; None if that is impossible."""
     if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None
     single = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)

@@ -1,4 +1,4 @@
-"""Files of labels: one for each class, a line each."""
+"""Label files: one class name on each line."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _NUMBERED: Final = re.compile(r"\s*(\d{1,9})(?:\s*[:,]\s*|\s+)(\S.*)")
 
 
 def read_labels(path: str) -> Labels:
-    """Return the labels of a file by class, counted from zero: a line each, or lines that all start with their number.
+    """Return the labels of a file by class number, counted from zero.
+
+    Either each line is a label, in order, or all lines begin with their class number.
 
     Raises:
-        InvalidArgumentError: the file is no text, is empty, or gives a number twice.
-        OSError: it cannot be read.
+        InvalidArgumentError: the file is not text, is empty, or repeats a number.
+        OSError: the file cannot be read.
     """
     check_regular(path)
     try:

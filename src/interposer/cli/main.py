@@ -1,4 +1,4 @@
-"""``interposer``: the parser, the choice of the command, and how errors become messages and exit statuses."""
+"""``interposer``: the parser, the dispatch to a command, and the mapping of errors to messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "run": "run a network on an image or on arrays, and show what it gives",
     "explain": "show which backend gets which layer, and why the others do not",
-    "bench": "measure a network on all backends, concurrently",
+    "bench": "measure a network on all backends, and compare their times",
     "compare": "run two backends layer by layer, and show where they differ",
-    "plan": "measure which backend should run which layer, and write that down",
+    "plan": "measure which backend should run which layer, and write a plan file",
     "convert": "write a network as an ONNX or a TensorFlow Lite model",
     "backends": "list the backends, and why some are absent",
-    "cache": "list what is kept between processes, say what is stale and why, or delete it",
+    "cache": "list the cached files, say which are stale and why, or delete them",
     "ops": "list the operators, or those that a backend has kernels for",
-    "check-backend": "check that a backend does what the plug-in interface asks for",
-    "new-backend": "begin a backend: write a small project that builds and conforms",
+    "check-backend": "check that a backend conforms to the plug-in interface",
+    "new-backend": "create a project for a new backend, which builds and conforms",
 }
-"""The commands, each with a line about it; the module of that name has `configure` and `execute`.
+"""The commands with their descriptions; the module of the same name has `configure` and `execute`.
 
 `execute` returns the exit status if the answer of the command is "no", and None or 0 otherwise.
 """
@@ -45,21 +45,21 @@ NO_MEANS: Final = {
     "compare": "the backends differ by more than is allowed",
     "check-backend": "the backend does not conform",
 }
-"""What exit status 1 says, for each command that answers a question."""
+"""The meaning of exit status 1, for each command that answers a question."""
 _OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
-"""Numbers of errors of writing; all files are written by a function whose errors name the file."""
+"""The `errno` values of write errors; files are written by a function whose errors name the file."""
 ERROR: Final = 2
 INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141  # as of a program that the closed pipe ended
+PIPE_CLOSED: Final = 141  # the status of a program that SIGPIPE ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; `argv` are the words after ``interposer``.
+    """Run one command; `argv` are the arguments after ``interposer``.
 
     Returns:
         The exit status, by one rule for all commands: 0 if the command succeeded; 1 if it succeeded and its answer is
         "no" (see `NO_MEANS`); 2 after any error, wrong usage included, with a message on standard error; 130 after an
-        interruption by the user; 141 if nobody reads the output any more.
+        interruption by the user; 141 if the reader of the output has closed the pipe.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -181,7 +181,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **settings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is none of the choices, with the nearest one as a hint."""
+        """Reject a value that is not among the choices, with the closest choice as a hint."""
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             hint = did_you_mean(str(value), known)
@@ -189,7 +189,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _add_debug(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--debug", action="store_true", help="show what is logged, and the traceback of an error")
+    parser.add_argument("--debug", action="store_true", help="show log messages, and the traceback of an error")
 
 
 def _sentence(line: str) -> str:

@@ -1,4 +1,4 @@
-"""What the commands that read a network have in common: their arguments, and the model that they make of them."""
+"""Shared arguments of the commands that read a network, and the creation of a model from them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how the file is to be read."""
-    parser.add_argument("--format", choices=FORMATS, help="what the file is, where its content does not tell")
+    """Declare the arguments that control how the file is read."""
+    parser.add_argument("--format", choices=FORMATS, help="the format of the file, if its content is ambiguous")
     parser.add_argument(
         "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
@@ -50,14 +50,14 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def network_path(text: str) -> str:
-    """Return the path of a network; `ArgumentTypeError` for a dash, which often stands for standard input."""
+    """Return the path of a network; raise `ArgumentTypeError` for a dash, which often means standard input."""
     if text == "-" and not os.path.exists(text):
         raise argparse.ArgumentTypeError("standard input is not read; give the path of a file")
     return text
 
 
 def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFERRED) -> None:
-    """Declare the network, its shapes and limits, and backends that are what `backends` says."""
+    """Declare the network, its shapes and limits, and the backends, whose help text is `backends`."""
     parser.add_argument(
         "network", type=network_path, help="the file: .tflite, .onnx, .json for NNAPI, or the text form"
     )
@@ -65,26 +65,26 @@ def add_network_arguments(parser: argparse.ArgumentParser, backends: str = PREFE
     add_source_arguments(parser)
     parser.add_argument(
         "--value", type=_value, action="append", default=[], metavar="NAME=0,1",
-        help="the value of an input, a number or several, which is then no input any more; may be repeated",
+        help="one or several numbers that replace an input by a constant; may be repeated",
     )  # fmt: skip
     limits = Limits()
     parser.add_argument(
         "--limit-bytes", type=_limit, metavar="N", default=limits.max_bytes,
-        help="refuse networks that need more memory; with K, M, G or T; 'none' lifts it (default: 16G)",
+        help="refuse networks that need more bytes of memory; with K, M, G or T; 'none' for no limit (default: 16G)",
     )  # fmt: skip
     parser.add_argument(
         "--limit-operations", type=_limit, metavar="N", default=limits.max_operations,
-        help="refuse networks that need more arithmetic in a run; 'none' lifts it (default: 10^14)",
+        help="refuse networks that need more operations in a run; 'none' for no limit (default: 10^14)",
     )  # fmt: skip
 
 
 def add_plan_argument(parser: argparse.ArgumentParser, what: str = "place the network as this file says") -> None:
-    """Declare a plan that is followed."""
-    parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan makes one")
+    """Declare the argument for a plan file."""
+    parser.add_argument("--plan", metavar="FILE", help=f"{what}; interposer plan writes one")
 
 
 def sources_of(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the files that a command reads as its arguments say, also those in which an ONNX file has its weights."""
+    """Yield the files that a command reads, including external files with the weights of an ONNX model."""
     for name in ("network", "plan", "labels"):
         if getattr(args, name, None) is not None:
             yield getattr(args, name)
@@ -96,7 +96,7 @@ def sources_of(args: argparse.Namespace) -> Iterator[str]:
 
 
 def backend_ids(text: str) -> list[str]:
-    """Return the ids in a list with commas."""
+    """Return the ids in a comma-separated list."""
     ids = [AUTO if part.strip().lower() == AUTO else part.strip() for part in text.split(",") if part.strip()]
     if not ids:
         raise argparse.ArgumentTypeError("expected ids of backends with commas between them")
@@ -104,7 +104,7 @@ def backend_ids(text: str) -> list[str]:
 
 
 def shape_argument(text: str) -> tuple[str, int | list[int]]:
-    """``NAME=1x3x8``: a name with a shape, or with one number."""
+    """Parse ``NAME=1x3x8``: a name with a shape, or with one number."""
     name, _, sizes = text.rpartition("=")
     if not name or not re.fullmatch(r"\d+([x,]\d+)*,?", sizes):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x8 or NAME=1, not {text!r}")
@@ -140,12 +140,12 @@ def _limit(text: str) -> int | None:
 
 
 def shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
-    """Return what --shape says, or None; `InvalidArgumentError` if it says something twice."""
+    """Return the values of --shape, or None; raise `InvalidArgumentError` if a name is repeated."""
     return _once("--shape", args.shape)
 
 
 def values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | None:
-    """Return what --value says, or None; `InvalidArgumentError` if it says something twice."""
+    """Return the values of --value, or None; raise `InvalidArgumentError` if a name is repeated."""
     return _once("--value", args.value)
 
 
@@ -158,7 +158,7 @@ def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
 
 
 def open_model(args: argparse.Namespace) -> Model:
-    """Return the model that the arguments ask for."""
+    """Return the model that the arguments describe."""
     if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
         raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
     return load(
@@ -173,19 +173,19 @@ def open_model(args: argparse.Namespace) -> Model:
 
 
 def report_absent(model: Model) -> None:
-    """Say on standard error which of the backends that were asked for are not available."""
+    """Report on standard error which of the requested backends are not available."""
     for item in model.optimized.absent:
         report_skipped(item.id, item.reason)
 
 
 def report_skipped(backend: str, reason: str) -> None:
-    """Say on standard error that a requested backend is not used, and why."""
+    """Report on standard error that a requested backend is not used, and why."""
     print(printable(f"interposer: backend {backend!r} is skipped: {reason}"), file=sys.stderr)
 
 
 @contextmanager
 def runtime_with_threads(count: int | None) -> Iterator[Runtime]:
-    """A runtime of so many threads, of which all backends are told by the setting; None leaves that as it is."""
+    """Yield a runtime with this thread budget, which all backends receive; None keeps the default."""
     before = os.environ.get(NUM_THREADS)
     if count is not None:
         os.environ[NUM_THREADS] = str(count)

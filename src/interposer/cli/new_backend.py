@@ -1,4 +1,4 @@
-"""``interposer new-backend``: a small project with a backend that builds, runs one layer and conforms."""
+"""``interposer new-backend``: create a small backend project that builds, runs one layer and conforms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COPIED: Final[Mapping[str, Mapping[str, str]]] = {
     "cpp": {"backend.h": "include/interposer/backend.h", "backend.hpp": "include/interposer/backend.hpp"},
     "rust": {"backend.rs": "src/interposer.rs"},
 }
-"""For each language, the files of the interface that become part of the project."""
+"""For each language, the files of the interface that are copied into the project."""
 NATIVE_STEPS: Final = ("make", "make check")
 STEPS: Final = {"python": ("pip install -e '.[test]'", "pytest -q")}
 LONGEST: Final = 64
@@ -32,20 +32,22 @@ FILE_NAME: Final = "<vendor>_<name>_backend.so"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.add_argument("name", help="the id of the backend, such as Npu: letters and digits")
-    parser.add_argument("--lang", choices=list(COPIED), required=True, help="the language that it is written in")
-    parser.add_argument("--vendor", default="Local", metavar="V", help="who makes it: letters and digits (Local)")
+    parser.add_argument("--lang", choices=list(COPIED), required=True, help="the programming language of the backend")
+    parser.add_argument(
+        "--vendor", default="Local", metavar="V", help="the vendor of the backend: letters and digits (default: Local)"
+    )
     parser.add_argument(
         "--folder", type=Path, metavar="F", help="where to write it: a new or empty folder (<name>-backend, here)"
     )
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Write the project, and say what comes next.
+    """Write the project, and print the next steps.
 
     Raises:
-        InvalidArgumentError: a name that cannot be one, or a folder that is not empty.
+        InvalidArgumentError: the name is invalid, or the folder is not empty.
     """
     _check_name(args.name)
     _check_word("vendor", args.vendor)
@@ -56,7 +58,7 @@ def execute(args: argparse.Namespace) -> None:
     print(f"\nNow, in {folder}:")
     for step in STEPS.get(args.lang, NATIVE_STEPS):
         print(f"  {step}")
-    print("README.md there tells how to go on.")
+    print("See README.md there for the next steps.")
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _words(name: str, vendor: str) -> dict[str, str]:
-    """Return what stands for ``{{key}}`` in the templates and in their paths."""
+    """Return the replacements of ``{{key}}`` in the templates and in their paths."""
     stem = f"{vendor}_{name}_backend"
     package = f"{name.lower()}_backend"
     return {
@@ -110,13 +112,13 @@ def _words(name: str, vendor: str) -> dict[str, str]:
 
 
 def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
-    """Write every file of the project and return their paths; after a failure, nothing of it is left."""
+    """Write every file of the project and return their paths; after an error, delete what was written."""
     existed = folder.is_dir()
     try:
         return list(_written(folder, language, words))
     except BaseException:
         if existed:
-            for child in folder.iterdir():  # it was empty
+            for child in folder.iterdir():  # the folder was empty before
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
         else:
             shutil.rmtree(folder, ignore_errors=True)
@@ -124,7 +126,7 @@ def _whole(folder: Path, language: str, words: Mapping[str, str]) -> list[Path]:
 
 
 def _written(folder: Path, language: str, words: Mapping[str, str]) -> Iterator[Path]:
-    """Write every file of the project, and give its path."""
+    """Write every file of the project, and yield its path."""
     templates = TEMPLATES / language
     for template in sorted(templates.rglob("*.in")):
         path = folder / _filled(str(template.relative_to(templates)).removesuffix(".in"), words)

@@ -1,4 +1,4 @@
-"""Numbers that are given as arguments."""
+"""Parsers for numeric command-line arguments."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ _MOST_THREADS: Final = 4096
 
 
 def positive(text: str) -> int:
-    """Return a number of 1 or more; `ArgumentTypeError` for everything else."""
+    """Return an integer of 1 or more; raise `ArgumentTypeError` for any other text."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
     return int(text)
 
 
 def threads(text: str) -> int:
-    """Return a number of threads; `ArgumentTypeError` for everything else."""
+    """Return a number of threads; raise `ArgumentTypeError` for any other text."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_THREADS):
         raise argparse.ArgumentTypeError(f"expected a number of threads from 1 to {_MOST_THREADS}, not {text!r}")
     return int(text)
 
 
 def whole(text: str) -> int:
-    """Return a whole number of 0 or more; `ArgumentTypeError` for everything else."""
+    """Return an integer of 0 or more; raise `ArgumentTypeError` for any other text."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, not {text!r}")
     return int(text)
 
 
 def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
-    """Return what reads a finite number above zero, or zero where it may be that.
+    """Return a parser of finite numbers above zero, or from zero on if `zero` is True.
 
     Args:
-        expected: what the `ArgumentTypeError` for everything else calls it.
+        expected: the description of a valid number in the message of `ArgumentTypeError`.
+        zero: whether 0 is valid.
     """
 
     def read(text: str) -> float:

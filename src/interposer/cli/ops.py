@@ -1,4 +1,4 @@
-"""``interposer ops``: the catalogue of operators, one of them, or those that a backend has kernels for."""
+"""``interposer ops``: list the catalog of operators, one operator, or the operators that a backend has kernels for."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["configure", "execute"]
 
 Slot: TypeAlias = Operand | Result
 SHOWN: Final = 3
-"""How many operands or attributes the catalogue names; ``interposer ops NAME`` names all."""
+"""The number of operands or attributes that the catalog lists; ``interposer ops NAME`` lists all."""
 _SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "operator", nargs="?", help="describe this operator; names of ONNX, TFLite, NNAPI and Arm NN do too"
+        "operator", nargs="?", help="describe this operator; names from ONNX, TFLite, NNAPI and Arm NN work too"
     )
     what.add_argument("--backend", metavar="ID", help="list the kernels of this backend, and the types they take")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -69,7 +69,7 @@ def _row(op: type[Op]) -> tuple[str, ...]:
 
 
 def _listed(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     more = len(names) - SHOWN
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:SHOWN])} and {more} more"
 
@@ -86,7 +86,7 @@ def _defaulted(op: type[Op], name: str) -> str:
 
 
 def _is_pinned(op: type[Op], name: str) -> bool:
-    """Return True if the class says the value already, as Addition does."""
+    """Return True if the operator class fixes the value of an attribute, as Addition does."""
     choices = op.attributes[name].choices
     return choices is not None and len(choices) == 1
 
@@ -97,7 +97,7 @@ def _default(op: type[Op], name: str) -> Any:
 
 
 def _print_named(name: str, as_json: bool) -> None:
-    """Describe the operator of a name, or those that other formats call so."""
+    """Describe the operator with this name, or those with this name in other formats."""
     if name in registered_ops():
         _print_operator(op_class(name), as_json)
         return
@@ -204,7 +204,7 @@ def _tensors(kernel: Kernel) -> str:
 
 
 def _takes(op: type[Op], kernel: Kernel) -> str:
-    """The types of all tensors, or those named first; where the kernel takes all, those that the operator allows."""
+    """Return the types of all tensors, or of named ones first; if the kernel takes all types, those of the operator."""
     allowed = op.operands[0].dtypes if op.operands else None
     named = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
     rest = _types(kernel.types.get("*", allowed))
@@ -216,7 +216,7 @@ def _conditions(kernel: Kernel) -> str:
 
 
 def _rules(kernel: Kernel) -> list[str]:
-    """Return what the kernel's further conditions are called."""
+    """Return the names of the kernel's further conditions."""
     names = (getattr(rule, "__name__", type(rule).__name__) for rule in kernel.rules)
     return ["a condition" if name == "<lambda>" else name.strip("_").replace("_", " ") for name in names]
 
@@ -234,7 +234,7 @@ def _described_kernel(op: type[Op], kernel: Kernel) -> dict[str, Any]:
 
 
 def _types(types: Collection[DataType] | None) -> str:
-    """Types in few words: groups by their names."""
+    """Return a short text for a set of types, with group names where possible."""
     left, words = set(ANY_TYPE if types is None else types), []
     for word, group in _GROUPS.items():
         if group <= left:

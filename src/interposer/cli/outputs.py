@@ -1,4 +1,4 @@
-"""What a run gave: the top classes of a classifier, figures of anything else, and arrays for a file."""
+"""Outputs of a run: the top classes of a classifier, statistics of other arrays, and writing arrays to a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One class: its score as it is stored and, where that is quantized, the float value that it stands for."""
+    """One class with its stored score and, for quantized scores, the float value of the score."""
 
     index: int
     label: str | None
@@ -43,19 +43,19 @@ class Ranked:
     value: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the class as JSON-compatible data; ``value`` only where the score is quantized."""
+        """Return the class as JSON-compatible data; ``value`` only if the score is quantized."""
         plain = {"index": self.index, "label": self.label, "score": self.score}
         return plain if self.value is None else plain | {"value": self.value}
 
 
 def has_classes(array: Array) -> bool:
-    """Return True for a vector of numbers, which may have axes of size 1 before."""
+    """Return True for a vector of numbers, which may have leading axes of size 1."""
     numbers = array.dtype.kind != "O" and array.ndim > 0
     return numbers and array.shape[-1] > 1 and array.size == array.shape[-1]
 
 
 def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> list[Ranked]:
-    """Return the classes of the highest scores; of equal ones the first."""
+    """Return the classes with the highest scores; for equal scores, the lower class number first."""
     scores = _numbers(array).reshape(-1)
     best = np.argsort(scores[::-1], kind="stable")[::-1][:count]
     return [_ranked(scores.size - 1 - int(at), scores, info, labels) for at in best]
@@ -68,7 +68,7 @@ def _ranked(index: int, scores: Array, info: TensorInfo, labels: Labels | None) 
 
 
 def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
-    """Name, type, shape and, where there are numbers, the least, the greatest and the mean, as they are stored."""
+    """Return name, type, shape and, for numbers, the minimum, maximum and mean of the stored values."""
     result: dict[str, Any] = {"name": name, "info": str(info.with_shape(array.shape)), "shape": list(array.shape)}
     if array.size == 0 or array.dtype.kind == "O":
         return result
@@ -79,7 +79,7 @@ def figures(name: str, array: Array, info: TensorInfo) -> dict[str, Any]:
 
 
 def flat(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays in outputs; those of a sequence have a number behind its name, and an empty optional gives none."""
+    """Return the output arrays by name; elements of a sequence get a numeric suffix, empty optionals are omitted."""
     result: dict[str, Array] = {}
     for name, value in outputs.items():
         if isinstance(value, list):
@@ -93,7 +93,7 @@ def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None
     """Write arrays by name to a .npz, .npy or .json file; types that NumPy lacks become float32 or int8.
 
     Raises:
-        InvalidArgumentError: another suffix, or several arrays for a .npy file.
+        InvalidArgumentError: the suffix is unknown, or several arrays are given for a .npy file.
         FileWriteError: the file cannot be written.
     """
     check_suffix(option, path, len(arrays))
@@ -102,7 +102,7 @@ def save(path: str, arrays: Mapping[str, Array], option: str = "--save") -> None
 
 
 def check_suffix(option: str, path: str, count: int = 1) -> None:
-    """Raise `InvalidArgumentError` if `save` does not write so many arrays to a file of this name."""
+    """Raise `InvalidArgumentError` if `save` cannot write `count` arrays to a file of this name."""
     suffix = Path(path).suffix.lower()
     if suffix not in _SAVERS:
         raise InvalidArgumentError(f"{option} takes a file with the suffix {', '.join(_SAVERS)}, not {path!r}")
@@ -111,7 +111,7 @@ def check_suffix(option: str, path: str, count: int = 1) -> None:
 
 
 def save_npz(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name to a .npz file that is open."""
+    """Write arrays by name to an open .npz file."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -132,7 +132,7 @@ def _save_json(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 
 
 def _values(array: Array) -> list[Any]:
-    """Return the elements in order; numbers that JSON lacks are the texts nan, inf and -inf."""
+    """Return the elements in order; infinities and NaN, which JSON lacks, become the texts nan, inf and -inf."""
     finite = array.dtype.kind != "f" or np.isfinite(array).all()
     elements: list[Any] = array.reshape(-1).tolist()
     return elements if finite else [element if math.isfinite(element) else str(element) for element in elements]
@@ -146,17 +146,19 @@ _SAVERS: Final = {".npz": save_npz, ".npy": _save_npy, ".json": _save_json}
 
 
 def file_path(text: str) -> Path:
-    """Return the path of a file to write; `ArgumentTypeError` for the empty one."""
+    """Return the path of a file to write; raise `ArgumentTypeError` for an empty text."""
     if not text:
         raise argparse.ArgumentTypeError("expected the path of a file, not ''")
     return Path(text)
 
 
 def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Raise `InvalidArgumentError` if a file cannot be written, or is read: before time is spent on its content.
+    """Raise `InvalidArgumentError` if a file cannot be written, or is one that the command reads.
+
+    The check runs before the content of the file is computed.
 
     Args:
-        option: what names the file on the command line.
+        option: the command-line option that names the file.
         path: the file.
         sources: the files that the command reads.
     """
@@ -177,7 +179,7 @@ def check_writable(option: str, path: Path, sources: Iterable[str | os.PathLike[
 
 
 def _numbers(array: Array) -> Array:
-    """Return the array in a type of NumPy itself."""
+    """Return the array converted to a native NumPy type."""
     if array.dtype.kind in "biuf":
         return array
     return array.astype(np.int8 if "int" in array.dtype.name else np.float32)

@@ -1,4 +1,4 @@
-"""``interposer plan``: measure which backend should run which layer, and write that into a file."""
+"""``interposer plan``: measure which backend should run which layer, and write the result to a plan file."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from interposer.session.placement.plan import TYPE
 __all__ = ["configure", "execute"]
 
 _HELP: Final = """\
-Every backend is timed alone, and so are parts of the network; the best mixes of
-them are timed whole, in turns. What was found before is taken from the cache.
+Every backend is timed alone, and so are parts of the network; the best mixes are
+then timed on the whole network, in turns. Earlier results come from the cache.
 The file is JSON, and can be edited: "layers" maps names, patterns (conv*) and
-types (type:Softmax) to backends, and the first that fits counts. It is followed
-by interposer run, explain and bench with --plan.
+types (type:Softmax) to backends, and the first match counts. The commands
+interposer run, explain and bench use the file with --plan.
 """
 _positive: Final = number("a number above 0", zero=False)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HELP
     add_network_arguments(parser, "backends to choose from (default: all, engines too)")
@@ -51,11 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit-memory", type=_bytes, metavar="N", help="leave out plans of more bytes; as 64M")
     parser.add_argument(
         "--pin", type=_pair, action="append", default=[], metavar="LAYER=BACKEND",
-        help="a layer, a pattern (conv*) or a type (type:Softmax) that stays on a backend; may be repeated",
+        help="run a layer, a pattern (conv*) or a type (type:Softmax) on this backend; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--exclude", type=_pair, action="append", default=[], metavar="TYPE=BACKEND",
-        help="a type of layers that a backend never gets; may be repeated",
+        help="never run layers of a type on a backend; may be repeated",
     )  # fmt: skip
     parser.add_argument("--threads", type=threads, metavar="N", help="how many threads backends may use")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -107,7 +107,7 @@ def execute(args: argparse.Namespace) -> None:
 
 
 def _check_pins(pins: Plan, graph: Graph) -> None:
-    """Raise `InvalidArgumentError` for a pin that is for no layer."""
+    """Raise `InvalidArgumentError` if a pin matches no layer."""
     names, kinds = {layer.name for layer in graph}, {layer.kind for layer in graph}
     for pattern in pins.layers:
         if not replace(pins, layers={pattern: "?"}).hints(graph):

@@ -1,4 +1,4 @@
-"""What is told while a command takes its time: one line on the error stream, where that is a terminal."""
+"""A progress line on standard error while a command runs, if standard error is a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["progress_line"]
 
 
 def progress_line(last: str) -> Callable[[str, int, int], None]:
-    """Return what is to be called with what is done, how much of it is over, and how much there is.
+    """Return a callback that shows progress, called with the activity, the finished steps and the total steps.
 
     Args:
-        last: what is done last: at its end the line is gone.
+        last: the last activity; the line is removed when it is complete.
     """
 
     def show(what: str, over: int, total: int) -> None:
@@ -26,4 +26,4 @@ def progress_line(last: str) -> Callable[[str, int, int], None]:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Tell nobody, since nobody looks."""
+    """Show nothing, since standard error is not a terminal."""

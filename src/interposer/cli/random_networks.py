@@ -1,4 +1,4 @@
-"""``interposer check-backend ID --random N``: random networks, judged beside the reference."""
+"""``interposer check-backend ID --random N``: compare a backend with the reference on random networks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Judge random networks; 1 if there is a finding."""
+    """Judge random networks; return 1 if there is a finding."""
     for name in ("only", "family", "junit", "refusals", "expected_failures"):
         if getattr(args, name):
             args.wrong_usage(
@@ -81,7 +81,7 @@ def _arguments(args: argparse.Namespace, progress: _Progress) -> dict[str, Any]:
 
 
 class _Progress:
-    """How many networks are judged, on a terminal."""
+    """A progress line on a terminal."""
 
     def __init__(self) -> None:
         self.total, self.done, self.failed = 1, 0, 0
@@ -89,7 +89,7 @@ class _Progress:
         self.shown = sys.stderr.isatty()
 
     def step(self, judged: Judged) -> None:
-        """Another network is judged."""
+        """Count one more judged network."""
         self.done += 1
         self.failed += any(verdict.is_finding for verdict in judged.verdicts)
         if self.shown and self.done % 20 == 0:
@@ -98,7 +98,7 @@ class _Progress:
             print(f"\r{text}\033[K", end="", file=sys.stderr)
 
     def clear(self) -> None:
-        """Remove the line."""
+        """Remove the progress line."""
         if self.shown:
             print("\r\033[K", end="", file=sys.stderr)
 

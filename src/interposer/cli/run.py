@@ -1,4 +1,4 @@
-"""``interposer run``: run a network on files, and show what it gives."""
+"""``interposer run``: run a network on files, and show its outputs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ inputs:
   of a .npz file, in its order; an optional that is not given holds nothing.
 
   An image is resized (bilinear) to the height and width of the input, as grey,
-  RGB or RGBA for 1, 3 or 4 channels. An input of uint8 takes its codes 0 to 255
-  as they are, one of int8 takes code - 128, one of floats code / 255. With
-  --mean or --std it is (code - mean) / std, and then quantized for a quantized
-  input; each is one number, or one for each channel:
+  RGB or RGBA for 1, 3 or 4 channels. An input of uint8 takes the pixel values 0 to
+  255 unchanged, an int8 input takes pixel - 128, a float input pixel / 255. With
+  --mean or --std it takes (pixel - mean) / std, quantized for a quantized input;
+  each option is one number, or one for each channel:
 
     --mean 127.5 --std 127.5          for networks that take -1 to 1
     --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375
@@ -46,16 +46,18 @@ inputs:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the command-line arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _INPUTS
     add_input_arguments(parser, "see below")
     parser.add_argument(
-        "--layout", choices=("NHWC", "NCHW"), help="where an image's channels go, if the input's shape leaves that open"
+        "--layout", choices=("NHWC", "NCHW"), help="the layout of an image input, if its shape is ambiguous"
     )
-    parser.add_argument("--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's codes")
-    parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="by which an image's codes are divided")
-    parser.add_argument("--labels", metavar="FILE", help="names of the classes, a line each")
+    parser.add_argument(
+        "--mean", type=_numbers, default=(), metavar="M", help="subtracted from an image's pixel values"
+    )
+    parser.add_argument("--std", type=_spreads, default=(), metavar="S", help="divisor of an image's pixel values")
+    parser.add_argument("--labels", metavar="FILE", help="a file with a class name on each line")
     parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes to show (default: 5)")
     parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
     parser.add_argument(
@@ -64,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--save-intermediates", metavar="FILE",
-        help="write what every layer gives to a .npz or .json file, under the names of the values; outputs too",
+        help="write the results of every layer to a .npz or .json file, under the names of the values; outputs too",
     )  # fmt: skip
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N runs after one to warm up")
     parser.add_argument(
@@ -93,7 +95,7 @@ def _spreads(text: str) -> tuple[float, ...]:
 
 
 def execute(args: argparse.Namespace) -> None:
-    """Run the network, save what it gives and print it."""
+    """Run the network, save its outputs and print them."""
     _check_targets(args)
     labels = None if args.labels is None else read_labels(args.labels)
     with open_model(args) as model:
@@ -131,7 +133,7 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 
 def _requested(args: argparse.Namespace, model: Model) -> list[str]:
-    """Return the names of the values to compute: those of the outputs, unless others are asked for."""
+    """Return the names of the values to compute: the outputs, unless others are requested."""
     if not args.outputs:
         return list(model.outputs)
     known = model.outputs if model.needed_values else model.values
@@ -152,16 +154,16 @@ def _check_output(name: str | None, known: list[str]) -> None:
 
 
 def _intermediates(model: Model, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return what every layer gives in a run, by name; without constants and inputs."""
+    """Return the results of every layer in a run, by name, without constants and inputs."""
     if model.needed_values:
-        model.run(inputs)  # from here on it is known which layers there are
+        model.run(inputs)  # the first run determines the layers
     constants = {name for name, info in model.values.items() if info.constant is not None}
     names = [name for name in model.values if name in model.outputs or name not in {*constants, *model.inputs}]
     return dict(zip(names, model.run(inputs, names), strict=True))
 
 
 def _timed(model: Model, inputs: dict[str, Any], names: list[str], repeat: int) -> tuple[dict[str, Any], list[float]]:
-    """Return the outputs of the last run, and the milliseconds of each; what is done but once is not in them."""
+    """Return the outputs of the last run, and the milliseconds of each run without one-time setup."""
     requested = None if names == list(model.outputs) else names
     if repeat > 1 or requested is not None or not all(info.is_concrete for info in model.inputs.values()):
         model.run(inputs)
@@ -187,7 +189,7 @@ class _Result:
 
     @property
     def placement(self) -> dict[str, int]:
-        """How many layers each backend has that has any, in order of preference."""
+        """The number of layers on each backend that has any, in order of preference."""
         counts = Counter(placement.backend for placement in self.optimized.placements)
         return {backend: counts[backend] for backend in self.optimized.preferences if counts[backend]}
 
@@ -217,7 +219,7 @@ def _result(
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
-    """Return what an output is: its array's type and shape, quantized as the model says."""
+    """Return the info of an output: the type and shape of its array, and the quantization in the model."""
     known = model.outputs.get(name) or model.values.get(name)
     return TensorInfo.of(array) if known is None else known.with_shape(array.shape)
 
@@ -276,7 +278,7 @@ def _outputs(described: list[dict[str, Any]]) -> Table:
 
 
 def _figures(numbers: list[int | float | None]) -> list[str]:
-    """Return a column of numbers, with as many decimals each unless that would hide all of them or be absurdly long."""
+    """Return a column of numbers with the same number of decimals, unless that hides digits or is very long."""
     largest = max((abs(number) for number in numbers if number is not None), default=0)
     style = ".5f" if 1e-3 <= largest < 1e5 else ".5g"
     return [format(number, style) if isinstance(number, float) else _figure(number) for number in numbers]

@@ -1,4 +1,4 @@
-"""The standard streams: closed ones, characters that a terminal lacks, and what the package logs."""
+"""The standard streams: closed streams, unsupported characters, and log messages of the package."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PLAIN: Final = {
     "\u2014": "-",
     "\u2265": ">=",
 }
-"""What stands for characters that the encoding of a stream lacks; all others are escaped."""
+"""Replacements of characters that the encoding of a stream lacks; other such characters are escaped."""
 
 
 def prepare_streams() -> None:
-    """Make the standard streams safe to write to, whatever they are.
+    """Make the standard streams safe to write to, even if they are closed or have a limited encoding.
 
-    A closed stream gets a file, as the next file that is opened would take its number. Whatever is written to a closed
-    standard output is an error when it is flushed, and what is written to a closed standard error is lost.
+    A closed stream is replaced by a file, since the next opened file would take its descriptor. Writing to a closed
+    standard output is an error when it is flushed; text for a closed standard error is discarded.
     """
     _fill(0, os.O_RDONLY)
     _fill(1, os.O_RDONLY)  # so that writing fails
@@ -42,11 +42,11 @@ def prepare_streams() -> None:
     codecs.register_error(_ERRORS, _plain)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_ERRORS)  # a label that the terminal cannot show is no reason to fail
+            stream.reconfigure(errors=_ERRORS)  # do not fail if the terminal cannot show a label
 
 
 def _fill(descriptor: int, flags: int) -> None:
-    """Open the null device under a number that is free."""
+    """Open the null device under a free descriptor."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -69,20 +69,20 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def printable(text: str) -> str:
-    """Return the text in one line and without control characters, which could steer a terminal."""
+    """Return the text on one line and without control characters, which could change the state of a terminal."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def discard_output() -> None:
     """Discard what is still buffered for standard output, so that the interpreter does not complain when it exits."""
-    with suppress(OSError, ValueError):  # ValueError: it is no file
+    with suppress(OSError, ValueError):  # ValueError: the stream has no file descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
 class _OneLine(logging.Formatter):
-    """Leaves out tracebacks and the time."""
+    """A log formatter that omits tracebacks and the time."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(f"interposer: {record.getMessage()}")
@@ -90,7 +90,7 @@ class _OneLine(logging.Formatter):
 
 @contextmanager
 def log_messages(debug: bool) -> Iterator[None]:
-    """Let warnings of the package appear on standard error, and with `debug` everything that it logs."""
+    """Print the package's warnings on standard error, and with `debug` all its log messages."""
     logger, handler = logging.getLogger("interposer"), logging.StreamHandler()
     before = logger.level
     if debug:

@@ -1,4 +1,4 @@
-"""What commands print: tables, drawn by rich on a terminal and as aligned text anywhere else, and JSON."""
+"""Output of commands: tables, drawn by rich on a terminal and as aligned text otherwise, and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_colu
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text. `right` names the columns that are aligned to the right, as numbers are."""
+    """A table of text. `right` lists the columns that are right-aligned, such as numbers."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -26,14 +26,14 @@ class Table:
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Return the table without the columns in which there is nothing."""
+    """Return the table without its empty columns."""
     cached = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
     rows = [[row[column] for column in cached] for row in table.rows]
     return Table([table.titles[column] for column in cached], rows, table.right)
 
 
 def show(table: Table) -> None:
-    """Print a table: for people on a terminal if rich is installed, else as `plain_lines`."""
+    """Print a table: with rich on a terminal if rich is installed, otherwise as `plain_lines`."""
     if not (sys.stdout.isatty() and _show_rich(table)):
         for line in plain_lines(table):
             print(line)
@@ -58,7 +58,7 @@ def _show_rich(table: Table) -> bool:
         from rich import table as tables  # noqa: PLC0415
     except ImportError:
         return False
-    plain = bool(os.environ.get("NO_COLOR"))  # whose readers want no bold letters either
+    plain = bool(os.environ.get("NO_COLOR"))  # NO_COLOR also disables bold text
     drawn = tables.Table(box=box.SIMPLE_HEAD, header_style="" if plain else "bold", pad_edge=False, show_edge=False)
     for title in table.titles:
         drawn.add_column(title, justify="right" if title in table.right else "left", overflow="fold")
@@ -69,7 +69,7 @@ def _show_rich(table: Table) -> bool:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """A text in lines of at most `width` characters, broken between words only; a command has a line of its own."""
+    """Return a text in lines of at most `width` characters, wrapped at word boundaries; a command gets its own line."""
     said, command, arguments = text.partition("pip install ")
     lines = textwrap.wrap(
         said.rstrip(), width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
@@ -79,12 +79,12 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def say(line: str) -> None:
-    """Print a line that may hold texts out of files."""
+    """Print a line that may contain text from files, with control characters removed."""
     print(printable(line))
 
 
 def counted(count: int, text: str, many: str = "") -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in singular or plural."""
     return f"{count} {text if count == 1 else many or f'{text}s'}"
 
 

@@ -1,4 +1,4 @@
-"""CpuRef, the reference backend: every layer and every data type, in obvious NumPy."""
+"""CpuRef, the reference backend: all layers and all data types, in straightforward NumPy code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ReferenceBackend"]
 
 
 class ReferenceBackend(Backend):
-    """Runs the reference kernels: right before quick, and what other backends are compared with."""
+    """A backend that runs the reference kernels, which favor correctness over speed and serve as the baseline."""
 
     id: ClassVar = BackendId("CpuRef")
     kernels: ClassVar[KernelTable] = reference()
