@@ -1,6 +1,6 @@
-"""Inference engines as backends: each compiles whole parts of a network with a package that may be installed or not.
+"""Inference engines as backends: each compiles whole subgraphs of a network with an optional package.
 
-A module each, found by its entry point, and used only where somebody names it: `onnxruntime`, `openvino`, `torch` ...
-What they have in common is in `engine` (support, parts, workloads) and `options`. A module imports its engine's package
-when it first compiles something.
+Each engine has its own module and entry point, and is used only when a caller names it: `onnxruntime`, `openvino`,
+`torch` ... Shared code is in `engine` (layer support, subgraphs, workloads) and `engine_options`. A module imports the
+package of its engine when it first compiles a subgraph.
 """

@@ -1,4 +1,4 @@
-"""What all engines have in common: they answer for single layers by a trial, and compile whole parts."""
+"""The common base of all engines: layer support by trial compilation, and compilation of whole subgraphs."""
 
 from __future__ import annotations
 
@@ -36,64 +36,64 @@ from interposer.ops import PreCompiled
 __all__ = ["Engine", "Executable", "RefusedError", "shortened"]
 
 _CACHED: Final = 8192
-"""Verdicts of trials that an engine remembers; the oldest go first."""
+"""The number of cached trial verdicts per engine; the oldest are evicted first."""
 _MOST_TEXT: Final = 1000
 _READ: Final = 64
-"""Constants of so many elements or fewer may say what is to be computed (axes, shapes ...), not only on what."""
+"""Constants of at most this many elements may be parameters (axes, shapes ...), so their values affect support."""
 
 
 class RefusedError(Exception):
-    """An engine cannot run something, with its reason."""
+    """Raised, with a reason, if an engine cannot run a layer or subgraph."""
 
 
 def shortened(text: str) -> str:
-    """Return what an engine says, without what it repeats of a model."""
+    """Return the message of an engine without the parts of the model that it repeats."""
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
 
 
 class Executable(ABC):
-    """A part that an engine has compiled."""
+    """A subgraph that an engine has compiled."""
 
     concurrent: ClassVar[bool] = True
-    """True if several threads may run it at once."""
+    """True if several threads may run the executable concurrently."""
     constants: Sequence[Array] = ()
-    """The arrays of the network that it reads while it runs, as it has no copies of them."""
+    """The arrays of the network that the executable reads during a run, since it has no copies of them."""
     weight_copies: ClassVar[int] = 1
-    """How many copies of the weights the engine makes, to estimate its memory: most rearrange them for themselves."""
+    """The number of copies of the weights that the engine makes, for the memory estimate; most engines repack them."""
     held: int = 0
-    """Bytes that it has for itself, as `Engine` estimates them."""
+    """The memory of the executable in bytes, as estimated by `Engine`."""
 
     def held_weights(self, view: SubgraphView) -> int:
-        """Return bytes of copies of weights."""
+        """Return the size of the engine's copies of the weights, in bytes."""
         return self.weight_copies * sum(bytes_of(value) for value in view.constants)
 
     @abstractmethod
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Compute the part's outputs, into these arrays, from its inputs; none of them have gaps."""
+        """Compute the subgraph's outputs from its inputs, in place into `outputs`; all arrays are contiguous."""
 
 
 class Engine(Backend):
-    """A backend that hands whole parts to an engine.
+    """A backend that delegates whole subgraphs to an inference engine.
 
-    A subclass names the packages that it needs and its options, and says in `refusals` what it knows without trying
-    and in `compile` how a part becomes an `Executable`. Whether it runs a layer is found out by compiling it alone,
-    once for each kind of layer.
+    A subclass names the packages that it needs and its options. Its `refusals` reports what is known to be unsupported
+    without a trial, and its `compile` turns a subgraph into an `Executable`. To find out whether the engine runs a
+    layer, the layer is compiled alone, once for each kind of layer.
     """
 
     packages: ClassVar[tuple[str, ...]]
-    """What must be importable; the first is the engine."""
+    """The packages that must be importable; the first is the engine."""
     extra: ClassVar[str]
-    """The optional dependencies of this package with which it comes."""
+    """The name of the extra of this package that installs the engine."""
     options: ClassVar[tuple[Option, ...]]
     types: ClassVar[frozenset[DataType]]
-    """The types of tensors that can go in and out."""
+    """The supported data types of inputs and outputs."""
 
     def __init__(self) -> None:
         self._reasons = _Reasons()
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """That a package is not installed, and what to do; nothing is imported."""
+        """Return which package is not installed and how to install it, or None; nothing is imported."""
         missing = next((name for name in cls.packages if find_spec(name) is None), None)
         return missing and f"the package {missing} is not installed: pip install interposer[{cls.extra}]"
 
@@ -102,31 +102,31 @@ class Engine(Backend):
         """The version of the engine."""
         try:
             return version(self.packages[0])
-        except PackageNotFoundError:  # built from source, say
+        except PackageNotFoundError:  # for example, built from source
             return ""
 
     @abstractmethod
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return why the engine cannot run a layer, as far as that is known without a trial."""
+        """Return the reasons why the engine cannot run a layer, as far as known without a trial."""
 
     @abstractmethod
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Compile a part.
+        """Compile a subgraph.
 
         Raises:
-            RefusedError: the engine cannot, and says why.
+            RefusedError: the engine cannot compile the subgraph; the message gives the reason.
         """
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Find out whether the engine runs the layers of a view; raises `RefusedError` if it does not run one."""
+        """Check whether the engine runs the layers of a view; raise `RefusedError` if it cannot run one of them."""
         self.compile(view, options)
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Answers by rules and trials; `InvalidArgumentError` for options that cannot be meant."""
+        """Return layer support based on rules and trials; raise `OptionError` for invalid options."""
         return _EngineSupport(self, chosen(self.id, self.options, options))
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """One executable for the whole part; where the engine refuses it, it is given back with the engine's reason."""
+        """Compile the whole subgraph to one executable; if the engine refuses, return the subgraph with the reason."""
         try:
             created = self.compile(view, dict(chosen(self.id, self.options, options)))
         except RefusedError as refusal:
@@ -136,21 +136,21 @@ class Engine(Backend):
         return OptimizationViews(view, substitutions=[Substitution(view, whole)])
 
     def create_backend_context(self, options: Options) -> None:
-        """No context; all options of an engine are those of a network.
+        """Return None: engines have no context, and all their options belong to a network.
 
         Raises:
-            OptionError: any option.
+            OptionError: an option is given.
         """
         chosen(self.id, self.options, options)
         for name in options:
             raise OptionError(f"option {name!r} of backend {self.id} is given for a network, not for a runtime")
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Makes workloads of executables; tensors are in ordinary memory."""
+        """Return a factory of workloads that run executables on tensors in host memory."""
         return _EngineFactory(memory_manager)
 
     def verdicts(self, view: SubgraphView, options: Chosen) -> list[Support]:
-        """Return whether the engine runs the layers of a view, one verdict for each."""
+        """Return one verdict for each layer of a view: whether the engine runs it."""
         known = {layer: self._known_refusals(layer, dict(options)) for layer in view}
         kinds = {layer: (options, _kind_of(layer)) for layer, result in known.items() if not result}
         unknown = {kind: layer for layer, kind in kinds.items() if self._reasons.get(kind) is None}
@@ -162,7 +162,7 @@ class Engine(Backend):
         return _border_refusals(layer, self.types) or self.refusals(layer, options)
 
     def _tried(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
-        """Why the engine does not run layers, or empty texts: all at once, then in halves where something is wrong."""
+        """Return why the engine does not run each layer (empty if it does); bisects if a joint trial fails."""
         if not layers:
             return {}
         try:
@@ -176,11 +176,11 @@ class Engine(Backend):
 
 
 _NAME: Final = "\0layer\0"
-"""Stands for a layer's name in a reason that holds for all layers of its kind."""
+"""A placeholder for the layer's name in a reason that holds for all layers of its kind."""
 
 
 class _EngineSupport(LayerSupport):
-    """Answers for an engine with some options."""
+    """The layer support of an engine with specific options."""
 
     def __init__(self, engine: Engine, options: Chosen) -> None:
         self.engine, self.options = engine, options
@@ -191,7 +191,7 @@ class _EngineSupport(LayerSupport):
 
 
 class _Reasons:
-    """What trials found: a reason, or an empty text, by kind of layer. Thread safe."""
+    """Cached results of trials by kind of layer: a reason, or an empty text. Thread-safe."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[Hashable, str] = OrderedDict()
@@ -202,7 +202,7 @@ class _Reasons:
             return self._found.get(kind)
 
     def of(self, kind: Hashable, layer: Layer) -> list[str]:
-        """Return what is known of a kind, said of a layer."""
+        """Return the cached reasons for a kind of layer, with the name of this layer."""
         reason = self.get(kind)
         return [reason.replace(_NAME, repr(layer.name))] if reason else []
 
@@ -214,7 +214,7 @@ class _Reasons:
 
 
 def _kind_of(layer: Layer) -> Hashable:
-    """Return what two layers have in common for which an engine gives the same verdict."""
+    """Return a key that is equal for two layers if the engine gives the same verdict for both."""
     values = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
     operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
     return layer.op, operands, tuple(values.index(value) for value in values), layer.output_infos
@@ -239,12 +239,12 @@ def _border_problems(values: Sequence[Value], types: frozenset[DataType]) -> Ite
         if not value.known.is_tensor:
             yield f"{value.name!r} is no tensor"
         elif value.known.dtype not in types:
-            yield f"{value.name!r} is {value.known.dtype}, which the engine has no tensors of"
+            yield f"{value.name!r} is {value.known.dtype}, which the engine does not support"
 
 
 class _EngineFactory(WorkloadFactory):
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return the workload of a compiled part."""
+        """Return the workload of a compiled subgraph."""
         created = layer.op.object if isinstance(layer.op, PreCompiled) else None
         if not isinstance(created, Executable):
             raise BackendContractError(f"layer {layer} was not compiled by an engine")
@@ -262,11 +262,11 @@ class _EngineWorkload(Workload):
 
     @property
     def memory(self) -> int | None:
-        """An estimate: engines do not tell."""
+        """Return an estimate of the memory in bytes, since engines do not report it."""
         return self.executable.held
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Run on the memory of the handles; only what has gaps is copied."""
+        """Run on the memory of the handles; only arrays that are not contiguous are copied."""
         mapped: list[TensorHandle] = []
         try:
             read = [_without_gaps(array) for array in _mapped(inputs, mapped)]

@@ -1,4 +1,4 @@
-"""The options of an engine: declared once, shown as capabilities, and read with their defaults."""
+"""The options of an engine: declared once, published as capabilities, and read with their defaults."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from interposer.core.errors import OptionError, did_you_mean
 __all__ = ["MOST_THREADS", "Chosen", "Option", "capabilities", "chosen"]
 
 Chosen = tuple[tuple[str, OptionValue], ...]
-"""The value of every option, by name; hashable."""
+"""The values of all options by name, as a hashable object."""
 MOST_THREADS: Final = 1024
-"""Engines that are asked for many more end the process."""
+"""The maximum number of threads; some engines abort the process for much larger numbers."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an engine, of the type of its default; `choices` are all values that it may have, if not empty."""
+    """One option of an engine, with the type of its default; `choices`, if not empty, lists all valid values."""
 
     name: str
     default: OptionValue
@@ -29,7 +29,7 @@ class Option:
     most: int | None = None
 
     def read(self, owner: str, value: Any) -> OptionValue:
-        """Return the value, if it can be meant; else `OptionError`."""
+        """Return the value if it is valid; raise `OptionError` otherwise."""
         kind = type(self.default)
         if type(value) is not kind:
             raise OptionError(f"the option {self.name!r} of backend {owner} must be {_named(kind)}, not {value!r}")
@@ -51,16 +51,16 @@ def _named(kind: type) -> str:
 
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
-    """Return what an engine says of itself: its options with their defaults and a line about each, and the others."""
+    """Return the capabilities of an engine: its options with defaults and descriptions, and the common capabilities."""
     described = (Capability(item.name, item.default, f"An option: {item.doc}") for item in declared)
     return Capabilities(*described, OnlyByName=True, **others)
 
 
 def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:
-    """Return the value of every option: what is given, else the default.
+    """Return the value of every option: the given value, or else the default.
 
     Raises:
-        OptionError: an option that the backend `owner` does not have, or a value that it cannot have.
+        OptionError: the backend `owner` does not have an option, or a value is invalid.
     """
     known = {item.name: item for item in declared}
     for name in options:

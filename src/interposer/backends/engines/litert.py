@@ -1,7 +1,7 @@
-"""LiteRt: LiteRT's interpreter (TensorFlow Lite), with XNNPACK or its own kernels.
+"""LiteRt: LiteRT's interpreter (TensorFlow Lite), with XNNPACK or LiteRT's built-in kernels.
 
-Parts become TFLite files in memory. An input is copied into the interpreter's memory, and an output from there: the
-interpreter's Python interface lends its memory only between runs.
+Subgraphs are written as TFLite models in memory. Inputs are copied into the interpreter's memory, and outputs out of
+it, because the Python interface gives access to this memory only between runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from interposer.writers import tflite as writer
 __all__ = ["LiteRt"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part; 0 for the thread budget", most=MOST_THREADS),
+    Option("threads", 0, "threads for one subgraph; 0 for the thread budget", most=MOST_THREADS),
     Option(
         "kernels",
         "xnnpack",
-        "which kernels compute: xnnpack where it has them, the builtin ones, or the reference, which is slow and exact",
+        "the kernels to use: xnnpack with fallback to builtin, only builtin, or reference, which is slow and exact",
         ("xnnpack", "builtin", "reference"),
     ),
 )
@@ -41,12 +41,12 @@ _TYPES: Final = frozenset(
 )  # fmt: skip
 _ROUGH: Final = (ActivationFunction.SIGMOID, ActivationFunction.TANH)
 _MOST_ELEMENTS: Final = 1 << 20
-"""Layers that give more elements are tried by compiling them alone."""
+"""The maximum number of result elements for which a trial also runs the layer; larger ones are only compiled."""
 _NODE: Final = re.compile(r"\s*Node number (\d+) \((\w+)\) failed to (\w+)\.?\s*")
 
 
 class LiteRt(Engine):
-    """Runs parts with LiteRT."""
+    """A backend that runs subgraphs with LiteRT."""
 
     id: ClassVar = BackendId("LiteRt")
     packages: ClassVar = ("ai_edge_litert", "tflite", "flatbuffers")
@@ -56,17 +56,17 @@ class LiteRt(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return what TFLite cannot express, and what makes LiteRT's kernels read where nothing is."""
+        """Return what TFLite cannot express, and cases in which LiteRT's kernels read out of bounds."""
         infos = [value.known for value in (*layer.values, *layer.outputs)]
         if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
-            return ["it has a tensor without elements, which LiteRT's kernels do not expect"]
+            return ["it has an empty tensor, which LiteRT's kernels do not support"]
         rough = None if options["kernels"] == "reference" else _rough_function(layer)
         if rough is not None:
-            return [f"LiteRT's {rough} of int16 is several steps off, but for kernels='reference'"]
+            return [f"LiteRT's {rough} of int16 is several steps off, except with kernels='reference'"]
         return writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return an interpreter for the part, which has its memory."""
+        """Return an interpreter for the subgraph with allocated tensors."""
         try:
             part = writer.traced(view)
         except UnwritableError as error:
@@ -74,7 +74,7 @@ class LiteRt(Engine):
         return _Interpreter(part, options)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Compile them and, where that is quick, run them: some kernels only say then that they do not take a type."""
+        """Compile the layers and run small ones, since some kernels report an unsupported type only when they run."""
         created = self.compile(view, {**options, "threads": 1})
         outputs = _part_outputs(view)
         infos = [[value.known for value in values] for values in (view.inputs, outputs)]
@@ -88,7 +88,7 @@ class LiteRt(Engine):
 
 
 def _rough_function(layer: Layer) -> str | None:
-    """Return the name of a function whose kernel for int16 is not that of TFLite's reference."""
+    """Return the name of a function whose int16 kernel differs from TFLite's reference kernel, or None."""
     info = layer.input_infos[0] if layer.inputs else None
     if (
         info is None
@@ -101,15 +101,15 @@ def _rough_function(layer: Layer) -> str | None:
 
 
 def _part_outputs(view: SubgraphView) -> Sequence[Value]:
-    """Return what the file of a part gives: everything that nobody uses, where nothing goes out."""
+    """Return the outputs for the model of a subgraph; if it has none, all values that no layer reads."""
     return view.outputs or [value for layer in view for value in layer.outputs if not value.uses]
 
 
 class _Interpreter(Executable):
-    """An interpreter, which runs once at a time."""
+    """An interpreter that serves one run at a time."""
 
     concurrent: ClassVar = False
-    weight_copies: ClassVar = 2  # in the model's file, and as XNNPACK arranges them
+    weight_copies: ClassVar = 2  # one in the model, and one packed by XNNPACK
 
     def __init__(self, part: writer.Traced, options: dict[str, Any]) -> None:
         from ai_edge_litert import interpreter  # noqa: PLC0415 - optional, and slow to import
@@ -123,14 +123,14 @@ class _Interpreter(Executable):
                 experimental_op_resolver_type=kernels,
             )
             self._interpreter.allocate_tensors()
-        except Exception as error:  # a TypeError has the bytes of the model in it
+        except Exception as error:  # the message of a TypeError contains the bytes of the model
             raise RefusedError(f"LiteRT does not take it: {shortened(self._reported(error))}") from error
         self._inputs = [get_input_detail["index"] for get_input_detail in self._interpreter.get_input_details()]
         outputs = self._interpreter.get_output_details()
         self._outputs = [self._interpreter.tensor(output["index"]) for output in outputs]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Copy the inputs in, and the outputs out."""
+        """Copy the inputs into the interpreter, run it, and copy the outputs out."""
         try:
             for index, array in zip(self._inputs, inputs, strict=True):
                 self._interpreter.set_tensor(index, array)
@@ -141,7 +141,7 @@ class _Interpreter(Executable):
             raise ExecutionError(f"LiteRT cannot run it: {self._reported(error)}") from error
 
     def _reported(self, error: Exception) -> str:
-        """Return what it says, with the name of the layer in the place of the number of an operator."""
+        """Return the message of an error, with the layer's name in place of the operator number."""
         text = " ".join(str(error).split())
         return _NODE.sub(self._named, text).strip()
 

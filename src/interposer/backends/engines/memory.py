@@ -1,4 +1,4 @@
-"""Arrays for packages that share memory only where they may write to it, and how much memory parts need."""
+"""Sharing of read-only arrays with packages that require writable memory, and memory estimates of subgraphs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["bytes_of", "largest_moment", "shareable"]
 
 
 def shareable(array: Array) -> Array:
-    """Return the array itself, or another one on its memory that may be written to: for engines that only read it."""
+    """Return the array itself, or a writable array on the same memory; only for engines that do not write to it."""
     return array if array.flags.writeable else np.asarray(_Writeable(array))
 
 
 class _Writeable:
-    """Memory of an array that is read-only, as if it were not."""
+    """The memory of a read-only array, exposed as writable."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -26,20 +26,22 @@ class _Writeable:
 
 
 def bytes_of(value: Value) -> int:
-    """Return the bytes of a tensor; 0 where its shape is not known."""
+    """Return the size of a tensor in bytes; 0 if its shape is unknown."""
     info = value.known
     return int(info.num_bytes) if info.is_tensor and info.is_concrete else 0
 
 
 def largest_moment(view: SubgraphView) -> int:
-    """The bytes of what the layers of a part give, as much as is there at the same time when they run in order."""
+    """Return the peak number of bytes of the results of a subgraph's layers that are alive when they run in order."""
     last: dict[Value, Layer | None] = {value: layer for layer in view for value in layer.values}
-    last |= dict.fromkeys(view.outputs)  # they stay
+    last |= dict.fromkeys(view.outputs)  # outputs stay alive until the end
     alive = most = 0
     for layer in view:
         alive += sum(map(bytes_of, layer.outputs))
         most = max(most, alive)
         values = {value for value in layer.values if value.producer in view and not value.is_constant}
         alive -= sum(bytes_of(value) for value in values if last[value] is layer)
-        alive -= sum(bytes_of(value) for value in layer.outputs if value not in last)  # nobody reads them
+        alive -= sum(
+            bytes_of(value) for value in layer.outputs if value not in last
+        )  # results without a reader are freed at once
     return most

@@ -1,4 +1,4 @@
-"""Parts as ONNX models, for the engines that read these: the model, and the large constants beside it."""
+"""Subgraphs as ONNX models with separate large constants, for the engines that read ONNX."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["OnnxPart", "constants_as_inputs", "onnx_part", "onnx_reasons"]
 
 
 class OnnxPart(NamedTuple):
-    """A model (`onnx.ModelProto`), the names of its inputs and outputs in the part's order, and large constants.
+    """A model (`onnx.ModelProto`), names of its inputs and outputs in the subgraph's order, and its large constants.
 
-    The model declares these constants as external data, and has no data for them.
+    The model declares these constants as external data, and does not contain their values.
     """
 
     model: Any
@@ -24,7 +24,7 @@ class OnnxPart(NamedTuple):
 
 
 def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> OnnxPart:
-    """Return a part of a network as a model; `UnwritableError` if ONNX cannot express a layer."""
+    """Return a subgraph as an ONNX model; raise `UnwritableError` if ONNX cannot express a layer."""
     from interposer.writers import onnx  # noqa: PLC0415 - large, and not needed to know that a backend is there
 
     constants: dict[str, Array] = {}
@@ -35,14 +35,14 @@ def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> O
 
 
 def onnx_reasons(layer: Layer, *, exact: bool, opset: int | None = None) -> list[str]:
-    """Return why ONNX cannot express a layer; empty where it can."""
+    """Return the reasons why ONNX cannot express a layer; empty if it can."""
     from interposer.writers import onnx  # noqa: PLC0415
 
     return onnx.reasons(layer, exact=exact, opset=opset)
 
 
 def constants_as_inputs(part: OnnxPart) -> Any:
-    """Return the model with its large constants as further inputs, for readers that cannot be given external data."""
+    """Return the model with its large constants as additional inputs, for readers without support of external data."""
     model = type(part.model)()
     model.CopyFrom(part.model)
     cached = []

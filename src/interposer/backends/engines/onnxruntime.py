@@ -1,7 +1,7 @@
 """OnnxRuntime: ONNX Runtime with any of its execution providers.
 
-Parts become ONNX models. Large weights stay in the network's memory, inputs and outputs in that of the caller, for
-providers that compute on the processor; others copy what they need.
+Subgraphs are written as ONNX models. With the CPU provider, large weights stay in the network's memory, and inputs and
+outputs in the caller's memory. Other providers copy the data to their device.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ __all__ = ["OnnxRuntime"]
 
 _ON_PROCESSOR: Final = "CPUExecutionProvider"
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part; 0 for the thread budget", most=MOST_THREADS),
-    Option("provider", _ON_PROCESSOR, "the execution provider; what it does not take, the CPU provider runs"),
-    Option("graph_optimization", "all", "how far graphs are rewritten", ("all", "extended", "basic", "disabled")),
-    Option("exact", False, "quantized layers round exactly as the reference does, which is slow, instead of by QDQ"),
-    Option("spinning", True, "threads look for work for a while before they sleep, which is quick and takes power"),
+    Option("threads", 0, "threads for one subgraph; 0 for the thread budget", most=MOST_THREADS),
+    Option(
+        "provider", _ON_PROCESSOR, "the execution provider; the CPU provider runs the layers that it does not support"
+    ),
+    Option("graph_optimization", "all", "the level of graph optimization", ("all", "extended", "basic", "disabled")),
+    Option("exact", False, "round quantized layers exactly as the reference does, which is slower than QDQ"),
+    Option("spinning", True, "idle threads spin before they sleep, which reduces latency and takes power"),
 )
 _TYPES: Final = frozenset(dtype for dtype in DataType if dtype is DataType.BOOL or dtype.bits >= 8)
 _PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : ")
 _SILENT: Final = 4
-"""The severity that only fatal messages have; what is wrong comes as an exception."""
+"""The log severity of fatal messages; other errors are raised as exceptions."""
 
 
 class OnnxRuntime(Engine):
-    """Runs parts with ONNX Runtime."""
+    """A backend that runs subgraphs with ONNX Runtime."""
 
     id: ClassVar = BackendId("OnnxRuntime")
     packages: ClassVar = ("onnxruntime", "onnx")
@@ -49,12 +51,12 @@ class OnnxRuntime(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a provider that is missing, what ONNX cannot express, and what is known to go wrong."""
+        """Return a missing provider, what ONNX cannot express, and known defects of ONNX Runtime."""
         absent = _unknown_provider(options["provider"])
         return absent or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return a session for the part."""
+        """Return a session for the subgraph."""
         try:
             part = onnx_part(view, exact=options["exact"])
         except UnwritableError as error:
@@ -71,7 +73,7 @@ def _unknown_provider(name: str) -> list[str]:
 
 
 class _Session(Executable):
-    """A session, and bindings of its inputs and outputs to memory: one for each thread that runs it at a time."""
+    """A session with bindings of its inputs and outputs to memory: one binding for each concurrent run."""
 
     def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
         import onnxruntime  # noqa: PLC0415
@@ -84,15 +86,17 @@ class _Session(Executable):
             constants = {name: _shared(onnxruntime, part.model, name, array) for name, array in part.constants.items()}
             settings.add_external_initializers(list(constants), list(constants.values()))
             self.session = onnxruntime.InferenceSession(part.model.SerializeToString(), settings, providers=providers)
-        except Exception as error:  # its exceptions have no base of their own
-            raise RefusedError(f"ONNX Runtime does not take it: {shortened(_text(error))}") from error
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
+            raise RefusedError(f"ONNX Runtime refuses it: {shortened(_text(error))}") from error
         self._values = constants
-        self.copies = options["provider"] != _ON_PROCESSOR  # a binding copies the inputs to a device when it is made
+        self.copies = (
+            options["provider"] != _ON_PROCESSOR
+        )  # a binding copies the inputs to the device when it is created
         self.constants = tuple(part.constants.values())
         self._free: deque[_Binding] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run on the arrays' own memory."""
+        """Run on the arrays' memory without copies, if the provider allows it."""
         try:
             binding = self._free.pop()
         except IndexError:
@@ -102,7 +106,7 @@ class _Session(Executable):
 
 
 class _Binding:
-    """Inputs and outputs of one run at a time; what lies where it lay before is not bound again."""
+    """Bindings of inputs and outputs for one run at a time; arrays at an unchanged address are not bound again."""
 
     def __init__(self, owner: _Session) -> None:
         self.session = owner.session
@@ -118,7 +122,7 @@ class _Binding:
         self.session.run_with_iobinding(self.binding)
 
     def _bind(self, places: list[int]) -> None:
-        self.places = [-1] * len(places)  # until all is bound
+        self.places = [-1] * len(places)  # invalid until all arrays are bound
         bind = self.binding
         for (name, code, shape), place in zip(self.inputs, places[: len(self.inputs)], strict=True):
             bind.bind_input(name, "cpu", 0, code, shape, place)
@@ -153,7 +157,7 @@ _LEVELS: Final = {
 
 
 def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
-    """Return a constant as a value that lies where the array does."""
+    """Return a constant as an `OrtValue` that shares the array's memory."""
     whole = np.ascontiguousarray(array)
     code = next(item.data_type for item in model.graph.initializer if item.name == name)
     if whole.dtype.kind in "iufb":

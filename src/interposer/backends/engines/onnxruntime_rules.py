@@ -1,4 +1,4 @@
-"""What ONNX Runtime takes, and then computes otherwise or fails to run."""
+"""Layers that ONNX Runtime accepts, but then computes differently or fails to run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _rounded(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(AffineGrid)
 def _few_pixels(op: AffineGrid, inputs: Infos, outputs: Outputs) -> str | None:
-    return "ONNX Runtime takes no dimensions below 2" if min(op.extents) < 2 else None
+    return "ONNX Runtime supports no dimensions below 2" if min(op.extents) < 2 else None
 
 
 @RULES(Attention)
@@ -71,11 +71,11 @@ def _attention(op: Attention, inputs: Infos, outputs: Outputs) -> str | None:
     if _is(inputs[0], _DOUBLE):
         return "ONNX Runtime computes attention of float64 in float32"
     if past is not None and len(outputs) == 1:
-        return "ONNX Runtime takes past keys only where it gives present ones"
+        return "ONNX Runtime supports past keys only together with present keys"
     if mask is not None and len(outputs) > 1:
-        return "ONNX Runtime gives masked scores as the least float"
+        return "ONNX Runtime returns the lowest float for masked scores, not -infinity"
     if mask is not None and not _is_whole(mask, inputs, past):
-        return "ONNX Runtime takes masks for all queries and keys"
+        return "ONNX Runtime supports only masks that cover all queries and keys"
     return None
 
 
@@ -90,7 +90,7 @@ def _is_whole(mask: TensorInfo, inputs: Infos, past: TensorInfo | None) -> bool:
 @RULES(BatchMatMul)
 def _nothing_to_sum(op: BatchMatMul, inputs: Infos, outputs: Outputs) -> str | None:
     empty = any(info is not None and info.is_quantized and info.num_elements == 0 for info in inputs)
-    return "ONNX Runtime gives rubbish for sums of no quantized products" if empty else None
+    return "ONNX Runtime returns wrong values for empty sums of quantized products" if empty else None
 
 
 @RULES(Cast)
@@ -102,7 +102,7 @@ def _wraps(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(Col2Im)
 def _gaps(op: Col2Im, inputs: Infos, outputs: Outputs) -> str | None:
     gaps = any(step != 1 for step in op.dilations) and len(op.image_shape) != 2
-    return "ONNX Runtime takes dilations only in two dimensions" if gaps else None
+    return "ONNX Runtime supports dilations only in two dimensions" if gaps else None
 
 
 @RULES(Dft)
@@ -114,24 +114,24 @@ def _real_signals(op: Dft, inputs: Infos, outputs: Outputs) -> str | None:
 def _floors(op: ElementwiseBinary, inputs: Infos, outputs: Outputs) -> str | None:
     small = inputs[0] is not None and inputs[0].dtype.is_float and inputs[0].dtype.bits == 8
     floors = small and op.operation is BinaryOperation.FLOOR_DIV
-    return "ONNX Runtime rounds quotients of float8 before it takes their floor" if floors else None
+    return "ONNX Runtime rounds quotients of float8 before the floor" if floors else None
 
 
 @RULES(ElementwiseUnary)
 def _interpolated(op: ElementwiseUnary, inputs: Infos, outputs: Outputs) -> str | None:
     interpolated = op.operation in (UnaryOperation.EXP, UnaryOperation.LOG) and _is(inputs[0], DataType.INT16)
-    return "ONNX Runtime does not interpolate in tables, as TFLite does" if interpolated else None
+    return "ONNX Runtime does not interpolate in lookup tables as TFLite does" if interpolated else None
 
 
 @RULES(GridSample)
 def _grid(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
     rank = outputs[0].rank
     if any(info is not None and info.num_elements == 0 for info in inputs):
-        return "ONNX Runtime samples no images without pixels"
+        return "ONNX Runtime does not sample empty images"
     if rank not in (4, 5) or (rank == 5 and op.mode is GridSampleMode.CUBIC):
-        return "ONNX Runtime samples images of two or three dimensions, and by cubes those of two"
+        return "ONNX Runtime samples only 2-D and 3-D images, and cubic only 2-D ones"
     if op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS:
-        return "ONNX Runtime pads otherwise where it samples by cubes"
+        return "ONNX Runtime pads differently for cubic sampling"
     return None
 
 
@@ -143,7 +143,7 @@ def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs)
 @RULES(MeanVarianceNormalization, RmsNormalization)
 def _rounds_between(op: MeanVarianceNormalization | RmsNormalization, inputs: Infos, outputs: Outputs) -> str | None:
     small = outputs[0].dtype.is_float and outputs[0].dtype.bits == 8
-    return "ONNX Runtime rounds what lies between to float8" if small else None
+    return "ONNX Runtime rounds intermediate results to float8" if small else None
 
 
 @RULES(Quantize)
@@ -154,7 +154,7 @@ def _wide_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(Resize)
 def _fine_steps(op: Resize, inputs: Infos, outputs: Outputs) -> str | None:
     fine = outputs[0].is_quantized and outputs[0].dtype.bits == 16 and op.method is ResizeMethod.BILINEAR
-    return "ONNX Runtime interpolates less exactly than steps of 16 bits are" if fine else None
+    return "ONNX Runtime interpolates less precisely than 16-bit quantization needs" if fine else None
 
 
 @RULES(ScatterElements, ScatterNd)
@@ -166,12 +166,12 @@ def _sums_of_halves(op: ScatterElements | ScatterNd, inputs: Infos, outputs: Out
 @RULES(Softmax)
 def _tables(op: Softmax, inputs: Infos, outputs: Outputs) -> str | None:
     wide = outputs[0].is_quantized and outputs[0].dtype is DataType.INT16
-    return "ONNX Runtime does not take exponentials from tables, as TFLite does" if wide else None
+    return "ONNX Runtime does not compute exponentials from lookup tables as TFLite does" if wide else None
 
 
 @RULES(TfIdfVectorizer)
 def _endless(op: TfIdfVectorizer, inputs: Infos, outputs: Outputs) -> str | None:
-    return "ONNX Runtime does not come back from counting some sequences"
+    return "ONNX Runtime hangs on some sequences of this operator"
 
 
 @RULES(TransposeConvolution2d)
@@ -184,10 +184,10 @@ def _beyond(op: TransposeConvolution2d, inputs: Infos, outputs: Outputs) -> str 
     for window, axis in windows:
         reached = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
         if int(outputs[0].shape[axis]) - (reached - window.pad_before - window.pad_after) >= window.stride > 0:
-            return "ONNX Runtime gives no results that are larger than its window reaches"
+            return "ONNX Runtime supports no results larger than the windows cover"
     return None
 
 
 @RULES(UnidirectionalSequenceLstm)
 def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
-    return "ONNX Runtime computes with float values what TFLite does with integers" if outputs[0].is_quantized else None
+    return "ONNX Runtime computes in floats what TFLite computes in integers" if outputs[0].is_quantized else None

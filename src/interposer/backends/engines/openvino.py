@@ -1,7 +1,7 @@
 """OpenVino: OpenVINO on any of its devices.
 
-Parts become ONNX models, which OpenVINO reads. Large weights stay in the network's memory until a device has rearranged
-them for itself; inputs and outputs lie in the caller's.
+Subgraphs are written as ONNX models, which OpenVINO reads. Large weights stay in the network's memory until a device
+repacks them. Inputs and outputs stay in the caller's memory.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from interposer.ir.graph import Layer
 __all__ = ["OpenVino"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part, on the CPU; 0 for the thread budget", most=MOST_THREADS),
+    Option("threads", 0, "threads for one subgraph on the CPU; 0 for the thread budget", most=MOST_THREADS),
     Option("device", "CPU", "the device: CPU, GPU, NPU, GPU.1, AUTO:GPU,CPU ..."),
-    Option("precision", "f32", "the type in which floats may be computed", ("f32", "f16", "bf16")),
-    Option("hint", "LATENCY", "what is optimized for", ("LATENCY", "THROUGHPUT")),
-    Option("exact", False, "quantized layers round exactly as the reference does, which is slow, instead of by QDQ"),
+    Option("precision", "f32", "the data type in which floats may be computed", ("f32", "f16", "bf16")),
+    Option("hint", "LATENCY", "the goal of optimization", ("LATENCY", "THROUGHPUT")),
+    Option("exact", False, "round quantized layers exactly as the reference does, which is slower than QDQ"),
 )
 _TYPES: Final = frozenset(
     DataType.of(name) for name in ("float32", "float16", "int32", "int64", "int16", "uint16", "int8", "uint8", "bool")
 )
 _OPSET: Final = 20
-"""What OpenVINO's front end for ONNX knows."""
+"""The newest opset that OpenVINO's ONNX front end supports."""
 
 
 class OpenVino(Engine):
-    """Runs parts with OpenVINO."""
+    """A backend that runs subgraphs with OpenVINO."""
 
     id: ClassVar = BackendId("OpenVino")
     packages: ClassVar = ("openvino", "onnx")
@@ -50,12 +50,12 @@ class OpenVino(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a device that is missing, what is known to go wrong, and what ONNX cannot express."""
+        """Return a missing device, known defects of OpenVINO, and what ONNX cannot express."""
         known = _unknown_device(options["device"]) or RULES.reasons(layer)
         return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Ask the device for every operator that the layers become; devices that stand for others compile them."""
+        """Query the device for every operator of the converted layers; virtual devices compile them instead."""
         if _is_virtual(options["device"]):
             self.compile(view, options)
             return
@@ -73,7 +73,7 @@ class OpenVino(Engine):
 
 
 def _is_virtual(device: str) -> bool:
-    """Return whether OpenVINO chooses, mixes or fills other devices, and does not answer for single operators."""
+    """Return True for a virtual device such as AUTO, which combines other devices and answers no operator queries."""
     return device.partition(":")[0] in ("AUTO", "MULTI", "HETERO", "BATCH")
 
 
@@ -103,7 +103,7 @@ def _written(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
 
 
 class _own_errors:  # noqa: N801 - reads as a statement
-    """Makes OpenVINO's exceptions, which are RuntimeErrors and others, refusals."""
+    """Translate exceptions of OpenVINO into `RefusedError`."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -117,7 +117,7 @@ class _own_errors:  # noqa: N801 - reads as a statement
 
 
 def _read(part: OnnxPart) -> Any:
-    """OpenVINO's model of a part, whose large constants lie where they lay."""
+    """Return OpenVINO's model of a subgraph, whose large constants share the network's memory."""
     import openvino  # noqa: PLC0415
 
     with _own_errors("cannot read it"):
@@ -136,18 +136,16 @@ def _read(part: OnnxPart) -> Any:
 
 
 def _check(part: OnnxPart, model: Any) -> None:
-    """Whether OpenVINO finds the shapes of the results that they have; it would not write them to our memory else."""
+    """Raise `RefusedError` if OpenVINO infers other output shapes, since it could not write to the given arrays."""
     for value, port in zip(part.model.graph.output, model.outputs, strict=True):
         requested = [size.dim_value for size in value.type.tensor_type.shape.dim]
         partial_shape = port.get_partial_shape()
         if not partial_shape.is_static or list(partial_shape.to_shape()) != requested:
-            raise RefusedError(
-                f"OpenVINO takes {value.name!r}, of shape {requested}, to have the shape {partial_shape}"
-            )
+            raise RefusedError(f"OpenVINO takes {value.name!r}, of shape {requested}, to have shape {partial_shape}")
 
 
 class _Compiled(Executable):
-    """A compiled model, and requests: one for each thread that runs it at a time."""
+    """A compiled model with infer requests: one for each concurrent run."""
 
     def __init__(self, part: OnnxPart, options: dict[str, Any]) -> None:
         model = _read(part)
@@ -159,7 +157,7 @@ class _Compiled(Executable):
         self._free: deque[_Request] = deque()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run on the arrays' own memory."""
+        """Run on the arrays' memory without copies."""
         try:
             request = self._free.pop()
         except IndexError:
@@ -178,11 +176,11 @@ def _properties(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class _Request:
-    """One run at a time; what lies where it lay before is not set again."""
+    """An infer request for one run at a time; arrays at an unchanged address are not set again."""
 
     def __init__(self, model: Any, inputs: Sequence[int | None]) -> None:
         self.request = model.create_infer_request()
-        self.inputs = inputs  # where each is among those of the model; None if nobody takes it
+        self.inputs = inputs  # the position of each among the model's inputs; None if no layer reads it
         self.places: list[int] = []
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -195,7 +193,7 @@ class _Request:
     def _set(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         import openvino  # noqa: PLC0415
 
-        self.places = []  # until all is set
+        self.places = []  # invalid until all arrays are set
         for index, array in zip(self.inputs, inputs, strict=True):
             if index is not None:
                 self.request.set_input_tensor(index, openvino.Tensor(shareable(array), shared_memory=True))
@@ -204,7 +202,7 @@ class _Request:
 
 
 def _text(error: Exception) -> str:
-    """Return what an error of OpenVINO says, without the places in its source."""
+    """Return the message of an OpenVINO error without locations in OpenVINO's source."""
     lines = [line.strip() for line in str(error).splitlines()]
     cached = [line for line in lines if line and not line.startswith(("Exception from src", "Check '", "While "))]
     return " ".join(cached or lines)

@@ -1,4 +1,4 @@
-"""What OpenVINO takes, and then computes otherwise, fails to run, or crashes on."""
+"""Layers that OpenVINO accepts, but then computes differently, fails to run, or crashes on."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.H
 
 @RULES()
 def _nothing(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    """It divides by the number of elements: the process ends."""
+    """Refuse empty tensors: OpenVINO divides by the number of elements, which crashes the process."""
     empty = any(info is not None and info.num_elements == 0 for info in (*inputs, *outputs))
-    return "OpenVINO crashes on some tensors of no elements, and is given none" if empty else None
+    return "OpenVINO crashes on some empty tensors, so all of them are refused" if empty else None
 
 
 @RULES(Compress, MaxPoolingWithIndices)
@@ -56,7 +56,7 @@ def _wrong(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(Dft, LstmSequence, RoiAlign, Svdf)
 def _otherwise(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
-    return f"OpenVINO computes some layers {op.op_name()} otherwise"
+    return f"OpenVINO computes some layers {op.op_name()} differently"
 
 
 @RULES(Activation)
@@ -68,7 +68,9 @@ def _no_zeros(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES(Cast)
 def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
     lossy = inputs[0] is not None and inputs[0].dtype.is_float and not op.dtype.is_float
-    return "OpenVINO converts floats that do not fit into integers, and fractions to bool, otherwise" if lossy else None
+    return (
+        "OpenVINO converts floats that do not fit into integers, and fractions to bool, differently" if lossy else None
+    )
 
 
 @RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
@@ -81,13 +83,13 @@ def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
 def _padded_means(op: Pooling2d, inputs: Infos, outputs: Outputs) -> str | None:
     pads = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) or op.output_shape_rounding is _CEILING
     padded = outputs[0].is_quantized and op.pool_type is PoolingAlgorithm.AVERAGE and pads
-    return "OpenVINO pads quantized images with other numbers than 0 for means" if padded else None
+    return "OpenVINO pads quantized images with values other than 0 in average pooling" if padded else None
 
 
 @RULES(GridSample)
 def _cubic(op: GridSample, inputs: Infos, outputs: Outputs) -> str | None:
     otherwise = op.mode is GridSampleMode.CUBIC and op.padding_mode is not GridPadding.ZEROS
-    return "OpenVINO pads otherwise where it samples by cubes" if otherwise else None
+    return "OpenVINO pads differently for cubic sampling" if otherwise else None
 
 
 @RULES(Quantize)
@@ -98,4 +100,4 @@ def _codes_to_codes(op: Quantize, inputs: Infos, outputs: Outputs) -> str | None
 
 @RULES(UnidirectionalSequenceLstm)
 def _integer_gates(op: UnidirectionalSequenceLstm, inputs: Infos, outputs: Outputs) -> str | None:
-    return "OpenVINO computes with float values what TFLite does with integers" if outputs[0].is_quantized else None
+    return "OpenVINO computes in floats what TFLite computes in integers" if outputs[0].is_quantized else None

@@ -1,4 +1,4 @@
-"""What is known of an engine without a trial: layers that it takes, and then computes otherwise or fails to run."""
+"""Rules for layers that an engine accepts, but then computes differently or fails to run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Rule", "Rules"]
 
 Infos: TypeAlias = Sequence[TensorInfo | None]
 Rule: TypeAlias = Callable[[Any, Infos, Sequence[TensorInfo]], str | None]
-"""From an operator and the infos of its inputs and outputs to the reason for a refusal, or None."""
+"""A function of an operator and the infos of its inputs and outputs; returns a reason for refusal, or None."""
 R = TypeVar("R", bound=Rule)
 
 
 class Rules:
-    """The rules of one engine, by operator; those of no operator hold for all."""
+    """The rules of one engine by operator; rules without an operator apply to all layers."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, list[Rule]] = {}
 
     def __call__(self, *ops: type[Op]) -> Callable[[R], R]:
-        """Add a function as a rule for some operators, or for all."""
+        """Register the decorated function as a rule for some operators, or for all."""
 
         def add(rule: R) -> R:
             for kind in [op.op_name() for op in ops] or [""]:
@@ -34,7 +34,7 @@ class Rules:
         return add
 
     def reasons(self, layer: Layer) -> list[str]:
-        """Return why a layer is refused; empty where no rule says so."""
+        """Return why a layer is refused; empty if no rule applies."""
         declared = layer.op.operands
         missing = [None] * (len(declared) - len(layer.inputs))
         infos = (*layer.input_infos, *missing)

@@ -1,7 +1,7 @@
-"""Torch: PyTorch on the processor or on a CUDA device.
+"""Torch: PyTorch on the CPU or on a CUDA device.
 
-There is a function of torch for each operator (in family files: elements, windows, sums, moves); a part is one module,
-to which they are traced. Torch is imported when the backend is first asked.
+There is a torch function for each operator (in the family files: elements, convolutions, sums, moves). A subgraph is
+traced to one module. Torch is imported on the first query of the backend.
 """
 
 from interposer.backends.engines.torch.backend import Torch

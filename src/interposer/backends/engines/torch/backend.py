@@ -1,4 +1,4 @@
-"""The backend: parts as modules of torch functions."""
+"""The Torch backend: subgraphs as modules of torch functions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from interposer.ir.graph import Layer, Value
 __all__ = ["Torch"]
 
 _OPTIONS: Final = (
-    Option("threads", 0, "threads that compute one part, on the processor; 0 for the thread budget", most=MOST_THREADS),
-    Option("device", "cpu", "where parts are computed: cpu, cuda, cuda:1 ..."),
+    Option("threads", 0, "threads for one subgraph on the CPU; 0 for the thread budget", most=MOST_THREADS),
+    Option("device", "cpu", "the device that runs subgraphs: cpu, cuda, cuda:1 ..."),
 )
 
 
 class Torch(Engine):
-    """Runs parts with PyTorch."""
+    """A backend that runs subgraphs with PyTorch."""
 
     id: ClassVar = BackendId("Torch")
     packages: ClassVar = ("torch",)
@@ -38,15 +38,15 @@ class Torch(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a device that is missing, and layers that there are no functions for."""
+        """Return a missing device, and the layers without a torch function."""
         return _no_device(options["device"]) or refusals(layer)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Trace all layers, as compiling them does."""
+        """Trace all layers, as `compile` does."""
         _module(view)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return a module of the part."""
+        """Return a module of the subgraph."""
         return Traced(view, options)
 
 
@@ -61,7 +61,7 @@ def _no_device(name: str) -> list[str]:
 
 
 class _Threads:
-    """How many threads torch has, which is the process's: as the last run asked, and as before after the last run."""
+    """The process-wide thread count of torch: set by the latest run, and restored after the last concurrent run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class _Threads:
 
     @contextmanager
     def set(self, count: int) -> Iterator[None]:
-        """Let torch have so many threads, or as many as it has where that is 0."""
+        """Set torch's thread count during a ``with`` block; 0 keeps the current count."""
         if not count:
             yield
             return
@@ -96,7 +96,7 @@ def _set_threads(count: int) -> None:
 
 
 class Traced(Executable):
-    """A part as one module. On the processor, constants that are read as they are lie in the memory of the network."""
+    """A subgraph as one module. On the CPU, constants that are read unchanged share the memory of the network."""
 
     def __init__(self, view: SubgraphView, options: dict[str, Any]) -> None:
         self.device = torch.device(options["device"])
@@ -107,12 +107,12 @@ class Traced(Executable):
         self._forward = self.module.forward
 
     def held_weights(self, view: SubgraphView) -> int:
-        """Return the buffers that do not lie in the memory of the network."""
+        """Return the bytes of the buffers that do not share the memory of the network."""
         shared = {array.ctypes.data for array in self.constants}
         return sum(buffer.nbytes for buffer in self.module.buffers() if buffer.data_ptr() not in shared)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run on tensors that lie in the arrays' memory; results are copied into theirs."""
+        """Run on tensors that share the memory of the inputs; copy the results into the outputs."""
         with _threads.set(self.threads), torch.inference_mode():
             tensors = [_tensor(array).to(self.device) for array in inputs]
             try:
@@ -132,7 +132,7 @@ def _module(view: SubgraphView) -> Any:
 
 
 def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
-    """The error of a run with the name of its layer, found by running node by node; None if no layer fails then."""
+    """Return the error of a failed run with the name of the failing layer, found node by node; None if none fails."""
     steps = _followed_type()(module)
     steps.extra_traceback = False
     try:
@@ -144,7 +144,7 @@ def _named(module: Any, tensors: Sequence[Any]) -> Exception | None:
 
 @cache
 def _followed_type() -> type[Any]:
-    """Return an interpreter that knows which layer it is at; a class that is made late, as its base is torch's."""
+    """Return an interpreter class that tracks the current layer; created late, as its base class is torch's."""
 
     class Followed(fx.Interpreter):  # type: ignore[misc] # of a package that is imported late
         layer = ""
@@ -159,12 +159,12 @@ def _followed_type() -> type[Any]:
 def _constant(value: Value) -> Any:
     array = value.constant
     if array is None or value.known.dtype not in ANY:
-        raise RefusedError(f"torch has no tensors such as {value.name!r}, {value.known}")
+        raise RefusedError(f"torch does not support the tensor {value.name!r}, {value.known}")
     return _tensor(array)
 
 
 def _tensor(array: Array) -> Any:
-    """Return a tensor in the memory of an array."""
+    """Return a tensor that shares the memory of an array."""
     if DataType.of(array.dtype) is DataType.BFLOAT16:
         return torch.from_numpy(shareable(array).view("int16")).view(torch.bfloat16)
     return torch.from_numpy(shareable(array))

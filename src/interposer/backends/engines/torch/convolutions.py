@@ -1,4 +1,4 @@
-"""Convolutions and pooling; images with channels last are views with channels first, computed as they lie."""
+"""Convolutions and pooling; channels-last images are channels-first views, computed without rearranging the memory."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _LAST = (0, 2, 3, 1)
 
 
 def _with_channels_first(layout: DataLayout, function: Function) -> Function:
-    """Return the function on images of a layout; all further tensors are passed on."""
+    """Wrap a function of channels-first images for images of this layout; other tensors are passed unchanged."""
     if layout is DataLayout.NCHW:
         return function
     return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
 
 
 def _padding(rows: Any, columns: Any) -> list[int]:
-    """Return the pads of two windows in torch's order."""
+    """Return the padding of two windows in torch's order."""
     return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
 
 
 def _padded(x: Any, pads: list[int], value: float = 0.0) -> Any:
-    """With so many cells around it; nothing is copied where there are none."""
+    """Return the padded image, or the image itself without a copy if there is no padding."""
     return functional.pad(x, pads, value=value) if any(pads) else x
 
 
@@ -49,7 +49,7 @@ def _is_same_on_both_sides(pads: list[int]) -> bool:
 
 @makes(Convolution2d)
 def convolution(op: Convolution2d, layer: Layer) -> Function:
-    """Return weights come as (O, I, H, W), or as (O, H, W, I) for channels last."""
+    """Return the torch convolution; weights have the shape (O, I, H, W), or (O, H, W, I) for channels last."""
     h, w, _ = op.data_layout.axes()
     rows, columns = op.windows(*(layer.input_infos[1].shape[axis] for axis in (h, w)))  # type: ignore[union-attr]
     turned = _turned(_FIRST if op.data_layout is not DataLayout.NCHW else (0, 1, 2, 3))
@@ -58,7 +58,7 @@ def convolution(op: Convolution2d, layer: Layer) -> Function:
 
 
 def _turned(order: tuple[int, ...]) -> Function:
-    """Return weights with their axes in torch's order, one after the other in memory."""
+    """Return a function that permutes the axes of the weights to torch's order and makes them contiguous."""
     return lambda weights: weights.permute(order).contiguous(memory_format=torch.channels_last)
 
 
@@ -76,7 +76,7 @@ def _convolve(rows: Any, columns: Any, groups: int) -> Function:
 
 @makes(DepthwiseConvolution2d)
 def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
-    """Return weights come as (1, H, W, I * M)."""
+    """Return the torch convolution; weights have the shape (1, H, W, I * M)."""
     weights_info = layer.input_infos[1]
     assert weights_info is not None
     rows, columns = op.windows(weights_info.shape[1], weights_info.shape[2])
@@ -88,7 +88,7 @@ def depthwise_convolution(op: DepthwiseConvolution2d, layer: Layer) -> Function:
 
 @makes(TransposeConvolution2d)
 def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
-    """Return what falls beyond the result is cut off, and what the products do not reach is zero."""
+    """Return the torch function; excess output is cropped, and output that no product reaches is zero."""
     ends, missing = _cut(op, layer)
     turned = _turned((1, 0, 2, 3) if op.data_layout is DataLayout.NCHW else (3, 0, 1, 2))
     how = {
@@ -106,7 +106,7 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
 
 def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
-    """Where the result ends in what the products reach, and how many zeros are missing behind it, in torch's order."""
+    """Return where to crop the full output, and how many zeros to append to it, in torch's order."""
     (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
     strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
     ends, missing = [], []
@@ -121,13 +121,16 @@ def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]
 
 @makes(Pooling2d)
 def pooling(op: Pooling2d, layer: Layer) -> Function:
-    """Return the image is padded first, so that all windows are whole; means are of the cells that count."""
+    """Return the torch function; the image is padded first, so that all windows are complete.
+
+    Means are over the elements that count.
+    """
     h, w, _ = op.data_layout.axes()
     before, after = layer.values[0].known.shape, layer.output_infos[0].shape
     rows, columns = op.windows(int(before[h]), int(before[w]))
     ends = [_behind(item, int(before[axis]), int(after[axis])) for item, axis in ((rows, h), (columns, w))]
     if min(ends) < 0 or 0 in before or 0 in after:
-        raise RefusedError("a part of the image is never under the window, or it has no cells")
+        raise RefusedError("a part of the image is in no window, or the image is empty")
     pads = [columns.pad_before, ends[1], rows.pad_before, ends[0]]
     how = {"kernel_size": (rows.size, columns.size), "stride": (rows.stride, columns.stride)}
     if op.pool_type is PoolingAlgorithm.MAX:
@@ -137,7 +140,7 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
             lambda x: functional.max_pool2d(_padded(x, pads, -torch.inf), dilation=dilation, **how),
         )
     if rows.dilation != 1 or columns.dilation != 1:
-        raise RefusedError("torch has no means under windows with gaps")
+        raise RefusedError("torch has no dilated average pooling")
     counts = _counts(op, (rows, columns), (int(before[h]), int(before[w])), pads, how)
     kind = getattr(torch, str(kind_of(layer.values[0])))
     mean = _mean(counts, pads, how, rows.size * columns.size, kind)
@@ -147,13 +150,13 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
 
 
 def _behind(window: Any, size: int, places: int) -> int:
-    """Return how many cells behind the image the last window needs."""
+    """Return how many elements the last window needs after the end of the image."""
     consumers: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
     return consumers
 
 
 def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
-    """Return how many cells count at each place, or None if all do."""
+    """Return how many elements count in each window; None if all do."""
     rows, columns = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:
@@ -173,13 +176,13 @@ def _mean(counts: Any, pads: list[int], how: dict[str, Any], area: int, kind: An
 
 @makes(Resize)
 def resize(op: Resize, layer: Layer) -> Function:
-    """Return the forms that torch has: nearest without centres, and bilinear with corners or centres."""
+    """Return the torch function: nearest without pixel centers, or bilinear with aligned corners or pixel centers."""
     size = (op.target_height, op.target_width)
     if op.method is ResizeMethod.NEAREST_NEIGHBOR:
         if op.align_corners or op.half_pixel_centers:
-            raise RefusedError("torch takes the nearest pixel without corners or centres")
+            raise RefusedError("torch supports nearest resizing only without aligned corners or pixel centers")
         return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, mode="nearest"))
     if op.align_corners == op.half_pixel_centers:
-        raise RefusedError("torch interpolates with aligned corners or with centres of pixels")
+        raise RefusedError("torch supports bilinear resizing only with aligned corners or pixel centers")
     how: dict[str, Any] = {"mode": "bilinear", "align_corners": op.align_corners}
     return _with_channels_first(op.data_layout, lambda x: functional.interpolate(x, size, **how))

@@ -1,4 +1,4 @@
-"""Functions of single elements, and softmax."""
+"""Elementwise functions and softmax."""
 
 from __future__ import annotations
 
@@ -154,28 +154,28 @@ def _logical() -> dict[LogicalBinaryOperation, Any]:
 
 @makes(Activation)
 def activation(op: Activation, layer: Layer) -> Function:
-    """Return one function of the table."""
+    """Return the torch activation function."""
     function, a, b = _ACTIVATIONS[op.function], op.a, op.b
     return lambda x: function(x, a, b)
 
 
 @makes(Softmax)
 def softmax(op: Softmax, layer: Layer) -> Function:
-    """With a factor on the scores where there is one."""
+    """Return the torch softmax, with the scores multiplied by beta if it is not 1."""
     if _is_wide(layer.output_infos[0]):
-        raise RefusedError("torch does not take exponentials from tables, as TFLite does")
+        raise RefusedError("torch does not compute exponentials from lookup tables as TFLite does")
     return lambda x: torch.softmax(x if op.beta == 1 else x * op.beta, op.axis)
 
 
 @makes(LogSoftmax)
 def log_softmax(op: LogSoftmax, layer: Layer) -> Function:
-    """Return the same in logarithms."""
+    """Return the torch log-softmax."""
     return lambda x: torch.log_softmax(x if op.beta == 1 else x * op.beta, op.axis)
 
 
 @makes(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, types=NUMBERS)
 def binary(op: ElementwiseBinary, layer: Layer) -> Function:
-    """Operands of one type, which broadcast."""
+    """Return the torch function of two broadcast operands of the same type."""
     first, second = map(kind_of, layer.values)
     if first is not second:
         raise RefusedError(f"its operands are {first} and {second}; takes two of one type")
@@ -185,10 +185,10 @@ def binary(op: ElementwiseBinary, layer: Layer) -> Function:
 
 @makes(ElementwiseUnary, types=NUMBERS)
 def unary(op: ElementwiseUnary, layer: Layer) -> Function:
-    """Return one function of the table."""
+    """Return the torch function of one operand."""
     dtype = kind_of(layer.values[0])
     if op.operation in (_U.EXP, _U.LOG) and _is_wide(layer.output_infos[0]):
-        raise RefusedError("torch does not interpolate in tables, as TFLite does")
+        raise RefusedError("torch does not interpolate in lookup tables as TFLite does")
     known = _unary() if dtype in FLOATS else {name: _unary()[name] for name in _UNARY_OF_INTEGERS}
     return _found(known, op.operation, dtype)
 
@@ -210,25 +210,25 @@ def _as_is(function: Any) -> Function:
 
 @makes(Floor)
 def floor(op: Floor, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's floor."""
     return _as_is(torch.floor)
 
 
 @makes(Comparison, types=ANY)
 def comparison(op: Comparison, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's comparison."""
     return _as_is(_comparisons()[op.operation])
 
 
 @makes(LogicalBinary, types=ANY)
 def logical(op: LogicalBinary, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's logical function."""
     return _as_is(_logical()[op.operation])
 
 
 @makes(Where, types=ANY)
 def where(op: Where, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's selection by a condition."""
     if layer.values[1].known.dtype not in ANY:
         raise RefusedError(f"torch chooses no {layer.values[1].known.dtype}")
     return _as_is(torch.where)
@@ -236,31 +236,31 @@ def where(op: Where, layer: Layer) -> Function:
 
 @makes(Prelu)
 def prelu(op: Prelu, layer: Layer) -> Function:
-    """With slopes that broadcast."""
+    """Return a PReLU with broadcast slopes."""
     return lambda x, alpha: torch.where(x > 0, x, alpha * x)
 
 
 @makes(ConvertFp16ToFp32, ConvertBf16ToFp32)
 def to_float32(op: ConvertFp16ToFp32 | ConvertBf16ToFp32, layer: Layer) -> Function:
-    """To float32."""
+    """Return a conversion to float32."""
     return lambda x: x.to(torch.float32)
 
 
 @makes(ConvertFp32ToFp16)
 def to_float16(op: ConvertFp32ToFp16, layer: Layer) -> Function:
-    """To float16."""
+    """Return a conversion to float16."""
     return lambda x: x.to(torch.float16)
 
 
 @makes(ConvertFp32ToBf16)
 def to_bfloat16(op: ConvertFp32ToBf16, layer: Layer) -> Function:
-    """To bfloat16."""
+    """Return a conversion to bfloat16."""
     return lambda x: x.to(torch.bfloat16)
 
 
 @makes(Cast, types=ANY)
 def cast(op: Cast, layer: Layer) -> Function:
-    """Between types that torch has; what becomes of floats that do not fit into integers is its own affair."""
+    """Return a cast between types that torch has; results of floats that overflow an integer type are torch's."""
     source, target = layer.values[0].known.dtype, op.dtype
     if layer.values[0].known.is_quantized:
         raise RefusedError("a cast takes stored integers")

@@ -1,4 +1,4 @@
-"""Operators that bring elements to other places."""
+"""Operators that move elements."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ def _shape(layer: Layer) -> list[int]:
 
 @makes(Reshape, types=ANY, moves=True)
 def reshape(op: Reshape, layer: Layer) -> Function:
-    """To the shape that is known."""
+    """Return a reshape to the inferred shape."""
     shape = _shape(layer)
     return lambda x: x.reshape(shape)
 
 
 @makes(BroadcastTo, types=ANY, moves=True)
 def broadcast(op: BroadcastTo, layer: Layer) -> Function:
-    """To the shape that is known."""
+    """Return a broadcast to the inferred shape."""
     shape = _shape(layer)
     return lambda x: x.broadcast_to(shape)
 
 
 @makes(Transpose, types=ANY, moves=True)
 def transpose(op: Transpose, layer: Layer) -> Function:
-    """Return a view."""
+    """Return a function that gives a view."""
     return lambda x: x.permute(op.permutation)
 
 
 @makes(Permute, types=ANY, moves=True)
 def permute(op: Permute, layer: Layer) -> Function:
-    """Return a view; where each axis goes, not where it comes from."""
+    """Return a function that gives a view; the permutation maps source axes to target axes."""
     places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
     return lambda x: x.permute(places)
 
 
 @makes(Concat, types=ANY, moves=True)
 def concat(op: Concat, layer: Layer) -> Function:
-    """Along an axis."""
+    """Return a concatenation along an axis."""
     return lambda *tensors: torch.cat(tensors, op.axis)
 
 
 @makes(Stack, types=ANY, moves=True)
 def stack(op: Stack, layer: Layer) -> Function:
-    """Along a new axis."""
+    """Return a concatenation along a new axis."""
     return lambda *tensors: torch.stack(tensors, op.axis)
 
 
 @makes(Splitter, types=ANY, moves=True)
 def split(op: Splitter, layer: Layer) -> Function:
-    """Return views."""
+    """Return a function that gives views."""
     sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     return lambda x: [x.narrow(op.axis, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -83,7 +83,7 @@ def split(op: Splitter, layer: Layer) -> Function:
 
 @makes(Slice, types=ANY, moves=True)
 def slice_(op: Slice, layer: Layer) -> Function:
-    """Return a view."""
+    """Return a function that gives a view."""
     shape = _shape(layer)
     pieces = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
     return lambda x: x[pieces]
@@ -91,9 +91,9 @@ def slice_(op: Slice, layer: Layer) -> Function:
 
 @makes(StridedSlice, types=ANY, moves=True)
 def strided_slice(op: StridedSlice, layer: Layer) -> Function:
-    """Return a view; masks and steps backwards are left to others."""
+    """Return a function that gives a view; negative steps and masks that change the rank are refused."""
     if op.shrink_axis_mask or op.ellipsis_mask or op.new_axis_mask or min(op.stride, default=1) < 0:
-        raise RefusedError("torch takes slices of all axes, forwards")
+        raise RefusedError("torch supports only slices of all axes with positive steps")
     begins = [None if op.begin_mask >> i & 1 else begin for i, begin in enumerate(op.begin)]
     ends = [None if op.end_mask >> i & 1 else end for i, end in enumerate(op.end)]
     pieces = tuple(map(slice, begins, ends, op.stride))
@@ -102,34 +102,34 @@ def strided_slice(op: StridedSlice, layer: Layer) -> Function:
 
 @makes(Pad, types=ANY)
 def pad(op: Pad, layer: Layer) -> Function:
-    """With a constant; the last axes come first in torch."""
+    """Return a constant padding; torch expects the padding of the last axis first."""
     if op.padding_mode is not PaddingMode.CONSTANT:
-        raise RefusedError(f"torch pads all ranks with a constant, not {op.padding_mode.name}")
+        raise RefusedError(f"torch supports only constant padding for all ranks, not {op.padding_mode.name}")
     kind = kind_of(layer.values[0])
     pads = [size for pair in reversed(op.pad_list) for size in pair]
     if not kind.is_float and op.pad_value != int(op.pad_value):
-        raise RefusedError(f"the value {op.pad_value} is none of {kind}")
+        raise RefusedError(f"the value {op.pad_value} does not fit into {kind}")
     value = op.pad_value if kind.is_float else int(op.pad_value)
     return lambda x: functional.pad(x, pads, value=value)
 
 
 @makes(Tile, types=ANY, moves=True)
 def tile(op: Tile, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's tile."""
     return lambda x: x.repeat(op.multiples)
 
 
 @makes(ReverseV2, types=ANY, moves=True)
 def reverse(op: ReverseV2, layer: Layer) -> Function:
-    """As torch has it."""
+    """Return torch's flip."""
     return lambda x: torch.flip(x, op.axis)
 
 
 @makes(Gather, types=ANY, moves=True)
 def gather(op: Gather, layer: Layer) -> Function:
-    """Whole slices; indices that count from the end, or are out of range, are left to others."""
+    """Return a selection of whole slices; negative indices count from the end of the axis."""
     if op.batch_dims:
-        raise RefusedError("torch picks slices without axes that are shared")
+        raise RefusedError("torch supports gathering only without batch dimensions")
     axis, shape = op.axis, _shape(layer)
     size = int(layer.values[0].known.shape[axis])
 
@@ -142,14 +142,14 @@ def gather(op: Gather, layer: Layer) -> Function:
 
 @makes(DepthToSpace, SpaceToDepth, types=ANY, moves=True)
 def between_depth_and_space(op: DepthToSpace | SpaceToDepth, layer: Layer) -> Function:
-    """Return a view in which each block has axes of its own, turned."""
+    """Return a function that splits each block into separate axes and permutes them."""
     h, w, c = op.data_layout.axes()
     n, b = int(layer.values[0].known.shape[0]), op.block_size
     height, width, depth = (int(layer.values[0].known.shape[axis]) for axis in (h, w, c))
     shape = _shape(layer)
     if isinstance(op, DepthToSpace):
         if getattr(op, "mode", None) is not None and op.mode.name != "DCR":
-            raise RefusedError(f"torch moves depth in the order DCR here, not {op.mode.name}")
+            raise RefusedError(f"torch supports only the depth order DCR, not {op.mode.name}")
         last = (n, height, width, b, b, depth // b**2), (0, 1, 3, 2, 4, 5)
         first = (n, b, b, depth // b**2, height, width), (0, 3, 4, 1, 5, 2)
     else:

@@ -1,4 +1,4 @@
-"""The package torch, which is imported when something of it is first used: it is optional, and slow to import."""
+"""The package torch, imported on first use because it is optional and slow to import."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["functional", "fx", "nn", "torch"]
 
 
 class _Package:
-    """A package in all that it offers; what was asked for once is an attribute like any other."""
+    """A lazily imported package; attributes are cached after their first access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by whoever looks at a module, and not for torch
+        if name.startswith("__"):  # introspection of this module, which must not import torch
             raise AttributeError(name)
         result = getattr(import_module(self._name), name)
         setattr(self, name, result)

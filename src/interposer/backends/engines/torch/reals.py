@@ -1,6 +1,6 @@
-"""Quantized tensors as float values: what goes into a function is dequantized, and what comes out of it quantized.
+"""Quantized tensors as float values: inputs of a function are dequantized, and its results are quantized.
 
-The tensors of the network stay quantized; a result that lies between two steps may be rounded to the other one.
+The tensors of the network stay quantized. A result halfway between two steps may be rounded either way.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["as_codes", "as_reals", "rounded"]
 
 @makes(Quantize, Dequantize)
 def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
-    """Reading and writing do it all."""
+    """Return the identity: dequantizing the input and quantizing the output do all the work."""
     info = layer.output_infos[0]
     kind = torch.float32 if info.is_quantized else getattr(torch, str(info.dtype))
     return lambda x: x.to(kind)
 
 
 def as_reals(x: Any, info: TensorInfo) -> Any:
-    """Return the float values of codes."""
+    """Return the float values of a stored tensor."""
     scale, zero = _parameters(info)
     return x.to(torch.float32).sub_(zero).mul_(scale)
 
 
 def as_codes(x: Any, info: TensorInfo) -> Any:
-    """Return the codes of float values, or the numbers themselves where the tensor is not quantized."""
+    """Return the quantized values of floats, or the floats themselves if the tensor is not quantized."""
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)
@@ -43,7 +43,7 @@ def as_codes(x: Any, info: TensorInfo) -> Any:
 
 
 def rounded(x: Any, info: TensorInfo) -> Any:
-    """What is left of float values when they are quantized and read again, at once; NaN, which codes lack, stays."""
+    """Return float values after quantizing and dequantizing in one step; NaN is preserved."""
     if not info.is_quantized:
         return x
     scale, zero = _parameters(info)
@@ -52,7 +52,7 @@ def rounded(x: Any, info: TensorInfo) -> Any:
 
 
 def _parameters(info: TensorInfo) -> tuple[Any, Any]:
-    """Scale and zero point: numbers, or tensors that broadcast with the one that they are of."""
+    """Return the scale and the zero point: numbers, or tensors that broadcast with their tensor."""
     q = info.quantization
     assert q is not None
     if not q.per_axis:

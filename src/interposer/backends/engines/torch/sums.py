@@ -1,4 +1,4 @@
-"""Products of matrices, reductions and normalizations."""
+"""Matrix products, reductions and normalizations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 @makes(FullyConnected)
 def fully_connected(op: FullyConnected, layer: Layer) -> Function:
-    """Return rows of as many elements as a vector of the weights."""
+    """Return the torch function; inputs are flattened to rows of the weights' input size."""
     shape = [int(size) for size in layer.output_infos[0].shape]
     size = int(layer.values[1].known.shape[1 if op.transpose_weight_matrix else 0])
 
@@ -43,11 +43,11 @@ def fully_connected(op: FullyConnected, layer: Layer) -> Function:
 
 @makes(BatchMatMul)
 def batch_matmul(op: BatchMatMul, layer: Layer) -> Function:
-    """Matrices in the last two axes; the others broadcast."""
+    """Return a product of matrices in the last two axes; the other axes broadcast."""
     if op.adjoint_x or op.adjoint_y:
         raise RefusedError("torch has no adjugates of matrices")
     if min(value.known.rank for value in layer.values) < 2:
-        raise RefusedError("an operand is no matrix")
+        raise RefusedError("an operand is not a matrix")
 
     def compute(a: Any, b: Any) -> Any:
         return torch.matmul(a.mT if op.transpose_x else a, b.mT if op.transpose_y else b)
@@ -76,7 +76,7 @@ def _reductions() -> dict[ReduceOperation, Any]:
 
 @makes(Mean, Reduce, types=NUMBERS)
 def reduce(op: Mean | Reduce, layer: Layer) -> Function:
-    """Along some axes, or all."""
+    """Return a reduction along some axes, or all."""
     info, kind = layer.values[0].known, kind_of(layer.values[0])
     operation = op.operation if isinstance(op, Reduce) else _R.MEAN
     if operation not in _reductions() or not (kind in FLOATS or operation in _OF_INTEGERS):
@@ -90,7 +90,7 @@ def reduce(op: Mean | Reduce, layer: Layer) -> Function:
 
 @makes(ArgMinMax, types=FLOATS)
 def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
-    """Of equal elements the first; the last one is the first in the other direction."""
+    """Return the index of the first extreme element, or of the last one by searching in reverse."""
     find = torch.argmax if op.function is ArgMinMaxFunction.MAX else torch.argmin
     kind, last = getattr(torch, str(op.dtype)), int(layer.values[0].known.shape[op.axis]) - 1
     if not op.select_last_index:
@@ -102,7 +102,7 @@ def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
 
 
 def _channels(layout: DataLayout, layer: Layer) -> list[int]:
-    """Return the shape in which one number for each channel broadcasts with the first operand."""
+    """Return the shape in which one number per channel broadcasts with the first operand."""
     rank = layer.values[0].known.rank
     shape = [1] * rank
     shape[1 if layout is DataLayout.NCHW else rank - 1] = -1
@@ -111,7 +111,7 @@ def _channels(layout: DataLayout, layer: Layer) -> list[int]:
 
 @makes(BatchNormalization)
 def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
-    """Return a factor and an offset for each channel."""
+    """Return a batch normalization as one factor and one offset per channel."""
     shape = _channels(op.data_layout, layer)
 
     def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
@@ -123,7 +123,7 @@ def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
 
 @makes(InstanceNormalization)
 def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
-    """Over the cells of each image and channel."""
+    """Return a normalization over the spatial elements of each image and channel."""
     shape = _channels(op.data_layout, layer)
     axes = tuple(axis for axis in range(1, len(shape)) if shape[axis] == 1)
     if 0 in layer.values[0].known.shape:
@@ -139,32 +139,32 @@ def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
 
 @makes(LayerNormalization)
 def layer_normalization(op: LayerNormalization, layer: Layer) -> Function:
-    """Over the axes from one on."""
+    """Return a normalization over all axes from `axis` on."""
     shape = _normalized(op.axis, layer)
     return lambda x, gamma, beta: functional.layer_norm(x, shape, gamma, beta, op.eps)
 
 
 @makes(RmsNormalization)
 def rms_normalization(op: RmsNormalization, layer: Layer) -> Function:
-    """Return the same without a mean."""
+    """Return a root-mean-square normalization, which subtracts no mean."""
     shape = _normalized(op.axis, layer)
     return lambda x, gamma: functional.rms_norm(x, shape, gamma, op.eps)
 
 
 def _normalized(axis: int, layer: Layer) -> list[int]:
-    """Return the dimensions of the axes that are normalized; weights must have the same."""
+    """Return the sizes of the normalized axes; raise `RefusedError` if the weights have other sizes."""
     shape = [int(size) for size in layer.values[0].known.shape]
     shape = shape[axis % len(shape) :]
     if any(list(value.known.shape) != shape for value in layer.values[1:]):
-        raise RefusedError("torch takes factors and offsets of the shape that is normalized")
+        raise RefusedError("torch supports only factors and offsets of the normalized shape")
     return shape
 
 
 @makes(GroupNormalization)
 def group_normalization(op: GroupNormalization, layer: Layer) -> Function:
-    """Channels first, which torch has."""
+    """Return torch's group normalization, which expects channels first."""
     info = layer.values[0].known
     channels = int(info.shape[1])
     if op.data_layout is not DataLayout.NCHW or any(value.known.shape[0] != channels for value in layer.values[1:]):
-        raise RefusedError("torch takes channels first, and a factor and an offset for each")
+        raise RefusedError("torch supports only channels first, with a factor and an offset per channel")
     return lambda x, gamma, beta: functional.group_norm(x, op.num_groups, gamma, beta, op.eps)

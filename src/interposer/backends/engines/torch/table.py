@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 Function: TypeAlias = Callable[..., Any]
-"""From tensors, None if an optional one is absent, to a tensor or a tuple of them.
+"""A function of tensors (None for an absent optional one) that returns a tensor or a tuple of tensors.
 
-It is called once, while a part is traced: with tensors for constants, and stand-ins for all others, of which nothing is
-known but what functions may be called with them; what their shapes are, the layer tells."""
+It is called once, while a subgraph is traced. Constants are tensors, and all other arguments are tracing proxies
+without a shape or values. Shapes must be read from the layer."""
 Maker: TypeAlias = Callable[[Any, Layer], Function]
 M = TypeVar("M", bound=Maker)
 
@@ -38,7 +38,7 @@ FLOATS: Final = frozenset(DataType.of(name) for name in ("float32", "float64", "
 NUMBERS: Final = FLOATS | {DataType.of(name) for name in ("int8", "uint8", "int16", "int32", "int64")}
 ANY: Final = NUMBERS | {DataType.BOOL}
 CODES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
-"""Types of quantized tensors, all of whose elements float32 holds."""
+"""The quantized types whose values float32 represents exactly."""
 
 
 class _Entry(NamedTuple):
@@ -51,10 +51,10 @@ _TABLE: Final[dict[str, _Entry]] = {}
 
 
 def makes(*ops: type[Op], types: Collection[DataType] = FLOATS, moves: bool = False) -> Callable[[M], M]:
-    """Let a function make the torch functions of operators from operator and layer; it may raise `RefusedError`.
+    """Register the decorated function, which returns the torch function for an operator and a layer, or refuses.
 
-    `types` are those of the first operand, in which a quantized one counts as float32. What only `moves` elements
-    takes stored integers as they are, where all tensors have one quantization.
+    `types` are the accepted types of the first operand; a quantized operand counts as float32. An operator that only
+    `moves` elements takes stored integers unchanged if all tensors have the same quantization.
     """
 
     def add(make: M) -> M:
@@ -65,7 +65,7 @@ def makes(*ops: type[Op], types: Collection[DataType] = FLOATS, moves: bool = Fa
 
 
 def refusals(layer: Layer) -> list[str]:
-    """Return why there is no torch function for a layer; empty where there is one."""
+    """Return why there is no torch function for a layer; empty if there is one."""
     entry = _TABLE.get(layer.kind)
     if entry is None:
         return [f"there is no torch function for {layer.kind}"]
@@ -75,31 +75,31 @@ def refusals(layer: Layer) -> list[str]:
     if first is not None and kind not in entry.types:
         return [f"{first.name!r} is {kind}; takes {', '.join(sorted(map(str, entry.types)))}"]
     if in_reals and entry.moves and not layer.output_infos[0].is_quantized:
-        return ["quantized tensors are moved to one that is not quantized"]
+        return ["quantized inputs are moved to an output that is not quantized"]
     return list(_wide_codes(layer)) if in_reals else []
 
 
 def _wide_codes(layer: Layer) -> Iterator[str]:
-    """Quantized tensors that float32 does not hold; a bias may be one."""
+    """Yield a reason for each quantized tensor that float32 cannot represent; a bias is allowed."""
     for value in (*layer.values[:2], *layer.outputs):
         if value.known.is_quantized and value.known.dtype not in CODES:
             yield f"{value.name!r} is quantized {value.known.dtype}; takes {', '.join(sorted(map(str, CODES)))}"
 
 
 def needs_reals(layer: Layer) -> bool:
-    """Return whether a layer has quantized tensors, and does more than move their elements."""
+    """Return True if a layer has quantized tensors, and does more than move their elements."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
     return any(info.is_quantized for info in infos) and not only_moves(layer)
 
 
 def only_moves(layer: Layer) -> bool:
-    """Return whether a layer moves elements, and what goes in and out of it stands for the same float values."""
+    """Return True if a layer moves elements, and its inputs and outputs have the same float values."""
     entry = _TABLE.get(layer.kind)
     return entry is not None and entry.moves and _is_moved(layer)
 
 
 def _is_moved(layer: Layer) -> bool:
-    """Return whether what goes in and out stands for the same float values, with one scale; indices have none."""
+    """Return True if all tensors of the output's type have the same quantization, with a single scale."""
     held = [
         value.known for value in (*layer.values, *layer.outputs) if value.known.dtype is layer.output_infos[0].dtype
     ]
@@ -109,12 +109,12 @@ def _is_moved(layer: Layer) -> bool:
 
 
 def kind_of(value: Value) -> DataType:
-    """Return the type in which a tensor is computed: float32 for a quantized one."""
+    """Return the type in which a tensor is computed: float32 for a quantized tensor."""
     return DataType.FLOAT32 if value.known.is_quantized else value.known.dtype
 
 
 def torch_function(layer: Layer) -> Function:
-    """Return the function for a layer; `RefusedError` if there is none."""
+    """Return the function for a layer; raise `RefusedError` if there is none."""
     result = refusals(layer)
     if result:
         raise RefusedError("; ".join(result))

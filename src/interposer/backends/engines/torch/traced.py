@@ -1,7 +1,7 @@
-"""A part as one module of torch: the functions of its layers are traced once, to a graph of torch's functions.
+"""A subgraph as one torch module: the functions of its layers are traced once, to a graph of torch functions.
 
-What depends on constants alone is computed while it is traced. Quantized tensors between layers that compute with real
-numbers are only rounded to the numbers that their codes stand for; codes are made where something else reads them.
+Values that depend on constants only are computed during tracing. A quantized tensor between layers that compute with
+floats is only rounded to representable values; its quantized values are computed where another layer reads them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from interposer.ir.graph import Layer, Value
 __all__ = ["LAYER", "traced"]
 
 LAYER: Final = "layer"
-"""Under this name, the `meta` of a node has the name of the layer that it is of."""
+"""The key in the `meta` of a node under which the name of its layer is stored."""
 
 
 def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
-    """Return a `torch.fx.GraphModule` from the inputs of a part to its outputs; constants are buffers of it.
+    """Return a `torch.fx.GraphModule` from the inputs of a subgraph to its outputs; constants are its buffers.
 
     Raises:
-        RefusedError: a layer has no function, or torch does not take what it is given.
+        RefusedError: a layer has no function, or torch rejects its arguments.
     """
     tracer = _tracer_type()()
     tensors = _Tensors(
@@ -40,23 +40,23 @@ def traced(view: SubgraphView, constants: dict[Value, Any]) -> Any:
             _trace(layer, tensors)
         except RefusedError:
             raise
-        except Exception as error:  # whatever torch's functions, and tracing, raise
+        except Exception as error:  # torch functions and tracing raise exceptions of any type
             raise RefusedError(f"layer {layer.name!r}: {shortened(str(error))}") from error
     try:
         return tracer.module([tensors.stored[value] for value in view.outputs])
     except Exception as error:
-        raise RefusedError(f"torch makes no module of the part: {shortened(str(error))}") from error
+        raise RefusedError(f"torch cannot create a module of the subgraph: {shortened(str(error))}") from error
 
 
 class _Tensors:
-    """The tensors of a part: as they are stored, and of quantized ones the float values."""
+    """The tensors of a subgraph: the stored tensors, and the float values of quantized ones."""
 
     def __init__(self, stored: dict[Value, Any]) -> None:
         self.stored = stored
         self.reals: dict[Value, Any] = {}
 
     def real(self, value: Value) -> Any:
-        """Return what a function that computes with float values gets."""
+        """Return the float values of a tensor, as the argument of a function that computes with floats."""
         if not value.known.is_quantized:
             return self.stored[value]
         if value not in self.reals:
@@ -80,7 +80,7 @@ def _trace(layer: Layer, tensors: _Tensors) -> None:
 
 
 def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
-    """Return what a function gives for the tensors of a layer, one for each output."""
+    """Return the results of a function for the tensors of a layer, one for each output."""
     result = [None if value is None else read(value) for value in layer.inputs]
     created = function(*result, *[None] * (len(layer.op.operands) - len(result)))
     return created if isinstance(created, tuple | list) else (created,)
@@ -88,7 +88,7 @@ def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> S
 
 @cache
 def _tracer_type() -> type[Any]:
-    """Return a tracer of functions; a class that is made late, as its base is torch's."""
+    """Return a tracer class; created late, as its base class is torch's."""
 
     class Tracer(fx.Tracer):  # type: ignore[misc] # of a package that is imported late
         layer = ""
@@ -96,7 +96,7 @@ def _tracer_type() -> type[Any]:
         def __init__(self) -> None:
             super().__init__()
             self.root, self.graph = nn.Module(), fx.Graph(tracer_cls=fx.Tracer)
-            self.buffers: dict[int, str] = {}  # by the id of the tensor, which the root keeps
+            self.buffers: dict[int, str] = {}  # by the id of the tensor, which the root keeps alive
 
         def input(self, name: str, place: int) -> Any:
             return self.create_proxy("placeholder", f"{_identifier(name)}_{place}", (), {})
@@ -129,5 +129,5 @@ def _tracer_type() -> type[Any]:
 
 
 def _identifier(name: str) -> str:
-    """Return a name that Python takes."""
+    """Return a valid Python identifier."""
     return "_" + re.sub(r"\W", "_", name, flags=re.ASCII)
