@@ -94,7 +94,7 @@ def _list(cached: list[_Cached], folder: str) -> None:
 
 
 def _reason(model: str, folder: str) -> str:
-    """Return why a network is not in the cache folder; this partitions the network anew."""
+    """Return why a network is not in the cache folder; this divides the network again to find out."""
     where = cache_folder(folder)
     if where is None:
         return f"there is no cache folder, as {CACHE_DIR} is empty"

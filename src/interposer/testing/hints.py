@@ -1,8 +1,8 @@
 """Hints: likely causes of a wrong result, derived from the wrong numbers.
 
 Each rule looks at one `Evidence` and names a likely cause, or returns None. The rules are ordered from the most
-specific to the most general, and the first one that applies gives the hint. A hint is a guess: it tells the author of a
-backend where to look first.
+specific to the most general, and the first one that applies gives the hint. A hint is a guess: it shows the
+author of a backend where to look first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The judge: a backend beside the reference kernels, on random networks or any others, in child processes."""
+"""The judge: comparison of a backend with the reference kernels, on random or given networks, in child processes."""
 
 from interposer.testing.judge.campaign import campaign
 from interposer.testing.judge.finding import Finding

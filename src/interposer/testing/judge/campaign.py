@@ -1,4 +1,4 @@
-"""`campaign`: many random networks judged on a backend, and a report of what came of them."""
+"""`campaign`: judges many random networks on a backend, and reports the results."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ def campaign(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[Judged], None] = lambda _: None,
 ) -> Campaign:
-    """Judge random networks on a backend, beside the reference kernels, in child processes.
+    """Judge random networks on a backend by comparing it with the reference kernels, in child processes.
 
     Args:
         backends: the backend, or several in order of preference: ids, ``module:Class``, paths of shared objects, or
-            functions that make one. Functions and classes need `os.fork`.
-        count: how many networks.
-        seed: which sequence of networks.
-        start: the number of the first one.
-        kind: "float" or "quantized"; None means both in turn.
-        favoured: operators that come more often than others.
-        jobs: how many processes work at the same time; None means one for each processor.
+            functions that create a backend. Functions and classes need `os.fork`.
+        count: the number of networks.
+        seed: the seed that identifies the sequence of networks.
+        start: the number of the first network.
+        kind: "float" or "quantized"; None alternates between both.
+        favoured: operators that occur more often than others.
+        jobs: the number of concurrent processes; None means one per processor.
         options: model options by backend id.
-        tolerances: how near the results of one layer must be; by default quantized results bit for bit.
-        seconds: how long one network may take.
-        memory: how many bytes of memory a process may use more than at its start.
+        tolerances: the allowed differences for one layer; by default quantized results must be equal bit by bit.
+        seconds: the time limit for one network.
+        memory: the bytes of memory that a process may use beyond its use at the start.
         environment: environment variables for the child processes.
-        shrink: how many findings are shrunk, located and shown to the engines that are installed.
-        shrink_seconds: how long that may take for each of them.
-        engines: ids of the engines to ask about those; None means all that are installed.
-        folder: where scripts are written that show the findings again; None writes none.
-        progress: is shown what came of each network.
+        shrink: how many findings are reduced, located and run on the installed engines.
+        shrink_seconds: the time limit for reducing each of them.
+        engines: ids of the engines that run these findings too; None means all that are installed.
+        folder: the folder for scripts that reproduce the findings; None writes none.
+        progress: a function that is called with the result of each network.
 
     Raises:
-        UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
-        BackendCrashedError: a process ends, or hangs, while it creates a backend.
-        InvalidArgumentError: a number, kind, operator or backend that cannot be meant, or one backend twice.
+        UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be created.
+        BackendCrashedError: a process ends or hangs while it creates a backend.
+        InvalidArgumentError: a number, kind, operator or backend is invalid, or a backend is given twice.
     """
     value = named_backends(backends)
     _check(count, seed, start, kind, jobs)
@@ -109,20 +109,20 @@ def _check(count: int, seed: int, start: int, kind: str | None, jobs: int | None
 
 
 def _threads(jobs: int) -> dict[str, str]:
-    """Environment variables that share the processors among the jobs, unless the environment says otherwise."""
+    """Return environment variables that divide the processors among the jobs, unless the environment sets them."""
     share = str(max(1, (os.cpu_count() or 1) // jobs))
     return {name: value or share for name, value in _THREADS.items() if name not in os.environ}
 
 
 class Campaigns:
-    """Several campaigns with the same backends, which share what makes their workers. A context manager.
+    """Several campaigns with the same backends, which share the processes that fork workers. A context manager.
 
     `shrink`, `shrink_seconds`, `engines` and `folder` are those of `campaign`.
 
     Args:
         setup: the backends, their options and tolerances.
-        jobs: how many processes work at the same time; None means one for each processor.
-        seconds: how long one network may take.
+        jobs: the number of concurrent processes; None means one per processor.
+        seconds: the time limit for one network.
         environment: environment variables for the child processes.
     """
 
@@ -155,12 +155,12 @@ class Campaigns:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the setup's backends; raises what making them raises."""
+        """The ids of the setup's backends; propagates the errors of creating them."""
         with Solo(self.nursery, self.seconds) as solo:
             return solo.ids
 
     def run(self, plan: Plan, numbers: range, progress: Callable[[Judged], None] = lambda _: None) -> Campaign:
-        """Judge the networks of a plan with these numbers, and inspect what was found."""
+        """Judge the networks of a plan with these numbers, and inspect the findings."""
         ids = self.ids if plan.ids is None else plan.ids
         backends = dict(zip(self.ids, self.setup.backends, strict=True))
         engines = installed_engines(without=ids) if self.engines is None else self.engines
@@ -172,7 +172,7 @@ class Campaigns:
 
 
 class _Run:
-    """A campaign that is under way."""
+    """A running campaign."""
 
     def __init__(self, campaigns: Campaigns, plan: Plan, inspection: Inspection) -> None:
         self.nursery, self.jobs, self.shrink = campaigns.nursery, campaigns.jobs, campaigns.shrink
@@ -180,7 +180,7 @@ class _Run:
         self.plan, self.inspection = plan, inspection
 
     def judge(self, numbers: range, report: Campaign, progress: Callable[[Judged], None]) -> Campaign:
-        """Judge the networks with these numbers, and inspect what was found."""
+        """Judge the networks with these numbers, and inspect the findings."""
         since, suspects = time.monotonic(), list[tuple[int, Verdict]]()
         crew = Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds, self.idle)
         for judged in crew.judge(numbers):
@@ -216,7 +216,7 @@ class _Run:
 
 
 def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:
-    """Positions of failures, so that every sort, culprit and route comes once before any comes twice."""
+    """Return the positions of failures, ordered so that each sort, culprit and route occurs once before any repeats."""
     seen: Counter[tuple[object, ...]] = Counter()
     turns = []
     for at, (_, verdict) in enumerate(suspects):

@@ -15,11 +15,11 @@ _HEAD: Final = struct.Struct("<Q")
 
 
 class Nothing(Exception):  # noqa: N818 - a state of the channel, not a failure
-    """No whole message has come yet."""
+    """Raised if no complete message has arrived yet."""
 
 
 class Channel:
-    """One end of a connection between two processes that trust each other. Not thread safe."""
+    """One end of a connection between two processes that trust each other. Not thread-safe."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -27,16 +27,16 @@ class Channel:
         self.ended = False
 
     def fileno(self) -> int:
-        """Return the descriptor, for `select.poll`."""
+        """Return the file descriptor, for `select.poll`."""
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
-        """Send a message; `OSError` if the other end is gone."""
+        """Send a message; raise `OSError` if the other end is closed."""
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self._socket.sendall(_HEAD.pack(len(content)) + content)
 
     def take_in(self) -> None:
-        """Read what has come; waits if nothing has."""
+        """Read the available data; block if there is none."""
         try:
             content = self._socket.recv(1 << 20)
         except ConnectionError:
@@ -45,10 +45,10 @@ class Channel:
         self._waiting += content
 
     def pop(self) -> Any:
-        """Return the next message that has come whole.
+        """Return the next complete message.
 
         Raises:
-            Nothing: there is none yet.
+            Nothing: no complete message has arrived.
         """
         if len(self._waiting) < _HEAD.size:
             raise Nothing
@@ -63,11 +63,11 @@ class Channel:
         """Wait for the next message.
 
         Args:
-            deadline: a moment of `time.monotonic`; None waits for ever.
+            deadline: a time of `time.monotonic`; None waits without limit.
 
         Raises:
-            EOFError: the other end is gone.
-            TimeoutError: nothing came before the deadline.
+            EOFError: the other end is closed.
+            TimeoutError: no message arrived before the deadline.
         """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A crew of workers that judge random networks at the same time; who dies is replaced."""
+"""A pool of workers that judge random networks concurrently; a worker that dies is replaced."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from interposer.testing.judge.workers import TICK, Lost, Nursery, Worker
 __all__ = ["Crew"]
 
 CHUNK: Final = 50
-"""How many networks a worker is given at once, at most."""
+"""The maximum number of networks that a worker receives at once."""
 FEW: Final = 16
-"""For so few networks one worker is enough."""
+"""The number of networks up to which a single worker is used."""
 
 
 class Crew:
-    """Workers that judge the networks of a plan.
+    """A pool of workers that judge the networks of a plan.
 
     Args:
-        nursery: where workers are forked.
-        plan: which networks are judged.
-        jobs: how many workers there are.
-        seconds: how long one network may take.
-        idle: workers that have nothing to do, of which it takes some, and to which it gives all back at the end.
+        nursery: the process that forks workers.
+        plan: the networks to judge.
+        jobs: the number of workers.
+        seconds: the time limit for one network.
+        idle: idle workers; the pool takes workers from this list, and returns all of them at the end.
     """
 
     def __init__(self, nursery: Nursery, plan: Plan, jobs: int, seconds: float, idle: list[Worker]) -> None:
@@ -38,7 +38,7 @@ class Crew:
         self._busy: dict[int, _Busy] = {}
 
     def judge(self, numbers: range) -> Iterator[Judged]:
-        """Judge these networks; gives what came of each as soon as it is known, in no certain order."""
+        """Judge these networks; yield the result of each as soon as it is known, in no particular order."""
         size = max(FEW // 2, min(CHUNK, len(numbers) // (2 * self.jobs)))
         self._left = deque(numbers[at : at + size] for at in range(0, len(numbers), size))
         with ExitStack() as stack:
@@ -113,7 +113,7 @@ class Crew:
 
 
 class _Busy:
-    """A worker, the numbers that it was given, and how many of them are done."""
+    """A worker, the numbers of its assigned networks, and how many of them are done."""
 
     def __init__(self, worker: Worker, numbers: range) -> None:
         self.worker, self.numbers, self.done = worker, numbers, 0

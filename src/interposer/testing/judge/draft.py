@@ -1,4 +1,4 @@
-"""An editable form of a network with its inputs: steps that refer to each other by number."""
+"""An editable form of a network with its inputs: a list of steps that refer to each other by number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Draft", "Place", "Step"]
 
 
 class Place(NamedTuple):
-    """A result of a step: the step's number, and the result's."""
+    """A result of a step: the number of the step, and the position of the result."""
 
     step: int
     result: int = 0
@@ -100,7 +100,7 @@ class Draft:
         return network.add_layer(step.op, *operands, name=step.name, outputs=infos, regions=step.regions)
 
     def needed(self) -> Draft:
-        """Return the same without the steps that no output depends on."""
+        """Return the draft without the steps that no output depends on."""
         expected = {place.step for place in self.outputs}
         for number in reversed(range(len(self.steps))):
             if number in expected:
@@ -112,18 +112,18 @@ class Draft:
         return replace(self, steps=steps, outputs=tuple(outputs))
 
     def with_step(self, number: int, step: Step) -> Draft:
-        """Return the same with another step in place of one."""
+        """Return the draft with the step at this number replaced."""
         return replace(self, steps=(*self.steps[:number], step, *self.steps[number + 1 :]))
 
     def with_place(self, old: Place, new: Place) -> Draft:
-        """Return the same with another place wherever one was used."""
+        """Return the draft with every use of one result replaced by another."""
         moved = _moving(lambda place: new if place == old else place)
         outputs = tuple(new if place == old else place for place in self.outputs)
         return replace(self, steps=tuple(map(moved, self.steps)), outputs=outputs)
 
     @property
     def weight(self) -> tuple[float, ...]:
-        """How far the network is from the simplest one; an edit must make this less, in lexicographic order."""
+        """The complexity of the network; an edit must reduce it in lexicographic order."""
         arrays = [step.array for step in self.steps if step.array is not None]
         computing = [step for step in self.steps if step.computes]
         return (
@@ -143,7 +143,7 @@ class Draft:
 
 
 def _digits(array: Array) -> float:
-    """How far the elements of an array are from zeros: by how many digits they have, and whether they are integers."""
+    """Return the complexity of an array's elements: their number of digits, and whether they are integers."""
     if array.dtype == object:
         return 0.0
     with np.errstate(all="ignore"):
@@ -153,7 +153,7 @@ def _digits(array: Array) -> float:
 
 
 def _oddness(quantization: Quantization) -> int:
-    """Return how many scales are not 1, and how many zero points not 0."""
+    """Return the number of scales that are not 1 plus the number of zero points that are not 0."""
     return sum(scale != 1 for scale in quantization.scales) + sum(map(bool, quantization.zero_points))
 
 
@@ -170,7 +170,7 @@ def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array
 
 
 def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | None]:
-    """Return what is declared of the results: their quantization, and what cannot be inferred."""
+    """Return the declared infos of the results: their quantization, and what cannot be inferred."""
     if step.regions or isinstance(step.op, Constant):
         return []
     infos = [None if value is None else value.info for value in operands]

@@ -18,12 +18,12 @@ from interposer.testing.judge.draft import Draft, Place, Step
 __all__ = ["EDITS", "Edit", "Recorded"]
 
 Recorded = Mapping[Place, tuple[TensorInfo, Array]]
-"""What is known of every result of a draft, and its array."""
+"""The info and the array of every result of a draft."""
 
 Candidate = Callable[[], Draft]
-"""Makes a draft; raises `InterposerError` or `ValueError` if there is no such draft."""
+"""A function that creates a draft; raises `InterposerError` or `ValueError` if the edit is impossible."""
 Edit = Callable[[Draft, Recorded], Iterator[Candidate]]
-"""Gives drafts that may be smaller or simpler than one, the most promising first."""
+"""A function that yields candidates smaller or simpler than a draft, the most promising first."""
 
 
 def one_output(draft: Draft, known: Recorded) -> Iterator[Candidate]:
@@ -85,7 +85,7 @@ def _prepended(draft: Draft, steps: list[Step]) -> Draft:
 
 
 def bypass(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Let the readers of a layer read one of its operands instead, where that is alike."""
+    """Let the consumers of a layer read one of its operands instead, if that has the same info."""
     for number, step in enumerate(draft.steps):
         if not (step.computes and known) or len(step.quantizations) != 1:
             continue
@@ -133,7 +133,7 @@ def _with_default(draft: Draft, number: int, name: str) -> Draft:
 
 
 def smaller_sizes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Cut a dimension of inputs and constants: every one of a size together, or one by one."""
+    """Reduce a dimension of inputs and constants: all dimensions of one size together, or one by one."""
     arrays = [step.array for step in draft.steps if step.array is not None]
     for old in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
         for new in dict.fromkeys((1, old // 2, old - 1)):
@@ -161,7 +161,7 @@ def _resized(draft: Draft, old: int, new: int, *, attributes: bool) -> Draft:
 
 
 def _cut(step: Step, sizes: Mapping[int, int]) -> Step:
-    """Return an input or a constant, of which only the first elements along some axes are left."""
+    """Return an input or a constant cropped to its first elements along some axes."""
     array = step.array
     assert array is not None
     part = np.ascontiguousarray(array[tuple(slice(0, sizes.get(axis)) for axis in range(array.ndim))])
@@ -184,7 +184,7 @@ def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantizat
 
 
 def _with_size(op: Op, old: int, new: int) -> Op:
-    """The operator with another size wherever an attribute is an integer, or a tuple of integers, with the old one."""
+    """Return the operator with every integer attribute that equals the old size replaced by the new size."""
     changes: dict[str, Any] = {}
     for name, value in op.changed_attributes().items():
         if type(value) is int and value == old:
@@ -269,4 +269,4 @@ EDITS: Final[tuple[Edit, ...]] = (
     simpler_numbers,
     simpler_quantizations,
 )
-"""All edits, those first that remove the most."""
+"""All edits, ordered by how much they remove."""

@@ -1,4 +1,4 @@
-"""`Finding`: something that is wrong, with everything that was found out about it."""
+"""`Finding`: a failure with the results of its analysis."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a backend, or with Interposer itself, on one network.
+    """A failure of a backend, or of Interposer itself, on one network.
 
     Args:
-        id: of a random network the kind, the seed and the number, such as ``"float-7-123"``.
-        verdict: what is wrong with the network as it was drawn, under which conditions, and whose error it is.
-        note: what else is to be known, such as that it does not show again.
+        id: for a random network its kind, seed and number, such as ``"float-7-123"``.
+        verdict: the failure of the original network, its conditions, and the culprit.
+        note: further remarks, for example that the failure cannot be reproduced.
         where: the first layer whose result is wrong.
-        opinions: what installed engines give, a sentence each.
-        network: the smallest network found that fails in the same way, as text with long constants left out.
+        opinions: the results of installed engines, one sentence each.
+        network: the smallest network that fails in the same way, as text without long constants.
         operators: the operators of that network, in running order.
-        text: what is wrong with that network.
-        script: the path of a script that shows it again; empty if none was written.
+        text: the failure of that network.
+        script: the path of a script that reproduces the failure; empty if none was written.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def sort(self) -> str:
-        """What sort of failure it is, such as "crash" or "difference"."""
+        """The sort of the failure, such as "crash" or "difference"."""
         return self.verdict.sort.value if self.verdict.sort else ""
 
     @property
@@ -51,7 +51,7 @@ class Finding:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """Yield the finding for people, line by line."""
+        """Yield the lines of a readable description."""
         route = "" if self.route == AS_BUILT else f" by way of {self.route}"
         yield f"{self.id}{route}: {self.sort}, the cause: {self.verdict.culprit or 'unknown'}"
         for text in (self.verdict.text, self.note, self.where, *self.opinions):

@@ -1,4 +1,4 @@
-"""The process that workers are forked from: a fresh interpreter without threads, which has imported what they need."""
+"""The fork server: a fresh interpreter without threads that has imported the modules workers need, and forks them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMATS: Final = (
 
 
 def main(control: int) -> None:
-    """Fork a worker whenever one is asked for, and tell how workers ended."""
+    """Fork a worker on each request, and report how workers ended."""
     with socket.socket(fileno=control) as connection:
         setup: Setup = Channel(connection).receive()
         reference()

@@ -1,4 +1,4 @@
-"""Inspecting a failure: it is confirmed, shrunk, located, shown to engines, and written down."""
+"""Inspection of a failure: confirm it, reduce it, locate it, compare with engines, and write a script."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["Inspection", "inspect"]
 _ELIDED: Final = 24
 _FORGOTTEN: Final = frozenset({"INTERPOSER_CACHE_DIR"})
 _TRIAL_SECONDS: Final = 10.0
-"""How long one network may take while a failure is shrunk that is no hang."""
+"""The time limit for one network, in seconds, while a failure other than a hang is reduced."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is to be found out about a failure.
+    """The settings for inspecting a failure.
 
     Args:
-        backends: the backends to use as the setup has them, in order of preference.
-        ids: the ids of these.
-        seconds: how long one network may take.
-        shrink_seconds: how long the search for a smaller network may take; 0 leaves the network as it is.
-        engines: the ids of installed engines to ask.
-        folder: where the script goes; None writes nothing.
+        backends: the backends to use, as in the setup, in order of preference.
+        ids: the ids of these backends.
+        seconds: the time limit for one network.
+        shrink_seconds: the time limit for reducing the network; 0 leaves the network unchanged.
+        engines: the ids of installed engines to compare with.
+        folder: the folder for the script; None writes nothing.
         environment: environment variables of the child processes, which the script sets.
     """
 
@@ -61,14 +61,14 @@ def inspect(
     *,
     thorough: bool = True,
 ) -> Finding:
-    """Find out about a failure what there is to find out.
+    """Inspect a failure and return the finding.
 
     Args:
-        nursery: makes the workers.
-        inspection: what is to be found out.
-        subjects: the network under the conditions that it may have failed under; at least one.
-        suspected: how it failed.
-        thorough: False only confirms that it fails, and whose error that is.
+        nursery: the process that forks workers.
+        inspection: the settings.
+        subjects: the network under the conditions under which it may have failed; at least one.
+        suspected: the failure.
+        thorough: False only confirms the failure and determines the culprit.
     """
     with Solo(nursery, inspection.seconds, inspection.ids) as solo:
         for subject in subjects:
@@ -107,7 +107,7 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
 
 
 def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, Verdict]:
-    """Return the network that was read back from a model, if it fails in the same way as it is."""
+    """Return the network that was read back from a model, if it fails in the same way without a model file."""
     if subject.conditions.route == AS_BUILT or verdict.sort is Sort.TRANSLATION:
         return subject, verdict
     try:

@@ -1,4 +1,4 @@
-"""Judging one network: the backends' results beside those of the reference kernels."""
+"""Judging of one network: comparison of the backends' results with those of the reference kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from interposer.testing.tolerances import Tolerances
 __all__ = ["INTERPOSER", "Comparison", "culprit", "judge", "judged_without_culprit"]
 
 INTERPOSER: Final = "Interposer"
-"""The culprit of a failure that shows without any of the backends under test."""
+"""The culprit of a failure that occurs without any of the backends under test."""
 
 Feeds = Mapping[int, Array]
 
@@ -31,7 +31,7 @@ Feeds = Mapping[int, Array]
 def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Verdict:
     """Judge a network under the subject's conditions.
 
-    A failure is looked at again with fewer backends, to tell whose error it is.
+    A failure is repeated with fewer backends to determine the culprit.
 
     Args:
         seat: the backends.
@@ -46,12 +46,12 @@ def judge(seat: Seat, subject: Subject, ids: Sequence[str] | None = None) -> Ver
 
 
 def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str]], Verdict]) -> str:
-    """Whose error a failure is: Interposer's if it shows without any backend, or that of a backend that shows it alone.
+    """Return the culprit: "Interposer" if the failure occurs without any backend, or a backend that fails alone.
 
     Args:
         verdict: the failure, with all backends.
-        ids: these backends.
-        judged: judges the same network on fewer backends.
+        ids: the ids of these backends.
+        judged: a function that judges the same network with fewer backends.
     """
     if judged(()).alike(verdict):
         return INTERPOSER
@@ -83,7 +83,7 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
 
 
 def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
-    """In what the reference's results of the imported network differ from those of the original one."""
+    """Return how the reference's results of the imported network differ from the original's; empty if they agree."""
     try:
         known = seat.known(subject.network, subject.feeds)
     except InterposerError:
@@ -166,7 +166,7 @@ def _compared(
 
 
 class Comparison:
-    """Results of a network beside the reference's, with what these may differ by."""
+    """The results of a network next to the reference's results, with the allowed differences."""
 
     def __init__(
         self, graph: Graph, feeds: Feeds, known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
@@ -189,12 +189,12 @@ class Comparison:
         return True
 
     def is_gross(self, feeds: Feeds) -> bool:
-        """Return True if results differ also where quantized results may be a step off."""
+        """Return True if the results differ even when quantized results may be one step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
         return bool(Comparison(self.graph, self.feeds, self.known, wider).problems(feeds))
 
     def spread(self, value: Value) -> Spread:
-        """Return what a value may hold."""
+        """Return the allowed range of a value."""
         if self._spreads is None:
             self._spreads = spreads(
                 self.graph, self.feeds, self.known, self.tolerances, rounded_feeds=self.rounded_feeds
@@ -215,7 +215,7 @@ class Comparison:
 
 
 def described(array: Array, spread: Spread) -> str:
-    """Return what is wrong with an array, in words and with a hint at the cause; empty if it lies within its spread."""
+    """Describe the errors of an array, with a hint at the cause; empty if the array is within its spread."""
     wrong = spread.wrong(array)
     if isinstance(wrong, str):
         return wrong
@@ -254,7 +254,7 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
 
 
 def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], int]]:
-    """A copy of a network with every value as an output, and the binding id of each by layer's name and number."""
+    """Return a copy of a network in which every value is an output, and binding ids by layer name and number."""
     opened = Network(network.name, network.graph.clone())
     bound = ((layer.values[0], binding_id(layer)) for layer in opened.graph.outputs)
     known = {(value.producer.name, value.index): number for value, number in bound}

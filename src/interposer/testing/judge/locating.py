@@ -1,4 +1,4 @@
-"""Where a failure comes from: the first layer whose result is wrong, and whether it is wrong by itself."""
+"""Location of a failure: the first layer with a wrong result, and whether the layer fails alone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Judge = Callable[[Subject], Verdict]
 
 
 def located(subject: Subject, verdict: Verdict, judge: Judge) -> str:
-    """Name the first layer of a network with which it fails, in a sentence or two; empty if no part of it fails.
+    """Return one or two sentences that name the first failing layer of a network; empty if no subgraph fails.
 
-    Every part of the network that ends with one of its layers is judged, and then that layer by itself.
+    Every subgraph that ends with one of the layers is judged, and then that layer alone.
 
     Args:
         subject: a network that fails as it was built.
-        verdict: how it fails.
-        judge: judges a network, in a process that may die of it.
+        verdict: its failure.
+        judge: a function that judges a network, in a process that may crash.
     """
     if subject.conditions.route != AS_BUILT:
         return ""
@@ -50,7 +50,7 @@ def _first(subject: Subject, verdict: Verdict, judge: Judge) -> Layer | None:
 
 
 def _of_one_layer(draft: Draft, number: int) -> Draft:
-    """Return the part of a network that a layer's results depend on."""
+    """Return the subgraph that a layer's results depend on."""
     places = tuple(Place(number, result) for result in range(len(draft.steps[number].quantizations)))
     return replace(draft, outputs=places).needed()
 

@@ -1,4 +1,4 @@
-"""What inference engines that are installed say of a network about which a backend and the reference disagree."""
+"""Comparison with installed inference engines, for networks on which a backend and the reference disagree."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from interposer.testing.judge.workers import Lost
 __all__ = ["REFERENCE", "installed_engines", "opinions"]
 
 REFERENCE: Final = "CpuRef"
-"""What the reference kernels are called in a report; they are those of this backend."""
+"""The name of the reference kernels in a report: the id of their backend."""
 
 
 def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the ids of the backends that are used only where they are named, which are installed engines."""
+    """Return the ids of the installed engines: backends that are used only if a caller names them."""
     registry = default_runtime().registry
     available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
     return tuple(name for name in available if name not in without)
@@ -34,14 +34,14 @@ def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
 def opinions(
     subject: Subject, verdict: Verdict, ids: Sequence[str], names: Sequence[str], do: Callable[[Task], Any]
 ) -> tuple[str, ...]:
-    """Ask engines about a network; return in sentences who agrees with whom.
+    """Run a network on engines; return sentences about which results agree.
 
     Args:
-        subject: a network as built on which the backend differs from the reference.
-        verdict: in what it differs.
+        subject: a network, as built, on which the backend differs from the reference.
+        verdict: the difference.
         ids: the backends that were used.
         names: the ids of the engines.
-        do: lets a worker carry out a task.
+        do: a function that runs a task in a worker.
     """
     if verdict.sort is not Sort.DIFFERENCE or subject.conditions.route != AS_BUILT:
         return ()
@@ -58,9 +58,9 @@ def _asked(subject: Subject, name: str, ids: Sequence[str], do: Callable[[Task],
 
 @dataclass(frozen=True)
 class _Opinion:
-    """Where an engine stands, counted in the elements in which the backend and the reference differ.
+    """How often an engine agrees with the backend or the reference, counted in the elements in which these two differ.
 
-    `failed` says why there is no opinion; `part` how many layers the engine takes, unless that is all.
+    `failed` says why the engine has no result. `part` says how many layers the engine runs, unless it runs all.
     """
 
     with_reference: int = 0
@@ -93,14 +93,14 @@ def _listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Ask:
-    """Run a network on an engine and on the backends under test; gives the engine's opinion."""
+    """A task that runs a network on an engine and on the backends under test, and yields the engine's opinion."""
 
     subject: Subject
     engine: str
     ids: tuple[str, ...]
 
     def results(self, workplace: Workplace) -> Iterator[_Opinion]:
-        """Ask it."""
+        """Yield the opinion."""
         try:
             yield self._opinion(workplace.seat)
         except InterposerError as error:
@@ -125,7 +125,7 @@ class _Ask:
 
 
 def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, int]:
-    """In how many elements an array is nearer to the first, and to the second; and in how many these differ."""
+    """Count the elements nearer to the reference, those nearer to the backend, and those where the two differ."""
     if not array.shape == reference.shape == backend.shape or array.dtype == object:
         return 0, 0, 0
     apart = _distance(reference, backend)
@@ -135,7 +135,7 @@ def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, i
 
 
 def _distance(array: Array, other: Array) -> Array:
-    """Return how far elements are apart; not at all if both are NaN, and infinitely if one is."""
+    """Return the distance of elements: 0 if both are NaN, and infinity if only one is."""
     with np.errstate(all="ignore"):
         a, b = array.astype(np.float64), other.astype(np.float64)
         distance = np.where(a == b, 0.0, np.abs(a - b))

@@ -1,4 +1,4 @@
-"""What is written of a finding: a script that shows it again, its network as text, and as an ONNX model with inputs."""
+"""The files of a finding: a script that reproduces it, the network as text, and an ONNX model with inputs."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ replay({backend}, NETWORK, INPUTS{arguments})
 
 @dataclass(frozen=True)
 class Named:
-    """A backend as another process can find it: its name, and the folder that its module is imported from."""
+    """The name by which another process can import a backend, and the folder that contains its module."""
 
     name: str
     folder: str = ""
 
 
 def name_of(backend: str | Factory) -> Named | None:
-    """Return how another process finds a backend; None for an object that no module has under a name."""
+    """Return how another process can create a backend; None for an object without an importable name."""
     if isinstance(backend, str):
         return Named(str(Path(backend).absolute()) if is_library(backend) else backend, _folder_of(backend))
     module, name = getattr(backend, "__module__", ""), getattr(backend, "__qualname__", "")
@@ -68,7 +68,7 @@ def name_of(backend: str | Factory) -> Named | None:
 
 
 def _folder_of(text: str) -> str:
-    """The folder that ``module:Class`` is imported from, unless every interpreter of this environment looks there."""
+    """Return the folder to import ``module:Class`` from; empty if every interpreter of this environment finds it."""
     module, _, attribute = text.partition(":")
     if not attribute:
         return ""
@@ -89,15 +89,15 @@ def write(
     steps: int,
     environment: Mapping[str, str],
 ) -> Path:
-    """Write the files of a finding, and give the path of the script.
+    """Write the files of a finding, and return the path of the script.
 
     Args:
-        folder: where to; it is made if it is missing.
+        folder: the folder, which is created if it is missing.
         subject: the network, its inputs and conditions.
-        text: what is wrong.
+        text: a description of the failure.
         backends: the backends under test in order of preference.
         options: their options.
-        steps: by how many steps quantized results may differ.
+        steps: the number of steps by which quantized results may differ.
         environment: variables that the script sets.
 
     Raises:

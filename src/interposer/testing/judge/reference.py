@@ -51,7 +51,7 @@ def border_values(graph: Graph, feeds: Mapping[int, Array]) -> Known:
 
 
 def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """Return the results of one layer on known arrays; a layer of control flow is run by a runtime of its own."""
+    """Return the results of one layer on known arrays; control flow runs in a separate runtime."""
     if not layer.regions:
         return layer_values(layer, known)
     network, feeds = layer_alone(layer, known)
@@ -64,9 +64,9 @@ def evaluate_layer(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
 
 
 def evaluate_widely(layer: Layer, known: Mapping[Value, Array]) -> list[Array]:
-    """The results of one layer with float64 in place of every narrower float, where a reference kernel can do that.
+    """Return the results of one layer with float64 in place of narrower floats, if its reference kernel supports it.
 
-    Otherwise the layer is computed in its declared types, from arrays that are rounded to these.
+    Otherwise the layer is computed in its declared types, on arrays that are rounded to these types.
     """
     try:
         return _in_float64(layer, known)
@@ -96,7 +96,7 @@ def _wide_info(value: Value, array: Array) -> TensorInfo:
 
 
 def widened(array: Array, info: TensorInfo) -> Array:
-    """Floats as float64, and everything else as it is."""
+    """Return floats as float64, and other arrays unchanged."""
     return array.astype(np.float64) if info.element is None and info.dtype.is_float else array
 
 

@@ -1,4 +1,4 @@
-"""`replay`: what the script of a finding calls to show it again."""
+"""`replay`: the function with which the script of a finding reproduces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes: a network as the model of a format, read back."""
+"""Routes: networks that are written as a model file and read back."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Route(Enum):
 
     @property
     def is_exact(self) -> bool:
-        """True if what is written means exactly what the network means."""
+        """True if the written model has exactly the same meaning as the network."""
         return self is not Route.ONNX_INEXACT
 
 
 def through(route: Route, network: Network) -> Network | str:
-    """Return the network, written as a model and read back; or why that cannot be done.
+    """Return the network after writing it as a model and reading it back, or the reason why that is impossible.
 
     Raises:
-        InterposerError: the front end refuses what the writer wrote.
+        InterposerError: the front end refuses the written model.
     """
     try:
         model = _written(route, network)
@@ -57,7 +57,7 @@ def _written(route: Route, network: Network) -> bytes:
 
 
 def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array]) -> dict[int, Array] | str:
-    """Return the inputs of a network by the binding ids of the imported one; or why they cannot be given to that."""
+    """Return the inputs by the binding ids of the imported network, or the reason why they do not fit."""
     pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
     if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
         return "inputs are lost"

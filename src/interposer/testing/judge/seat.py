@@ -1,4 +1,4 @@
-"""The seat: backends under test in one process, where one network after the other is divided, loaded and run."""
+"""The seat: the backends under test in one process, on which networks are divided, loaded and run in sequence."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Outputs = Mapping[int, Array]
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of running a network.
+    """The result of running a network.
 
-    `taken` counts the layers that backends under test took; `stable` is False if a second run on the same inputs gave
-    something else. `overwritten` names read-only arrays that were written to, "inputs" or "constants"; it is empty if
-    all have their values. Without a layer taken nothing is run.
+    `taken` counts the layers on backends under test. `stable` is False if a second run on the same inputs gave other
+    results. `overwritten` names the read-only arrays that were written to, "inputs" or "constants"; it is empty if none
+    were. If `taken` is 0, nothing is run.
     """
 
     outputs: Outputs
@@ -48,12 +48,12 @@ class Ran:
 
 
 class Seat:
-    """Backends under test beside the reference kernels.
+    """Backends under test together with the reference kernels.
 
     Args:
-        backends: in order of preference; the reference kernels come after them.
+        backends: the backends in order of preference; the reference kernels come after them.
         options: model options by backend id.
-        tolerances: how near results of one layer must be to the reference's.
+        tolerances: the allowed difference of one layer from the reference.
     """
 
     def __init__(
@@ -124,17 +124,17 @@ class Seat:
     ) -> Ran:
         """Divide a network among backends and the reference kernels, and run it on its inputs twice.
 
-        Before that it is run on other inputs, so that nothing can rely on memory being fresh.
+        Before that, it runs on other inputs, so that no backend can rely on fresh memory.
 
         Args:
-            network: the network as it is to be divided.
+            network: the network to divide.
             feeds: the arrays of its inputs by binding id.
-            conditions: what to ask of the optimizer.
+            conditions: settings of the optimizer.
             ids: the backends to use, which may be fewer than those under test.
-            always: run it even if none of these takes a layer.
+            always: True to run the network even if none of these backends supports a layer.
 
         Raises:
-            InterposerError: whatever the optimizer, the runtime and the backends raise.
+            InterposerError: an error of the optimizer, the runtime or a backend.
         """
         optimized: OptimizedNetwork = optimize(*self._arguments(network, conditions, ids))
         taken = sum(placement.backend in ids for placement in optimized.placements)
@@ -157,7 +157,7 @@ class Seat:
         return Ran(first, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
-        """A run on the same elements in another order, which may be such that there is nothing to compute."""
+        """Run on the same elements in another order, which may leave nothing to compute."""
         try:
             loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:

@@ -1,4 +1,4 @@
-"""The worker's side: a process that carries out tasks, one after the other, until it is told to stop or dies."""
+"""The worker's side: a process that runs tasks in sequence until it receives a stop message or crashes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from interposer.testing.tolerances import Tolerances
 __all__ = ["DONE", "Broken", "Setup", "Task", "Workplace", "check_limits", "named_backends", "restrict", "serve"]
 
 DONE: Final = "done"
-"""What a worker sends after the last result of a task."""
+"""The message that a worker sends after the last result of a task."""
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _ROOM: Final = 4
-"""A worker may reserve this many times as much memory as it may use."""
+"""The limit of reserved address space, as a multiple of the memory limit of a worker."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker needs to make the backends under test.
+    """The data from which a worker creates the backends under test.
 
     Args:
-        backends: in order of preference: ids, ``module:Class``, paths of shared objects, or functions that make one.
+        backends: in order of preference: ids, ``module:Class``, paths of shared objects, or factory functions.
         options: model options by backend id.
-        tolerances: how near the results of one layer must be.
-        memory: how many bytes a worker may use more than at its start.
-        formats: whether networks are written as model files too, the packages for which take a while to import.
+        tolerances: the allowed differences for one layer.
+        memory: the bytes of memory that a worker may use beyond its use at the start.
+        formats: whether networks are also written as model files, which needs packages that are slow to import.
     """
 
     backends: tuple[str | Factory, ...]
@@ -74,13 +74,13 @@ def check_limits(seconds: float, memory: int) -> None:
 
 @dataclass(frozen=True)
 class Broken:
-    """What a worker sends if the backends under test cannot be made."""
+    """The message that a worker sends if the backends under test cannot be created."""
 
     error: InterposerError
 
 
 class Workplace:
-    """What tasks work with: the setup, and the seat, which is made when the first task needs it."""
+    """The environment of tasks: the setup, and the seat, which is created by the first task that needs it."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -110,14 +110,14 @@ def _by_id(backends: Sequence[Backend]) -> dict[str, Backend]:
 
 
 class Task(Protocol):
-    """Something that a worker is told to do."""
+    """A unit of work for a worker."""
 
     def results(self, workplace: Workplace) -> Iterator[Any]:
-        """Do it, and give what came of each step."""
+        """Run the task, and yield the result of each step."""
 
 
 def serve(channel: Channel, setup: Setup) -> None:
-    """Carry out the tasks that come until None comes or the other end is gone."""
+    """Run the received tasks until None arrives or the other end is closed."""
     workplace = Workplace(setup)
     with suppress(EOFError, OSError):
         while (task := channel.receive()) is not None:
@@ -147,6 +147,6 @@ def restrict(memory: int) -> None:
 
 
 def _reserved() -> int:
-    """Return bytes of addresses that this process has."""
+    """Return the size of this process's address space, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

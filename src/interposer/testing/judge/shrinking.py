@@ -1,4 +1,4 @@
-"""The shrinker: reduces a network to the smallest one that still fails in the same way."""
+"""The shrinker: reduces a network to the smallest one that fails in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is judged: a network with its inputs and the way in which it is run, and what came of it."""
+"""The subject of judging: a network with its inputs and conditions, and the verdict about it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Subject:
 
 
 class Outcome(Enum):
-    """What came of a network."""
+    """The outcome of judging a network."""
 
     PASS = "passed"
     EXPLAINED = "explained by conditioning"
@@ -60,7 +60,7 @@ class Outcome(Enum):
 
 
 class Sort(Enum):
-    """What sort of failure a finding is."""
+    """The sort of a failure."""
 
     CRASH = "crash"
     HANG = "hang"
@@ -68,20 +68,20 @@ class Sort(Enum):
     ERROR = "error"
     DIFFERENCE = "difference"
     UNSTABLE = "unstable"
-    """A second run on the same inputs gives something else."""
+    """A second run on the same inputs gives other results."""
     INPUTS = "inputs"
     """The backend writes to its inputs or constants."""
     TRANSLATION = "translation"
-    """A model file does not mean what the network means that was written to it."""
+    """A written model file does not have the same meaning as the network."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one network under one set of conditions.
+    """The result of judging one network under one set of conditions.
 
-    `text` says what is wrong. `culprit` is the id of the backend the cause, "Interposer" if the failure shows without
-    any of the backends under test, or empty if that is not known yet. `gross` is True if quantized results are off by
-    more than one step.
+    `text` describes the failure. `culprit` is the id of the backend that causes it, "Interposer" if the failure occurs
+    without any of the backends under test, or empty if the cause is not known yet. `gross` is True if quantized results
+    are off by more than one step.
     """
 
     outcome: Outcome

@@ -15,7 +15,7 @@ __all__ = ["Campaign"]
 
 @dataclass
 class Campaign:
-    """What came of a campaign: counts of verdicts by kind of network, route and outcome, and the findings."""
+    """The result of a campaign: counts of verdicts by kind of network, route and outcome, and the findings."""
 
     backends: tuple[str, ...]
     seed: int
@@ -30,13 +30,13 @@ class Campaign:
         return not self.findings
 
     def add(self, judged: Judged) -> None:
-        """Count what came of one network."""
+        """Count the result of one network."""
         self.networks[judged.kind] += 1
         for verdict in judged.verdicts:
             self.counts[judged.kind, verdict.conditions.route, verdict.outcome] += 1
 
     def table(self) -> list[tuple[str, ...]]:
-        """Titles, and a row of counts for every kind and route."""
+        """Return the column titles, and a row of counts for every kind and route."""
         outcomes = [item for item in Outcome if any(key[2] is item for key in self.counts)]
         rows = [("kind", "route", "judged", *(outcome.value for outcome in outcomes))]
         for kind, route in sorted({key[:2] for key in self.counts}):
@@ -45,7 +45,7 @@ class Campaign:
         return rows
 
     def summary(self) -> str:
-        """Return one line that says how many networks were tried, and what was found."""
+        """Return one line with the number of judged networks and of findings."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.networks.items()))
         sorts = Counter(finding.sort for finding in self.findings)
         text = ", ".join(f"{count} {name}" for name, count in sorts.most_common())

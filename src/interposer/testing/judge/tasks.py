@@ -1,4 +1,4 @@
-"""What workers are told to do: judge random networks by number, or one network that they are sent."""
+"""The tasks of workers: judge random networks by number, or judge one network that is sent to them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _QUANTIZED_ROUTES: Final = (Route.ONNX, None, Route.ONNX_INEXACT, None, Route.TF
 
 @dataclass(frozen=True)
 class Plan:
-    """Which random networks are judged, and in what ways.
+    """The random networks to judge, and the ways in which they are run.
 
     Args:
-        seed: which sequence of networks it is.
-        kind: "float" or "quantized"; None means both in turn.
+        seed: the seed that identifies the sequence of networks.
+        kind: "float" or "quantized"; None alternates between both.
         ids: the backends to use, in order of preference; None means all of the workers' setup.
-        favoured: names of operators that come more often.
-        ways: "all", or what every network is limited to: "whole" (as built, on the backend alone) or "divided" (as
-            built, with some layers left to the reference).
-        max_layers: how many layers a network has at most.
+        favoured: names of operators that occur more often.
+        ways: "all", or a restriction for every network: "whole" (as built, on the backend alone) or "divided" (as
+            built, with some layers on the reference).
+        max_layers: the maximum number of layers of a network.
     """
 
     seed: int
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one random network: a verdict for every route on which it was judged."""
+    """The result of one random network: a verdict for every route on which it was judged."""
 
     number: int
     kind: str
@@ -94,7 +94,7 @@ def _every_other(network: Network, bits: int) -> tuple[str, ...]:
 
 
 def _mixed(seed: int, number: int, purpose: int) -> int:
-    """A random number of 64 bits that is always the same for these numbers (the mixing function of SplitMix64)."""
+    """Return 64 random bits that are determined by these numbers (the mixing function of SplitMix64)."""
     state = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + purpose * 0x94D049BB133111EB) % 2**64
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         state = (state ^ state >> shift) * factor % 2**64
@@ -103,14 +103,14 @@ def _mixed(seed: int, number: int, purpose: int) -> int:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Judge the networks from `start` up to `stop`; gives a `Judged` for each, in order."""
+    """A task that judges the networks from `start` up to `stop`, and yields a `Judged` for each, in order."""
 
     plan: Plan
     start: int
     stop: int
 
     def results(self, workplace: Workplace) -> Iterator[Judged]:
-        """Draw and judge them."""
+        """Generate and judge the networks."""
         for number in range(self.start, self.stop):
             yield self._judged(workplace.seat, number)
 
@@ -127,21 +127,21 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class One:
-    """Judge one network on some of the backends; gives its verdict, with a culprit if `blame` is set."""
+    """A task that judges one network on some of the backends; the verdict has a culprit if `blame` is set."""
 
     subject: Subject
     ids: Sequence[str]
     blame: bool = True
 
     def results(self, workplace: Workplace) -> Iterator[Verdict]:
-        """Judge it."""
+        """Judge the network."""
         yield (judge if self.blame else judged_without_culprit)(workplace.seat, self.subject, self.ids)
 
 
 @dataclass(frozen=True)
 class Served:
-    """The ids and versions of the backends under test; nothing is judged."""
+    """A task that yields the ids and versions of the backends under test, without judging a network."""
 
     def results(self, workplace: Workplace) -> Iterator[tuple[tuple[str, str], ...]]:
-        """Give them."""
+        """Yield the ids and versions."""
         yield tuple((backend.id, backend.version) for backend in workplace.seat.backends)

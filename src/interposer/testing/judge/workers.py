@@ -1,8 +1,8 @@
-"""Worker processes, as their parent sees them: forked, watched, and replaced when they die.
+"""Worker processes from the parent's side: forked, watched, and replaced when they die.
 
-Backends that have a name are made in processes that are forked from a fresh interpreter (`ForkServer`), which has
-imported what workers need and started no thread. A backend that is an object of this process can only be had in a fork
-of this process (`OwnForks`).
+Backends that have a name are created in processes forked from a fresh interpreter (`ForkServer`), which has imported
+the modules that workers need and started no threads. A backend that is an object of this process requires a fork of
+this process (`OwnForks`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from interposer.testing.progress import note
 __all__ = ["ForkServer", "Lost", "Nursery", "OwnForks", "Worker", "nursery_for"]
 
 TICK: Final = 0.05
-"""Seconds between looks at how much memory a worker uses."""
+"""Seconds between checks of a worker's memory use."""
 START_SECONDS: Final = 120.0
-"""How long it may take to start the interpreter that workers are forked from, or to make a backend."""
+"""The time limit, in seconds, for starting the fork server or creating a backend."""
 _TAIL: Final = 2000
 _THRESHOLDS: Final = (20_000, 20, 20)
-"""When workers look for garbage: seldom, as networks are full of cycles and short-lived."""
+"""The garbage collection thresholds of workers: high, as networks have many cycles and a short lifetime."""
 _PID: Final = struct.Struct("<q")
 _START: Final = """
 import json, sys
@@ -52,7 +52,7 @@ forkserver.main(settings["control"])
 
 
 class Lost(Exception):  # noqa: N818 - an observation
-    """A worker died, or had to be killed; `sort` and `text` say how."""
+    """Raised if a worker died or was killed; `sort` and `text` describe how."""
 
     def __init__(self, sort: Sort, text: str) -> None:
         self.sort, self.text = sort, text
@@ -60,19 +60,19 @@ class Lost(Exception):  # noqa: N818 - an observation
 
 
 class Nursery(Protocol):
-    """Makes worker processes, and knows how they ended. A context manager, after which they are gone.
+    """Creates worker processes, and reports how they ended. A context manager that ends the processes on exit.
 
-    `is_shared` says whether several threads may use it.
+    `is_shared` is True if several threads may use the object.
     """
 
     setup: Setup
     is_shared: bool
 
     def fork(self, connection: socket.socket, output: IO[bytes]) -> int:
-        """Fork a worker that talks over `connection` and writes to `output`; returns its process id."""
+        """Fork a worker that communicates over `connection` and writes to `output`; return its process id."""
 
     def wait(self, pid: int) -> int:
-        """Wait for the end of a worker; returns its status as `subprocess` gives it."""
+        """Wait for the end of a worker; return its status in the form of `subprocess`."""
 
     def __enter__(self) -> Nursery: ...
 
@@ -94,7 +94,7 @@ def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> N
 
 
 class OwnForks:
-    """Forks of this process, for backends that are objects of it."""
+    """Forks of this process, for backends that are objects of this process."""
 
     is_shared = False
 
@@ -184,7 +184,7 @@ class ForkServer:
 
 
 def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
-    """In the forked process: carry out tasks, and end without a trace of what the process was forked from."""
+    """Run tasks in the forked process, and exit without running the exit handlers of the parent process."""
     status = 1
     try:
         faulthandler.disable()  # it would write to where the process that was forked has its errors
@@ -208,8 +208,8 @@ class Worker:
     """A worker process. Use it in a ``with`` block, after which the process is gone.
 
     Args:
-        nursery: where it is forked.
-        seconds: how long it may be silent, before it counts as hanging.
+        nursery: the process that forks the worker.
+        seconds: the time without a result after which the worker counts as hanging.
     """
 
     def __init__(self, nursery: Nursery, seconds: float) -> None:
@@ -232,14 +232,14 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """Kill the process if it is still there."""
+        """Kill the process if it is still running."""
         if self.pid:
             self._end()
         self.channel.close()
         self._output.close()
 
     def give(self, task: Task) -> None:
-        """Let the worker begin with a task; its results come by `receive` or `poll`."""
+        """Send a task to the worker; `receive` or `poll` return its results."""
         self._since = time.monotonic()
         with suppress(OSError):  # how it ended will be seen when its results are asked for
             self.channel.send(task)
@@ -260,11 +260,11 @@ class Worker:
                 raise self._ended() from None
 
     def poll(self) -> list[Any]:
-        """Read what has come, after `select.poll` has said that there is something; the results that are whole.
+        """Read the available data after `select.poll` has signaled it; return the complete results.
 
         Raises:
             Lost: the worker died.
-            InterposerError: the backends under test cannot be made.
+            InterposerError: the backends under test cannot be created.
         """
         self.channel.take_in()
         result = []
@@ -276,7 +276,7 @@ class Worker:
         return result
 
     def check(self) -> None:
-        """Kill the worker, and raise `Lost`, if it has been silent for too long or uses too much memory."""
+        """Kill the worker and raise `Lost` if it has been silent for too long or uses too much memory."""
         note("waiting for random networks in other processes")
         limit = self.nursery.setup.memory
         if self._resident() - self._at_first > limit:
@@ -296,7 +296,7 @@ class Worker:
         return result
 
     def _resident(self) -> int:
-        """Return bytes of the process that are in memory."""
+        """Return the resident set size of the process, in bytes."""
         try:
             with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
                 return int(file.read().split()[1]) * resource.getpagesize()
@@ -310,7 +310,7 @@ class Worker:
         return Lost(Sort.MEMORY if "MemoryError" in wrote or "bad_alloc" in wrote else Sort.CRASH, text)
 
     def _end(self, *, kill: bool = True) -> int:
-        """Wait for the end of the process, which is killed unless it is known to be dying."""
+        """Wait for the end of the process; with `kill`, kill it first."""
         pid, self.pid = self.pid, 0
         if not pid:
             return 0
@@ -322,7 +322,7 @@ class Worker:
         return 0
 
     def wrote(self) -> str:
-        """Return what the worker wrote last to standard output and error."""
+        """Return the last output of the worker on standard output and error."""
         self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _TAIL))
         return self._output.read().decode("utf-8", "replace").strip()
 

@@ -32,7 +32,7 @@ def _position(growth: Growth, length: int) -> Value:
 
 @grower(1, SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, ConcatFromSequence)
 def _sequence(growth: Growth, value: Value) -> None:
-    """A sequence of values of one info, which is changed perhaps, and of which elements or the length are taken."""
+    """Add a sequence of values of one info, perhaps modify it, and take elements or its length."""
     draw, info = growth.draw, value.known
     if info.quantization is not None and info.quantization.per_axis:
         raise Skipped
@@ -62,7 +62,7 @@ def _taken_apart(growth: Growth, sequence: Value, length: int, rank: int) -> Non
 
 @grower(1, SplitToSequence, SequenceAt, SequenceLength, ConcatFromSequence)
 def _pieces(growth: Growth, value: Value) -> None:
-    """The pieces of a value as a sequence."""
+    """Return a sequence of the pieces of a value."""
     draw, shape = growth.draw, value.known.shape
     if not shape or 0 in shape:
         raise Skipped
@@ -76,7 +76,7 @@ def _pieces(growth: Growth, value: Value) -> None:
 
 @grower(1, OptionalConstruct, OptionalEmpty, OptionalGetElement, OptionalHasElement, SequenceEmpty)
 def _optional(growth: Growth, value: Value) -> None:
-    """An optional, which holds the value or nothing, and an empty sequence that the value is put into."""
+    """Add an optional that holds the value or nothing, and an empty sequence into which the value is inserted."""
     info = value.known
     kind = growth.choice((OptionalConstruct, OptionalConstruct, OptionalEmpty, SequenceEmpty), lambda op: op)
     if kind is SequenceEmpty and not info.is_quantized:

@@ -196,7 +196,7 @@ def _transpose_convolution(growth: Growth, value: Value) -> None:
 
 @grower(4, Convolution2d, Reshape, kinds=_FLOAT)
 def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
-    """A convolution of rank 3: through an image of one row, as importers translate it."""
+    """Add a 1-D convolution as an image of one row, as importers translate it."""
     x = growth.real(as_rank(growth, value, 3))
     batch, first, second = x.known.shape
     tall = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)

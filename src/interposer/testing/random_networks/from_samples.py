@@ -47,7 +47,7 @@ _RARE_WEIGHT: Final = 6
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Things to choose from, with the checksums of their names."""
+    """Candidates to choose from, with the checksums of their names."""
 
     items: Sequence[Sample]
     checksums: NDArray[np.uint64]

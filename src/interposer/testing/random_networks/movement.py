@@ -135,7 +135,7 @@ def _item(growth: Growth, dim: int) -> tuple[int, int, int]:
 
 
 def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
-    """The type of joined tensors: that of the first one, or, of quantized ones now and then, another quantization."""
+    """Return the info of concatenated tensors: that of the first one, or sometimes another quantization."""
     info = values[0].known
     q = info.quantization
     if q is None or info.dtype.bits > 16:
@@ -148,7 +148,7 @@ def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
 
 @grower(9, Concat, Stack)
 def _concat(growth: Growth, value: Value) -> None:
-    """Join values that agree in all other axes; where there are none, the value with itself or with a constant."""
+    """Concatenate values that agree in all other axes; if there are none, the value with itself or with a constant."""
     draw, info = growth.draw, value.known
     axis = _axis(growth, value)
     if _per_axis(info):

@@ -85,7 +85,7 @@ def _either(growth: Growth, op: Op, a: Value, b: Value, reach: float) -> Value:
 
 @grower(3, Activation, Multiplication, kinds=_FLOAT)
 def _swish(growth: Growth, value: Value) -> None:
-    """The product of x and its sigmoid, or of x and the bounded ReLU of x + 3, divided by 6."""
+    """Add the product of x and its sigmoid, or of x and the bounded ReLU of x + 3, divided by 6."""
     x = growth.real(value)
     if growth.draw.chance(1, 2):
         gate = growth.add(Activation(_F.SIGMOID), x, reach=1.0, positive=True)
@@ -98,7 +98,7 @@ def _swish(growth: Growth, value: Value) -> None:
 
 @grower(2, ElementwiseUnary, Multiplication, Addition, kinds=_FLOAT)
 def _gelu(growth: Growth, value: Value) -> None:
-    """The GELU by way of ERF, in one of the orders in which exporters multiply."""
+    """Add a GELU written with ERF, in one of the orders in which exporters multiply."""
     x, reach = growth.real(value), growth.reach(value)
     if growth.draw.chance(1, 2):
         scaled = growth.add(Division(), x, _number(growth, _near(growth, 1.4142135), x), reach=reach)
@@ -116,7 +116,7 @@ def _gelu(growth: Growth, value: Value) -> None:
 
 @grower(2, Mean, Subtraction, Division, Multiplication, Addition, kinds=_FLOAT)
 def _layer_normalization(growth: Growth, value: Value) -> None:
-    """Layer normalization as means, a difference, a root and a quotient."""
+    """Add a layer normalization written as means, a difference, a root and a quotient."""
     draw, x = growth.draw, growth.real(value)
     if x.known.rank < 2 or x.known.shape[-1] < 2:
         raise Skipped
@@ -146,7 +146,7 @@ def _layer_normalization(growth: Growth, value: Value) -> None:
 
 @grower(3, Maximum, Minimum, Activation, kinds=_FLOAT)
 def _clamps(growth: Growth, value: Value) -> None:
-    """Bounds one after the other, which overlap, are the same, or are the wrong way round."""
+    """Add consecutive bounds that overlap, are equal, or are in the wrong order."""
     draw, x = growth.draw, growth.real(value)
     for _ in range(draw.integer(2, 3)):
         bound = draw.one_of((-2.0, -1.0, 0.0, 1.0, 6.0))
@@ -282,7 +282,7 @@ def _shuffle(growth: Growth, value: Value) -> None:
 
 @grower(3, Splitter, Concat)
 def _branches(growth: Growth, value: Value) -> None:
-    """The pieces of a value, some with a layer behind them, joined again, also in another order."""
+    """Split a value, add layers to some of the pieces, and concatenate the pieces, sometimes in another order."""
     draw, x = growth.draw, value
     axis = growth.axis(x)
     size = x.known.shape[axis]
@@ -305,7 +305,7 @@ def _joint(pieces: Sequence[Value], axis: int) -> TensorInfo:
 
 @grower(2, Activation, Addition)
 def _twins(growth: Growth, value: Value) -> None:
-    """The same layer twice, on the same operands, before a layer that takes both."""
+    """Add the same layer twice, on the same operands, and a layer that takes both results."""
     x = growth.real(value)
     op: Op = growth.draw.one_of((Activation(_F.TANH, 1.0, 1.0), activation(growth.draw), Softmax(axis=0)))
     if isinstance(op, Activation):
