@@ -76,7 +76,8 @@ class GridSample(Op):
     def check(self, input: TensorInfo, grid: TensorInfo) -> Iterator[str]:
         axes = input.rank - 2
         if grid.rank != input.rank or differ(grid.shape[-1], axes):
-            yield f"grid has shape {grid.shape}; expected rank {input.rank}, and {axes} coordinates as its last size"
+            expected = f"rank {input.rank}, and {axes} coordinates as its last dimension"
+            yield f"grid has shape {grid.shape}; expected {expected}"
         elif differ(input.shape[0], grid.shape[0]):
             yield f"input has shape {input.shape} and grid {grid.shape}; expected the same batch size"
         if 0 in input.shape[2:] and self.padding_mode is not GridPadding.ZEROS:
