@@ -138,8 +138,9 @@ bool fuse_bias(Graph& graph, Node& node, const Settings& settings) {
     const Tensor &weights = *graph.in(*product, 1), &in = *graph.in(*product, 0);
     bool plain = !product->flag("transpose_x") && !product->flag("adjoint_x") && !product->flag("adjoint_y");
     if (!plain || weights.rank() != 2 || !weights.is_constant() || in.rank() < 2) continue;
-    if (graph[bias].elements() != graph.out(node).shape.back() || graph[bias].shape.back() != graph[bias].elements())
-      continue;
+    const Shape& shape = graph[bias].shape;  // a scalar adds to a single column
+    const bool is_row = shape.empty() || shape.back() == graph[bias].elements();
+    if (!is_row || graph[bias].elements() != graph.out(node).shape.back()) continue;
     if (graph.out(*product).shape != graph.out(node).shape) continue;
     Node fused;
     fused.type = "FullyConnected";

@@ -17,6 +17,7 @@ from interposer.ops import (
     Activation,
     ActivationFunction,
     Addition,
+    BatchMatMul,
     Concat,
     Convolution2d,
     DepthwiseConvolution2d,
@@ -276,3 +277,12 @@ def test_a_row_may_be_normalized_with_itself_as_gamma(op):
     normalized = network.add_layer(op, row, row)
     network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.ABS), normalized))
     assert_equal_to_the_reference(network, np.linspace(-1, 3, 40, dtype=np.float32)[None])
+
+
+@pytest.mark.parametrize("op", [FullyConnected(), BatchMatMul()], ids=lambda op: type(op).__name__)
+def test_a_product_of_one_column_takes_a_scalar_as_its_bias(op):
+    network = ip.Network("scalar")
+    weights, bias = (network.add_constant_layer(values) for values in (np.float32([[2], [3]]), np.float32(0.5)))
+    product = network.add_layer(op, network.add_input_layer(0, TensorInfo((4, 2), "float32")), weights)
+    network.add_output_layer(0, network.add_layer(Addition(), product, bias))
+    assert_equal_to_the_reference(network, np.arange(8, dtype=np.float32).reshape(4, 2))

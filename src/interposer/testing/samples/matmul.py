@@ -31,7 +31,7 @@ def fully_connected() -> Iterator[Sample]:
         "transposed": FullyConnected(transpose_weight_matrix=True),
         "axes-kept": FullyConnected(transpose_weight_matrix=True, keep_dims=True),
     }.items():
-        for shape in ((6,), (1, 6), (3, 6), (2, 2, 6), (2, 1, 3, 6), (0, 6)):
+        for shape in ((6,), (1, 6), (3, 6), (2, 2, 6), (2, 1, 3, 6), (0, 6), (2, 0, 6)):
             matrix = (5, 6) if op.transpose_weight_matrix else (6, 5)
             title = f"{label}-{'x'.join(map(str, shape))}"
             yield Sample(op, [given(shape), weights(matrix), weights((5,))], name=f"{title}-bias")

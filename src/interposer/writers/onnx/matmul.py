@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from interposer.core.types import DataType
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.writers.onnx.draft import Draft
@@ -28,7 +30,8 @@ def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
     shape = draft.info(0).shape
     if len(shape) == 2 and shape[1] == size:
         return draft.operand(0)
-    return draft.reshape(draft.operand(0), [-1 if draft.info(0).num_elements else shape[0], size])
+    rows = -1 if draft.info(0).num_elements else math.prod(draft.results[0].shape[:-1])
+    return draft.reshape(draft.operand(0), [rows, size])
 
 
 @writer(BatchMatMul)
