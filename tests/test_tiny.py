@@ -40,7 +40,7 @@ def runtime() -> ip.Runtime:
 
 
 def network_by_hand() -> ip.Network:
-    """relu(x @ WEIGHTS.T), then the softmax of each row."""
+    """Return the network of `by_numpy`: a product, a clamp and a softmax."""
     network = ip.Network("tiny")
     x = network.add_input_layer(0, ip.TensorInfo((1, 3)), name="x")
     weights = network.add_constant_layer(WEIGHTS, name="weights")
@@ -58,7 +58,7 @@ def by_numpy(x: F32) -> F32:
 @pytest.mark.needs_cpuref
 def test_a_network_is_built_optimized_explained_and_run(runtime):
     optimized = ip.optimize(network_by_hand(), ["Tiny", "CpuRef"], runtime.device_spec)
-    assert optimized.explain().summary() == [
+    assert list(optimized.explain().summary()) == [
         "network 'tiny': 3 layers, no copies between backends",
         "  Tiny: 1 layer, refuses 2",
         "    [1] Activation (1): no kernel for Activation",
