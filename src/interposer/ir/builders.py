@@ -32,7 +32,7 @@ class Builders(ABC):
     """A method for every operator: operands by position, None for an absent operand, and attributes by name.
 
     The methods raise what the operators raise: `InvalidArgumentError` for an attribute that is not allowed, and
-    `InvalidGraphError` for operands of the wrong number, type or shape.
+    `InvalidNetworkError` for operands of the wrong number, type or shape.
     """
 
     @abstractmethod
