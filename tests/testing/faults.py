@@ -1,6 +1,6 @@
 """All errors that are planted for the conformance kit to find, and the table of them in `docs/conformance.md`.
 
-`python -m tests.testing.errors` writes the table again.
+`python -m tests.testing.faults` writes the table again.
 """
 
 from __future__ import annotations
