@@ -1,7 +1,7 @@
 """Interposer: an inference middleware with pluggable backends.
 
-A network comes in, by hand or from a file; every backend is asked, layer by layer, what it can run and why not; the
-graph is divided among the backends, and the runtime runs it::
+Load a network from a file, or build it layer by layer. Every backend is asked which layers it supports, and for the
+reason if it does not support a layer. The optimizer divides the graph among the backends, and the runtime executes it::
 
     import interposer as ip
 
@@ -9,7 +9,7 @@ graph is divided among the backends, and the runtime runs it::
     outputs = model.run([x])
     print(model.explain())
 
-Names are imported when they are first used, so that importing the package costs little more than importing NumPy.
+Public names are imported on first use, so that ``import interposer`` takes little longer than importing NumPy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import import_module
 
 from interposer._version import __version__
 
-TYPE_CHECKING = False  # as in the module typing, whose import takes longer than all of this
+TYPE_CHECKING = False  # avoids importing the module typing, which takes longer than the rest of this module
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,4 +1,4 @@
-"""``interposer`` and ``python -m interposer``: the command line, which an interruption ends without a traceback."""
+"""The command line, as ``interposer`` and as ``python -m interposer``. Ctrl-C ends it without a traceback."""
 
 import sys
 
@@ -6,8 +6,8 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line with the words of this process, and return its exit status; 130 after an interruption."""
-    try:  # what is imported here takes most of the time in which a short command can be interrupted
+    """Run the command line with `sys.argv`, and return its exit status: 130 after a keyboard interrupt."""
+    try:  # the imports take most of a short command's time, so an interrupt is likely to arrive during them
         import signal  # noqa: PLC0415
 
         try:

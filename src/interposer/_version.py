@@ -1,6 +1,6 @@
-"""The version numbers of the package, of the backend interface and of its vocabulary: each is written here alone.
+"""The versions of the package, of the backend interface and of its vocabulary, each defined only in this module.
 
-``docs/releasing.md`` says when each is raised. ``tools/generate.py`` writes the second and the third into the headers.
+``docs/releasing.md`` explains when to raise each. ``tools/generate.py`` copies the last two into the C headers.
 """
 
 __version__ = "0.1.0"
@@ -11,5 +11,5 @@ API_VERSION = (1, 0)
 VOCABULARY_REVISION = 0
 """Revision of the vocabulary of the C interface: the names of operators, operands, attributes, choices and types.
 
-Names of this revision and of those before are frozen. Names that were added since belong to the next revision.
+Names of this and of earlier revisions are frozen. Names added since then belong to the next revision.
 """

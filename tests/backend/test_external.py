@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     ),
     "says less": (
         lambda folder: {"fd": _file(folder, os.O_RDWR), "size": 20},
-        "the descriptor says 20 bytes; the tensor needs 24",
+        "the descriptor has a size of 20 bytes; the tensor needs 24",
     ),
     "misaligned": (
         lambda folder: {"fd": _file(folder, os.O_RDWR, 30), "offset": 2},
@@ -193,7 +193,7 @@ def test_descriptors_that_cannot_be_meant_are_refused() -> None:
         ({"fd": 0, "fence": -1}, "fence must be a whole number from 0 on, not -1"),
         (
             {"fd": 0, "source": MemorySource.MALLOC},
-            "memory of the source MALLOC has no file descriptor; give the array",
+            "memory of the source MALLOC has no file descriptor; pass the array",
         ),
         ({"fd": 0, "source": MemorySource.UNDEFINED}, "a descriptor has one memory source of MALLOC, DMA_BUF,"),
         ({"fd": 0, "source": 2}, "the source must be a MemorySource, not 2"),
@@ -217,5 +217,5 @@ def test_an_empty_tensor_needs_no_memory(fd: int) -> None:
 
 
 def test_texts_lie_in_no_memory(fd: int) -> None:
-    with pytest.raises(ValueError, match="elements of type string do not lie in memory as bytes"):
+    with pytest.raises(ValueError, match="elements of type string have no byte representation in memory"):
         ExternalMemory(MemoryDescriptor(fd), TensorInfo((2,), "string"), writable=True)

@@ -101,7 +101,7 @@ def test_strings_get_arrays_of_their_own() -> None:
 
 def test_memory_is_there_from_acquire_to_release_and_can_be_acquired_again() -> None:
     manager, [handle] = planned([(TensorInfo((2,)), 0, 1)])
-    text = "the tensor float32[2] is mapped while it has no memory"
+    text = "the tensor float32[2] cannot be mapped because it has no memory"
     for _ in range(2):
         with pytest.raises(BackendContractError, match=text.replace("[", r"\[")):
             handle.map()
@@ -147,7 +147,7 @@ def test_a_constant_is_copied_where_handles_are_of_another_kind() -> None:
     [
         (np.zeros(3, np.float32), "the handle of float32[2] maps to float32[3]"),
         (np.zeros(2, np.int32), "the handle of float32[2] maps to int32[2]"),
-        (None, "the handle of float32[2] maps to NoneType, which is no array"),
+        (None, "the handle of float32[2] maps to NoneType, which is not an array"),
     ],
 )
 def test_a_handle_that_maps_to_another_tensor_is_found_out(array: object, text: str) -> None:

@@ -69,7 +69,7 @@ def test_an_overlap_and_a_place_outside_are_told():
     lifetimes = [Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(64, 2, 3)]
     assert list(problems(lifetimes, MemoryPlan((0, 32, 64), 100, 0, ""))) == [
         "tensors 0 and 1 live at the same time and overlap",
-        "tensor 2 lies at 64 to 128, outside of the arena of 100 bytes",
+        "tensor 2 is at 64 to 128, outside of the arena of 100 bytes",
         "tensors 1 and 2 live at the same time and overlap",
     ]
 

@@ -74,7 +74,7 @@ def test_a_file_in_the_place_of_the_folder_is_survived(folder, caplog):
     with caplog.at_level("INFO"):
         assert not write_cached("name", b"content")
     assert read_cached("name") is None
-    assert caplog.messages[0].startswith(f"name cannot be kept in the cache folder {folder}: ")
+    assert caplog.messages[0].startswith(f"name cannot be stored in the cache folder {folder}: ")
 
 
 def test_a_name_that_no_file_can_have_is_survived(folder):

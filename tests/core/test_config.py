@@ -160,9 +160,9 @@ def test_a_file_in_the_working_directory_must_not_decide_what_is_trusted(key, fo
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"a = [", "is no TOML: "),
-        (b"\xff\xfe", "is no TOML: 'utf-8' codec can't decode byte 0xff"),
-        (b"a = " + b"[" * 100_000, "is no TOML: "),
+        (b"a = [", "is not valid TOML: "),
+        (b"\xff\xfe", "is not valid TOML: 'utf-8' codec can't decode byte 0xff"),
+        (b"a = " + b"[" * 100_000, "is not valid TOML: "),
     ],
     ids=["cut off", "not UTF-8", "nested too deeply"],
 )

@@ -57,7 +57,7 @@ REFUSED = [
     ("int64", np.uint64([1, 2**63]), f"is uint64 and holds {2**63} at [1]; expected int64, whole numbers "
      f"from {-(2**63)} to {2**63 - 1}"),
     ("int4", np.int32([7, 8]), "is int32 and holds 8 at [1]; expected int4, whole numbers from -8 to 7"),
-    ("int4", np.float32([0.5, 1]), "is float32; expected int4; convert it as you mean it"),
+    ("int4", np.float32([0.5, 1]), "is float32; expected int4; convert it explicitly"),
     ("int8", [1, 300], f"is int64 and holds 300 at [1]; {INT8}"),
     ("int8", [1, 2**70], f"is object and holds {2**70} at [1]; {INT8}"),
     ("int8", [1.5, 2], f"is float64 and holds 1.5 at [0]; {INT8}"),
@@ -65,14 +65,14 @@ REFUSED = [
     ("int8", [0, -np.inf], f"is float64 and holds -inf at [1]; {INT8}"),
     ("int64", [0, 2.0**63], f"is float64 and holds {2.0**63} at [1]; expected int64, whole numbers from {-(2**63)} to "
      f"{2**63 - 1}"),
-    ("int8", np.float32([1, 2]), "is float32; expected int8; convert it as you mean it"),
-    ("bool", np.int8([0, 1]), "is int8; expected bool; convert it as you mean it"),
+    ("int8", np.float32([1, 2]), "is float32; expected int8; convert it explicitly"),
+    ("bool", np.int8([0, 1]), "is int8; expected bool; convert it explicitly"),
     ("bool", [0, 2], "is int64 and holds 2 at [1]; expected bool, whole numbers from 0 to 1"),
     ("float32", np.float64([1, -1e300]), "is float64 and holds -1e+300 at [1]; expected float32, finite numbers up to "
      "3.4028235e+38"),
     ("float16", np.int32([1, 70000]), "is int32 and holds 70000 at [1]; expected float16, finite numbers up to 65504"),
-    ("float32", np.complex64([1, 2]), "is complex64; expected float32; convert it as you mean it"),
-    ("string", np.int8([1, 2]), "is int8; expected string; convert it as you mean it"),
+    ("float32", np.complex64([1, 2]), "is complex64; expected float32; convert it explicitly"),
+    ("string", np.int8([1, 2]), "is int8; expected string; convert it explicitly"),
     ("string", np.array(["a", None], object), "holds None at [1]; expected string, texts"),
     ("string", np.array([b"a", b"\xff"]), "holds b'\\xff' at [1], which is not UTF-8; expected string, texts"),
 ]  # fmt: skip

@@ -206,7 +206,7 @@ def test_where_no_process_can_be_started_the_backend_is_not_available(monkeypatc
 
 
 def test_one_that_calls_itself_otherwise_is_not_available() -> None:
-    with pytest.raises(BackendUnavailableError, match="it calls itself 'Sums'"):
+    with pytest.raises(BackendUnavailableError, match="its id is 'Sums'"):
         isolated_backend("Other", Sums)
 
 

@@ -110,10 +110,10 @@ def supporting(query: Callable[..., Any]) -> Backend:
 @pytest.mark.parametrize(
     ("backend", "text"),
     [
-        (supporting(giving(None)), "query of backend 'Faulty' gave NoneType; expected list"),
-        (supporting(giving((Support.yes(),) * 3)), "query of backend 'Faulty' gave tuple; expected list"),
-        (supporting(giving([True] * 3)), "query of backend 'Faulty' gave bool; expected Support"),
-        (supporting(giving([Support.yes()])), "query of backend 'Faulty' gave 1 verdicts for 3 layers"),
+        (supporting(giving(None)), "query of backend 'Faulty' returned NoneType; expected list"),
+        (supporting(giving((Support.yes(),) * 3)), "query of backend 'Faulty' returned tuple; expected list"),
+        (supporting(giving([True] * 3)), "query of backend 'Faulty' returned bool; expected Support"),
+        (supporting(giving([Support.yes()])), "query of backend 'Faulty' returned 1 verdicts for 3 layers"),
     ],
 )
 def test_verdicts_of_the_wrong_kind_or_number_are_refused(runtime: Runtime, backend: Backend, text: str) -> None:
@@ -217,13 +217,13 @@ def open_end() -> Graph:
     return graph
 
 
-CANNOT = "backend 'Faulty': optimize_subgraph gave an answer that cannot be used: "
+CANNOT = "backend 'Faulty': optimize_subgraph returned an answer that cannot be used: "
 
 
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (giving(None), "optimize_subgraph of backend 'Faulty' gave NoneType; expected OptimizationViews"),
+        (giving(None), "optimize_subgraph of backend 'Faulty' returned NoneType; expected OptimizationViews"),
         (
             lambda view: OptimizationViews(part(view, 0)),
             "backend 'Faulty': optimize_subgraph gave an answer for another view",
@@ -236,7 +236,7 @@ CANNOT = "backend 'Faulty': optimize_subgraph gave an answer that cannot be used
         (answer(lambda v: compiled(part(v))), CANNOT + "a part is empty"),
         (
             answer(lambda v: compiled(part(v, 0), outputs=2)),
-            CANNOT + "PreCompiled gives 2 outputs, but the part has 1",
+            CANNOT + "PreCompiled has 2 outputs, but the part has 1",
         ),
         (
             answer(lambda v: Substitution(part(v, 0), open_end())),
@@ -257,7 +257,7 @@ CANNOT = "backend 'Faulty': optimize_subgraph gave an answer that cannot be used
         ),
         (
             answer(lambda v: Substitution(part(v, 1), Addition(), part(v, 0).inputs * 2)),
-            CANNOT + "the value 'x' does not come into the part",
+            CANNOT + "the value 'x' does not enter the part",
         ),
         (answer("fused"), CANNOT + "a substitution is 'fused'; expected Substitution"),
         (
@@ -368,21 +368,22 @@ FIRST = "layer 'first' (Addition) "
     [
         (
             faulty(create_memory_manager=giving("a lot")),
-            NO_FACTORY + "create_memory_manager of backend 'Faulty' gave str; expected MemoryManager",
+            NO_FACTORY + "create_memory_manager of backend 'Faulty' returned str; expected MemoryManager",
         ),
         (faulty(create_memory_manager=raising(MemoryError("no arena"))), NO_FACTORY + "MemoryError: no arena"),
         (
             faulty(create_workload_factory=giving(None)),
-            NO_FACTORY + "create_workload_factory of backend 'Faulty' gave NoneType; expected WorkloadFactory",
+            NO_FACTORY + "create_workload_factory of backend 'Faulty' returned NoneType; expected WorkloadFactory",
         ),
         (faulty(create_workload_factory=raising(OSError("busy"))), NO_FACTORY + "OSError: busy"),
         (
             faulty(create_workload_factory=giving(WorkloadFactory())),
-            FIRST + "got no workload on backend Faulty: WorkloadFactory makes no workload for layer 'first' (Addition)",
+            FIRST
+            + "got no workload on backend Faulty: WorkloadFactory creates no workload for layer 'first' (Addition)",
         ),
         (
             making(create_workload=giving(None)),
-            FIRST + "got no workload on backend Faulty: create_workload of backend 'Faulty' gave NoneType; "
+            FIRST + "got no workload on backend Faulty: create_workload of backend 'Faulty' returned NoneType; "
             "expected Workload",
         ),
         (
@@ -395,8 +396,8 @@ FIRST = "layer 'first' (Addition) "
         ),
         (
             making(create_tensor_handle=giving(None)),
-            "layer 'x' (Input) got no tensor handle on backend Faulty: create_tensor_handle of backend 'Faulty' gave "
-            "NoneType; expected TensorHandle",
+            "layer 'x' (Input) got no tensor handle on backend Faulty: create_tensor_handle of backend 'Faulty' "
+            "returned NoneType; expected TensorHandle",
         ),
         (
             making(create_tensor_handle=lambda _, info: Liar(info)),
@@ -422,7 +423,7 @@ FIRST = "layer 'first' (Addition) "
         ),
         (
             faulty(create_backend_context=giving(True)),
-            "backend Faulty could not make its context: create_backend_context of backend 'Faulty' gave bool; "
+            "backend Faulty could not make its context: create_backend_context of backend 'Faulty' returned bool; "
             "expected BackendContext",
         ),
     ],
@@ -448,8 +449,8 @@ def test_a_constant_that_gets_no_handle_is_named_by_the_layer_that_needs_it(runt
     with pytest.raises(LoadError) as caught:
         runtime.load_network(optimize(network, ["Faulty"], runtime.device_spec))
     assert str(caught.value) == (
-        "layer 'more' (Addition) got no constant on backend Faulty: create_constant_handle of backend 'Faulty' gave "
-        "NoneType; expected TensorHandle"
+        "layer 'more' (Addition) got no constant on backend Faulty: create_constant_handle of backend 'Faulty' "
+        "returned NoneType; expected TensorHandle"
     )
 
 
@@ -481,7 +482,7 @@ FAILS_TO_TAKE = "layer 'x' (Input) could not take in its data on backend Faulty:
         ),
         (mapping(np.zeros(1, np.float32)), "x", FAILS_TO_TAKE + "the handle of float32[3] maps to float32[1]"),
         (mapping(np.zeros(3, np.float64)), "x", FAILS_TO_TAKE + "the handle of float32[3] maps to float64[3]"),
-        (mapping([0, 0, 0]), "x", FAILS_TO_TAKE + "the handle of float32[3] maps to list, which is no array"),
+        (mapping([0, 0, 0]), "x", FAILS_TO_TAKE + "the handle of float32[3] maps to list, which is not an array"),
         (
             making(create_tensor_handle=lambda _, info: replaced_handle(info, map=raising(OSError("lost")))),
             "x",

@@ -216,11 +216,11 @@ def test_a_handle_takes_a_shape_once_and_only_one_that_fits() -> None:
     handle = ArrayHandle(TensorInfo((None, 3), constant=None))
     with pytest.raises(BackendContractError) as caught:
         handle.resize((2, 4))
-    assert str(caught.value) == "the handle of float32[?, 3] cannot be given the shape [2, 4]"
+    assert str(caught.value) == "the handle of float32[?, 3] cannot be resized to [2, 4]"
     handle.resize((2, 3))
     assert handle.info == TensorInfo((2, 3))
     assert handle.map().shape == (2, 3)
-    with pytest.raises(BackendContractError, match="cannot be given the shape"):
+    with pytest.raises(BackendContractError, match="cannot be resized to"):
         handle.resize((2, 3))
 
 

@@ -158,7 +158,7 @@ def test_outputs_that_do_not_fit_are_named(runtime: Runtime) -> None:
     frozen.flags.writeable = False
     wrong = {
         "output 0 (y) is read-only; give an array that can be written to": {0: frozen},
-        "output 0 (y) cannot be used where it lies: a list has neither __dlpack__ nor the buffer protocol": {
+        "output 0 (y) cannot be used without a copy: a list has neither __dlpack__ nor the buffer protocol": {
             0: [[0.0] * 3] * 2
         },
         "output 0 (y) has shape [3]; expected [2, 3]": {0: np.zeros(3, np.float32)},

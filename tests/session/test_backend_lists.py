@@ -57,7 +57,7 @@ def test_what_is_no_id_is_named(take: Callable[[Any], object], given: Any) -> No
 def test_one_text_with_commas_gets_a_hint(take: Callable[[Any], object]) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         take("CpuAcc, CpuRef")
-    hint = "backends: 'CpuAcc, CpuRef' is one text with commas; give a list: ['CpuAcc', 'CpuRef']"
+    hint = "backends: 'CpuAcc, CpuRef' is one text with commas; pass a list: ['CpuAcc', 'CpuRef']"
     titles = ("", "exclude['Addition']: ", "disabled_backends: ", "isolate: ")
     assert str(caught.value) in [f"{title}{hint}" for title in titles]
 
@@ -65,7 +65,7 @@ def test_one_text_with_commas_gets_a_hint(take: Callable[[Any], object]) -> None
 @pytest.mark.parametrize("take", PREFERENCES)
 def test_a_set_of_several_ids_is_refused_as_it_has_no_order(take: Callable[[Any], object]) -> None:
     take({"CpuRef"})
-    hint = "backends are tried in their order, and a set has none; give a list, such as ['CpuAcc', 'CpuRef']"
+    hint = "the order of backends matters, and a set has none; pass a list, such as ['CpuAcc', 'CpuRef']"
     for ids in ({"CpuRef", "CpuAcc"}, frozenset({"CpuRef", "CpuAcc"}), dict.fromkeys(["CpuRef", "CpuAcc"]).keys()):
         with pytest.raises(InvalidArgumentError) as caught:
             take(ids)
@@ -92,7 +92,7 @@ def test_a_plan_takes_one_id_for_a_list() -> None:
     plan = Plan("twice", "CpuRef", {}, {"Addition": "CpuAcc"})  # type: ignore[arg-type,dict-item]
     assert (plan.backends, plan.exclude) == (("CpuRef",), {"Addition": ("CpuAcc",)})
     assert plan == Plan("twice", ("CpuRef",), {}, {"Addition": ("CpuAcc",)})
-    with pytest.raises(InvalidArgumentError, match="^a plan's backends: 'CpuAcc,CpuRef' is one text with commas; give"):
+    with pytest.raises(InvalidArgumentError, match="^a plan's backends: 'CpuAcc,CpuRef' is one text with commas; pass"):
         Plan("twice", "CpuAcc,CpuRef", {})  # type: ignore[arg-type]
 
 

@@ -78,7 +78,7 @@ def test_lists_and_wider_floats_are_converted(model: ip.Model) -> None:
         ({"a": X}, "no array was given for 'b'"),
         ({"a": X, "bb": X}, "the model has no input 'bb'; did you mean 'b'?"),
         ([X, X[0]], "input 'b' has shape [3]; expected [1, 3]"),
-        ([X, X.astype(complex)], "input 'b' is complex128; expected float32; convert it as you mean it"),
+        ([X, X.astype(complex)], "input 'b' is complex128; expected float32; convert it explicitly"),
         (X, "run takes a list of arrays or a mapping by name, not ndarray"),
     ],
 )

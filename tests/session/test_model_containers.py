@@ -106,10 +106,10 @@ def test_strings_are_elements_like_others():
     [
         (np.float32([[1, 2]]), "input 'x' is a sequence; give a list of arrays, not ndarray"),
         ({"a": 1}, "the model has no input 'a'"),
-        ([np.complex64([[1, 2]])], r"input 'x'\[0\] is complex64; expected float32; convert it as you mean it"),
+        ([np.complex64([[1, 2]])], r"input 'x'\[0\] is complex64; expected float32; convert it explicitly"),
         ([ROWS[0], np.float32([1])], r"input 'x'\[1\] has shape \[1\]; expected \[\?, 2\]"),
         ([ROWS[0], np.float32([[1]])], r"input 'x'\[1\] has shape \[1, 1\]; expected \[\?, 2\]"),
-        ([ROWS[0], "text"], r"input 'x'\[1\] is <U4; expected float32; convert it as you mean it"),
+        ([ROWS[0], "text"], r"input 'x'\[1\] is <U4; expected float32; convert it explicitly"),
         ([None], r"input 'x'\[0\] is None; expected float32\[\?, 2\]"),
         ([[[1], [2, 3]]], r"input 'x'\[0\] cannot be made into an array"),
     ],

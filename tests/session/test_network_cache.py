@@ -393,7 +393,7 @@ def test_a_cache_directory_that_cannot_be_written_to_is_one_line_in_the_log(tmp_
     assert not any(placed(folder) for folder in (taken, taken, "/proc/none", "\0"))
     lines = [line for line in map(logging.LogRecord.getMessage, caplog.records) if str(taken) in line]
     assert len(lines) == 1
-    assert f"cannot be kept in the cache folder {taken}" in lines[0]
+    assert f"cannot be stored in the cache folder {taken}" in lines[0]
 
 
 def test_the_command_looks_into_a_cache_directory(tmp_path, capsys):
@@ -487,6 +487,6 @@ def test_an_unwritable_cache_is_told_once(load, caplog, tmp_path, monkeypatch):
     said = [record.getMessage() for record in caplog.records if record.name == "interposer.cache"]
     assert len(said) == 1
     assert said[0].endswith(
-        f"cannot be kept in the cache folder {tmp_path}/file/cache: Not a directory "
-        "(an empty INTERPOSER_CACHE_DIR does without a cache)"
+        f"cannot be stored in the cache folder {tmp_path}/file/cache: Not a directory "
+        "(set INTERPOSER_CACHE_DIR to an empty text to disable the cache)"
     )

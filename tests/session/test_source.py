@@ -36,14 +36,14 @@ def test_the_empty_path_is_told_as_that(folder):
 def test_a_pipe_is_refused_and_not_waited_for(folder, format):
     os.mkfifo("pipe.onnx")
     assert refusal("pipe.onnx", format=format) == (
-        "pipe.onnx: the file cannot be read: it is a pipe, and no regular file"
+        "pipe.onnx: the file cannot be read: it is a pipe, not a regular file"
     )
 
 
 @pytest.mark.parametrize("format", [None, "onnx", "tflite", "nnapi", "text"])
 def test_a_device_and_a_folder_are_refused(folder, format):
     assert refusal("/dev/null", format=format) == (
-        "/dev/null: the file cannot be read: it is a device or a socket, and no regular file"
+        "/dev/null: the file cannot be read: it is a device or a socket, not a regular file"
     )
     assert refusal(str(folder), format=format) == f"{folder}: the file cannot be read: Is a directory"
 

@@ -15,7 +15,7 @@ __all__ = ["PAGE", "PROBLEMS", "page_with_table", "table"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _BEGIN, _END = "<!-- begin of the table of planted defects -->\n", "<!-- end of the table of planted defects -->\n"
-_UNUSABLE = "^optimize_subgraph gave an answer that cannot be used: "
+_UNUSABLE = "^optimize_subgraph returned an answer that cannot be used: "
 _NOT_ALONE = "^output 0 is not what it is when nothing else runs"
 
 

@@ -1,4 +1,4 @@
-"""The plug-in interface: everything that the author of a backend needs."""
+"""The plug-in interface: all classes and functions that the author of a backend needs."""
 
 from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId

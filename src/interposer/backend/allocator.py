@@ -1,4 +1,4 @@
-"""Custom allocators: memory of the caller's own for the tensors of a backend."""
+"""Custom allocators: memory that the caller provides for the tensors of a backend."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from interposer.core.types import Array
 __all__ = ["PROTECTED_CONTENT", "CustomAllocator"]
 
 PROTECTED_CONTENT: Final = "ProtectedContentAllocation"
-"""The capability of backends whose tensors can lie in memory that the processor cannot read."""
+"""The capability of backends whose tensors can be in protected memory, which the processor cannot read."""
 
 
 class CustomAllocator(ABC):
-    """Gives memory for the tensors of a backend: ``CreationOptions(custom_allocators={"Name": allocator})``.
+    """Allocates memory for a backend's tensors: ``CreationOptions(custom_allocators={"Name": allocator})``.
 
-    A backend accepts or refuses it when the runtime is created: see `Backend.use_custom_memory_allocator`. From then on
-    it is asked for all memory that the tensors within the backend's layers, and between them, lie in. May be called by
-    several threads at once.
+    The backend accepts or refuses the allocator when the runtime is created: see `Backend.use_custom_memory_allocator`.
+    Afterwards, all memory of tensors within and between the backend's layers comes from the allocator. Several threads
+    may call its methods concurrently.
     """
 
     memory_source: ClassVar[MemorySource] = MemorySource.MALLOC
-    """What kind of memory it gives: exactly one."""
+    """The kind of memory that `allocate` returns: exactly one flag."""
 
     @abstractmethod
     def allocate(self, size: int, alignment: int) -> Array:
-        """Memory of `size` bytes whose address is a multiple of `alignment`, as an array of uint8 of that length.
+        """Return memory as a uint8 array of length `size` whose address is a multiple of `alignment` bytes.
 
-        Whatever it raises ends the run with an `ExecutionError`.
+        If this raises an exception, the run ends with an `ExecutionError`.
         """
 
     def free(self, memory: Array) -> None:
-        """Take back what `allocate` gave; nobody uses it any more. By default it is left to the garbage collector."""
+        """Free an array of `allocate` that is no longer used. By default, this is left to garbage collection."""

@@ -1,4 +1,4 @@
-"""`Backend`, the class that a backend author derives from, and what belongs to it."""
+"""`Backend`, the base class of all backends, with `BackendId` and `BackendContext`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["API_VERSION", "Backend", "BackendContext", "BackendId"]
 
 
 class BackendId(str):
-    """The name of a backend: not empty, not "Unknown", without blanks or commas."""
+    """The name of a backend: not empty, not "Unknown", and without blanks or commas."""
 
     __slots__ = ()
 
@@ -34,13 +34,14 @@ class BackendId(str):
 
 
 class BackendContext:
-    """Is told before and after every network is loaded and unloaded. False, or an exception, before either prevents it.
+    """Callbacks before and after every network is loaded and unloaded.
 
-    Afterwards, and where loading fails after this context had agreed to it, it is only logged as a warning.
+    If a `before_*` method returns False or raises an exception, the network is not loaded or not unloaded. Failures of
+    `after_*` methods are only logged as warnings, as are failures during the cleanup of a network that failed to load.
     """
 
     def before_load_network(self, network_id: int) -> bool:
-        """Called before any workload of the network is made."""
+        """Called before the first workload of the network is created; False prevents loading."""
         return True
 
     def after_load_network(self, network_id: int) -> bool:
@@ -48,38 +49,40 @@ class BackendContext:
         return True
 
     def before_unload_network(self, network_id: int) -> bool:
-        """Called before any workload of the network is dropped; False keeps the network loaded."""
+        """Called before the first workload of the network is deleted; False keeps the network loaded."""
         return True
 
     def after_unload_network(self, network_id: int) -> bool:
-        """Called when nothing of the network is left."""
+        """Called when all resources of the network are released."""
         return True
 
 
 class Backend:
-    """A device, library or engine that runs layers. Light and stateless: it may die before the objects that it made.
+    """A device, library or engine that runs layers.
 
-    A backend that only computes sets `id` and `kernels`, and everything else follows. One that compiles whole parts
-    overrides `optimize_subgraph` and `create_workload_factory`; one with memory of its own registers
-    tensor handle factories for it. Methods may be called by several threads at once.
+    Instances are cheap and stateless; the objects that they create may outlive them. A backend that only has kernels
+    sets `id` and `kernels`, and inherits everything else. A backend that compiles subgraphs overrides
+    `optimize_subgraph` and `create_workload_factory`. A backend with its own memory registers tensor handle factories.
+    Several threads may call the methods concurrently.
     """
 
     id: ClassVar[str]
-    """A `BackendId`; a text that a subclass gives becomes one."""
+    """A `BackendId`; a text that a subclass assigns is converted to one."""
     kernels: ClassVar[KernelTable] = KernelTable()
     capabilities: ClassVar[Capabilities] = Capabilities()
-    """What it says of itself, by name.
+    """The properties that the backend declares, by name.
 
-    Only a backend with ``DynamicShapes`` is offered layers with tensors whose shapes depend on data: it answers for
-    them while dimensions are unknown and makes their workloads in the middle of a run; these take tensors in ordinary
-    memory (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape. Only one with ``Sequences`` is
-    offered layers that take or give sequences and optionals; these are in ordinary memory too, as arrays of arrays.
-    A backend with ``OnlyByName`` takes part only where somebody names it, not where no backends are given.
-    ``Deterministic=False`` says that runs on the same inputs may differ a little.
+    - ``DynamicShapes``: the backend takes layers with tensors whose shapes depend on data. Layer support is queried
+      while dimensions are unknown, and workloads are created during a run. They get tensors in ordinary memory
+      (`ArrayHandle`), and call `TensorHandle.resize` for outputs of unknown shape.
+    - ``Sequences``: the backend takes layers with sequences and optionals as inputs or outputs, which are arrays of
+      arrays in ordinary memory.
+    - ``OnlyByName``: the backend is only used if the caller names it, not by default.
+    - ``Deterministic=False``: two runs on the same inputs may differ slightly.
     """
     api_version: ClassVar[tuple[int, int]] = API_VERSION
     version: ClassVar[str] = ""
-    """Version of the backend itself, for people."""
+    """The version of the backend itself, shown to users."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -88,57 +91,58 @@ class Backend:
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Return why the backend cannot work on this machine (a package or driver that is missing), or None."""
+        """Return why the backend cannot be used on this machine (for example, a package is missing), or None."""
         return None
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Answers which layers it runs; `options` are the model options for this backend."""
+        """Return the object that answers which layers the backend runs; `options` are its model options."""
         return KernelSupport(self.kernels)
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
-        """Ids of tensor handle factories that its workloads take, best first; they may be other backends' own.
+        """The ids of tensor handle factories that the workloads accept, best first; other backends' factories too.
 
-        None at all is for backends that know nothing of factories: theirs are arrays in ordinary memory
-        (`DEFAULT_FACTORY`), or whatever `WorkloadFactory.create_tensor_handle` makes where they override it.
+        Empty for backends that do not use factories. Their tensors are arrays in ordinary memory (`DEFAULT_FACTORY`),
+        or the handles of `WorkloadFactory.create_tensor_handle` if they override it.
         """
         return ()
 
     def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        """Add the backend's tensor handle factories, and their memory managers, to those of one network.
+        """Register the backend's tensor handle factories and their memory managers for one network.
 
-        Called when a network is optimized, where only the factories' properties are asked for, and for each working
+        Called when a network is optimized, which only reads the properties of the factories, and once for each working
         memory of a loaded network.
         """
 
     def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
-        """Accept an allocator for the memory of its tensors, or say why not; asked when a runtime is created.
+        """Accept an allocator for the backend's tensors (return None), or return why not. Called for each new runtime.
 
-        A backend that leaves its tensors to the runtime accepts those of ordinary memory. One with tensor handle
-        factories of its own that accepts finds it in `TensorHandleFactoryRegistry.custom_allocators`.
+        By default, backends without their own memory accept allocators of ordinary memory. A backend with its own
+        tensor handle factories that accepts finds the allocator in `TensorHandleFactoryRegistry.custom_allocators`.
         """
         if type(self).create_memory_manager is not Backend.create_memory_manager or self.handle_factory_preferences:
-            return "it has memory of its own"
+            return "the backend manages its own memory"
         ordinary = allocator.memory_source == MemorySource.MALLOC
-        return None if ordinary else f"it works on ordinary memory, not on {allocator.memory_source.name}"
+        return None if ordinary else f"the backend needs ordinary memory, not {allocator.memory_source.name}"
 
     def create_memory_manager(self) -> MemoryManager | None:
-        """Return the manager of one network's tensors, or None if its handles look after themselves."""
+        """Return the memory manager for the tensors of one network, or None if its handles manage themselves."""
         return ArenaMemoryManager()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Makes the workloads and handles of one network, with the manager that `create_memory_manager` gave."""
+        """Return the factory of one network's workloads and handles, for the result of `create_memory_manager`."""
         return KernelWorkloadFactory(self.kernels, memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """Called once in a runtime, when it first loads a network that may use the backend; None needs no telling.
+        """Return an object to be notified when networks are loaded and unloaded, or None.
 
-        `options` are the runtime's options for this backend (``CreationOptions.backend_options``).
+        Called once per runtime, before it first loads a network that may use the backend. `options` are the runtime's
+        options for this backend (``CreationOptions.backend_options``).
         """
         return None
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Look at a part that was given to the backend: replace, fail or leave alone pieces of it."""
+        """Return replacements for parts of a subgraph that was assigned to the backend, and parts it cannot run."""
         return OptimizationViews(view)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a backend says of itself: named values that can be asked for."""
+"""Capabilities: named values by which a backend describes itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options: TypeAlias = Mapping[str, OptionValue]
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One named property, with a line about it."""
+    """One named property, with a line of documentation."""
 
     name: str
     value: OptionValue
@@ -47,17 +47,17 @@ class Capabilities:
         return len(self._by_name)
 
     def get(self, name: str) -> OptionValue | None:
-        """Return the value of a capability, or None if the backend does not name it."""
+        """Return the value of a capability, or None if the backend does not declare it."""
         result = self._by_name.get(name)
         return None if result is None else result.value
 
     def has(self, name: str, value: OptionValue = True) -> bool:
-        """Return True if the capability is named and has this value."""
+        """Return True if the capability is declared with this value (of the same type)."""
         result = self.get(name)
         return result is not None and type(result) is type(value) and result == value
 
     def describe(self, name: str) -> Capability:
-        """Return one capability with its line; `InvalidArgumentError` with the nearest name where there is none."""
+        """Return one capability with its documentation; raise `InvalidArgumentError` if it is not declared."""
         if name not in self._by_name:
             raise InvalidArgumentError(f"unknown capability {name!r}{did_you_mean(name, self._by_name)}")
         return self._by_name[name]

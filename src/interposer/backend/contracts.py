@@ -1,4 +1,4 @@
-"""Contract checks: whether a backend, and what its methods return, is what the plug-in interface asks for."""
+"""Checks that a backend, and the results of its methods, comply with the plug-in interface."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) ->
 
     Args:
         answer: what a method of a backend returned.
-        kind: the class that the plug-in interface asks for.
+        kind: the class that the plug-in interface requires.
         what: the name of the method, for the error.
         backend: the backend's id, for the error.
 
     Raises:
-        BackendContractError: it is no instance of `kind`.
+        BackendContractError: `answer` is not an instance of `kind`.
     """
     if not isinstance(answer, kind):  # type: ignore[arg-type] # a class; mypy refuses abstract ones as type[_T]
         requested = getattr(kind, "__name__", kind)
         raise BackendContractError(
-            f"{what} of backend {backend!r} gave {type(answer).__name__}; expected {requested}", backend=backend
+            f"{what} of backend {backend!r} returned {type(answer).__name__}; expected {requested}", backend=backend
         )
     return cast("_T", answer)
 
@@ -37,11 +37,11 @@ def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) ->
 def backend_problem(backend_id: str, backend: object) -> str | None:
     """Return why `backend` cannot be used under this id, or None if it can."""
     if not isinstance(backend, Backend):
-        return f"its factory gave {type(backend).__name__}, which is no Backend"
+        return f"its factory returned {type(backend).__name__}, which is not a Backend"
     if getattr(backend, "id", None) != backend_id:
-        return f"it calls itself {getattr(backend, 'id', None)!r}"
+        return f"its id is {getattr(backend, 'id', None)!r}"
     if not isinstance(backend.capabilities, Capabilities):
-        return f"its capabilities are {backend.capabilities!r}, which is no Capabilities"
+        return f"its capabilities are {backend.capabilities!r}, which is not a Capabilities object"
     return _version_problem(backend.api_version)
 
 

@@ -1,4 +1,4 @@
-"""Events: what happens to a backend while a runtime uses it."""
+"""Events of backends: crashes, restarts and changes of placement while a runtime uses them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TAKEN_BACK: Final = "taken back"
 
 @dataclass(frozen=True, slots=True)
 class BackendEvent:
-    """Something that happened to a backend.
+    """An event that concerns a backend.
 
     `kind` is `CRASHED`, `RESTARTED`, `QUARANTINED`, `PLACED_ANEW` or `TAKEN_BACK`. `layer` is the layer that was
-    running, or "" if it is not known. `when` is in seconds since 1970.
+    running, or "" if it is unknown. `when` is a Unix time in seconds.
     """
 
     backend: str

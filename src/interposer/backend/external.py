@@ -1,4 +1,4 @@
-"""Memory that somebody else made and that a file descriptor stands for: what describes it, and an array over it."""
+"""Imported memory: buffers that are described by a file descriptor, such as a dma-buf, mapped as arrays."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _KINDS: Final = {
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
-_SLICE: Final = 50  # milliseconds between looks at whether the run is to stop
+_SLICE: Final = 50  # milliseconds between checks whether the run is cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryDescriptor:
-    """Memory that a file descriptor stands for: a dma-buf, a memfd, or a file.
+    """Memory that a file descriptor refers to: a dma-buf, a memfd, or a file.
 
     Args:
-        fd: the descriptor.
-        source: what kind of memory it is; a memfd or a file counts as `MemorySource.DMA_BUF`.
-        offset: where the tensor begins, in bytes.
-        size: how many bytes there are from there on; None for as many as the descriptor has.
-        protected: True if the processor must not read it; the same as the source `DMA_BUF_PROTECTED`.
-        owned: True to hand the descriptors over: they are closed when the import is released. Where an import fails,
-            they still belong to the caller.
-        fence: a sync file that says when the memory may be used; the first run after the import waits for it. None
-            where it may be used at once.
+        fd: the file descriptor.
+        source: the kind of memory; a memfd or a file counts as `MemorySource.DMA_BUF`.
+        offset: offset of the tensor in bytes.
+        size: size in bytes from `offset` on; None for the rest of the memory.
+        protected: True if the processor must not read the memory; the same as the source `DMA_BUF_PROTECTED`.
+        owned: True to transfer the ownership of the descriptors: they are closed when the import is released. If an
+            import fails, the caller still owns them.
+        fence: descriptor of a sync file that signals when the memory may be used; the first run after the import waits
+            for it. None if the memory may be used at once.
 
     Raises:
-        InvalidArgumentError: a value that cannot be meant.
+        InvalidArgumentError: a value is not valid.
     """
 
     fd: int
@@ -71,7 +71,7 @@ class MemoryDescriptor:
             known = ", ".join(item.name or "" for item in _SINGLE)
             raise InvalidArgumentError(f"a descriptor has one memory source of {known}, not {self.source!r}")
         if self.source is MemorySource.MALLOC:
-            raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; give the array itself")
+            raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; pass the array itself")
         for name, least in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
             _check_number(name, getattr(self, name), least, optional=name in {"size", "fence"})
         if self.protected and self.source is MemorySource.DMA_BUF:
@@ -88,7 +88,7 @@ def _check_number(name: str, value: Any, least: int, *, optional: bool) -> None:
 
 
 def machine_sources() -> MemorySource:
-    """Return the memory sources that this machine has."""
+    """Return the memory sources that this machine supports."""
     mappable = hasattr(os, "memfd_create")
     return MemorySource.MALLOC | (MemorySource.DMA_BUF if mappable else MemorySource.UNDEFINED)
 
@@ -103,14 +103,16 @@ def source_problem(source: MemorySource) -> str | None:
 
 
 class ExternalMemory:
-    """An array over the memory of a descriptor, until `release`.
+    """An array over the memory of a descriptor, until `release` is called.
 
     Args:
-        info: the tensor, of known shape.
-        writable: whether it is to be written to.
+        descriptor: the memory to map.
+        info: the tensor in it, of known shape.
+        writable: whether the array must be writable.
 
     Raises:
-        ValueError: it cannot be mapped, or the tensor does not lie there; the text says why. Nothing was closed.
+        ValueError: the memory cannot be mapped, or does not hold the tensor; the message says why. No descriptor is
+            closed then.
     """
 
     def __init__(self, descriptor: MemoryDescriptor, info: TensorInfo, *, writable: bool) -> None:
@@ -132,7 +134,7 @@ class ExternalMemory:
         self._close.atexit = False
 
     def overlaps(self, other: ExternalMemory) -> bool:
-        """Return True if both tensors lie in the same bytes of one file, whatever the addresses they are mapped to."""
+        """Return True if both tensors overlap in the same file, even if they are mapped to different addresses."""
         if self._file != other._file:
             return False
         begin, other_begin = self.descriptor.offset, other.descriptor.offset
@@ -140,17 +142,17 @@ class ExternalMemory:
 
     @property
     def settled(self) -> bool:
-        """True if nothing has to be looked at before a run."""
+        """True if `ready` has nothing to do: no fence is pending, and the memory cannot shrink."""
         return self._fence is None and self._watched is None
 
     def ready(self, check: Callable[[], None]) -> None:
-        """Wait for the fence, once, and see that the memory is all there; called before a run.
+        """Wait for the fence, if it is pending, and check that the memory has not shrunk. Called before a run.
 
         Args:
-            check: called while it waits, and may raise.
+            check: called repeatedly during the wait; its exceptions end the wait.
 
         Raises:
-            ValueError: the fence failed, or the memory became smaller.
+            ValueError: the fence failed, or the memory has shrunk.
         """
         if self._fence is not None:
             _wait(self._fence, check)
@@ -159,10 +161,10 @@ class ExternalMemory:
             _check_room(self.descriptor, self._watched, self._needed)
 
     def release(self, *, undone: bool = False) -> None:
-        """Let go of the memory, which stays mapped while somebody has the array; close what is owned.
+        """Release the memory, which stays mapped while the array is referenced, and close owned descriptors.
 
         Args:
-            undone: leave what is owned to the caller, as the import came to nothing.
+            undone: return the ownership of the descriptors to the caller, because the import failed.
         """
         self.array = self._watched = self._fence = None
         if undone and self.descriptor.owned and self._close.detach():
@@ -174,7 +176,7 @@ _owned: set[int] = set()
 
 
 def _cached(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
-    """The descriptor's memory, if it is owned or has to be looked at, and its fence, if it has one; to be closed."""
+    """Return the descriptors to close at release: the memory's, if it is owned or may shrink, and the fence's."""
     value = [descriptor.fd] if may_shrink or descriptor.owned else []
     value += [] if descriptor.fence is None else [descriptor.fence]
     if not descriptor.owned:
@@ -187,7 +189,7 @@ def _cached(descriptor: MemoryDescriptor, may_shrink: bool) -> list[int]:
 
 
 def _copies(numbers: list[int]) -> list[int]:
-    """Descriptors of our own for the same, as the caller may close theirs."""
+    """Return duplicates of descriptors, since the caller may close the originals."""
     created: list[int] = []
     try:
         for number in numbers:
@@ -203,19 +205,19 @@ def _close_all(numbers: tuple[int, ...]) -> None:
         _owned.discard(number)
         try:
             os.close(number)
-        except OSError:  # somebody else has closed it
+        except OSError:  # the descriptor is closed already
             continue
 
 
 def _needed_bytes(descriptor: MemoryDescriptor, info: TensorInfo) -> int:
     if not info.dtype.bits:
-        raise ValueError(f"elements of type {info.dtype} do not lie in memory as bytes")
+        raise ValueError(f"elements of type {info.dtype} have no byte representation in memory")
     needed = int(info.num_bytes)
     alignment = info.dtype.numpy.alignment
     if descriptor.offset % alignment:
         raise ValueError(f"it begins at byte {descriptor.offset}; {info.dtype} needs a multiple of {alignment}")
     if descriptor.size is not None and descriptor.size < needed:
-        raise ValueError(f"the descriptor says {descriptor.size:,} bytes; the tensor needs {needed:,}")
+        raise ValueError(f"the descriptor has a size of {descriptor.size:,} bytes; the tensor needs {needed:,}")
     return needed
 
 
@@ -231,7 +233,7 @@ def _size_of(fd: int) -> int:
         if stat.S_ISREG(status.st_mode):
             return status.st_size
         kind = _KINDS.get(stat.S_IFMT(status.st_mode))
-        if kind is None:  # a dma-buf, which tells its size like this
+        if kind is None:  # a dma-buf, whose size is the end position of a seek
             size = os.lseek(fd, 0, os.SEEK_END)
             os.lseek(fd, 0, os.SEEK_SET)
             return size
@@ -271,10 +273,10 @@ def _access(fd: int) -> int:
 
 
 def _is_sealed(fd: int) -> bool:
-    """Return True if it cannot become smaller."""
+    """Return True if the memory cannot shrink."""
     try:
         return bool(fcntl.fcntl(fd, _GET_SEALS) & _SHRINK)
-    except OSError:  # no memfd: a file may, a dma-buf never does
+    except OSError:  # not a memfd: a file may shrink, a dma-buf never does
         return not stat.S_ISREG(os.fstat(fd).st_mode)
 
 

@@ -1,4 +1,4 @@
-"""Tensor handle factories: which kinds of memory there are, and how tensors get from one kind to another."""
+"""Tensor handle factories: the kinds of memory for tensors, and how tensors are passed between them."""
 
 from __future__ import annotations
 
@@ -23,52 +23,52 @@ __all__ = [
 ]
 
 DEFAULT_FACTORY: Final = "Interposer/Cpu/Array"
-"""The factory of arrays in ordinary memory: what backends get that name no preferences."""
+"""The factory of arrays in ordinary memory, which backends without preferences use."""
 _PARTS: Final = 3
 
 
 def own_factory_id(backend: str) -> str:
-    """What stands for the handles of a backend whose workload factory makes some of its own, but that names none."""
+    """Return the id that stands for handles of a backend that overrides `create_tensor_handle` but names no factory."""
     return f"Interposer/{backend}/Handles"
 
 
 class TensorHandleFactory(ABC):
-    """Makes the handles of one kind of memory for one run of a network at a time.
+    """Creates tensor handles in one kind of memory, for one working memory of a network.
 
-    The optimizer asks for the properties, and chooses from them where each tensor lies and how it crosses between
-    backends; nothing is assumed of a factory that it does not say. One that makes handles in an arena registers its
-    memory manager beside itself: see `Backend.register_tensor_handle_factories`. Used by one thread at a time.
+    The optimizer reads the properties to choose where each tensor is stored and how it is passed between backends. A
+    property that a factory does not set is assumed to be unsupported. If the handles are in an arena, register its
+    memory manager too: see `Backend.register_tensor_handle_factories`. Used by one thread at a time.
     """
 
     id: str
-    """"Vendor/Backend/Name", as backends name it in their preferences."""
+    """"Vendor/Backend/Name", as in `Backend.handle_factory_preferences`."""
     supports_map: bool = True
-    """True if the host can look into the memory: handles have `TensorHandle.map`."""
+    """True if the host can access the memory through `TensorHandle.map`."""
     supports_sub_tensors: bool = False
-    """True if pieces of a tensor have handles of their own: `create_sub_tensor`."""
+    """True if `create_sub_tensor` can create handles for parts of a tensor."""
     supports_device_copy: bool = False
-    """True if the device itself fills its tensors from any that can be mapped, and these from its own."""
+    """True if the device can copy between its tensors and tensors that can be mapped: `create_device_copy`."""
     import_sources: MemorySource = MemorySource.UNDEFINED
-    """Kinds of memory that a handle can lie in which somebody else owns: `TensorHandle.import_memory`."""
+    """The kinds of foreign memory that a handle can use without a copy: `TensorHandle.import_memory`."""
     export_sources: MemorySource = MemorySource.UNDEFINED
-    """Kinds of memory as which a handle shows its own to others: `TensorHandle.export_memory`."""
+    """The kinds of memory that a handle can share with others: `TensorHandle.export_memory`."""
 
     def capabilities(self, layer: Layer, connected: Layer) -> Capabilities:
-        """Return what it says of a tensor that goes from `layer` to `connected`.
+        """Return the capabilities for a tensor that `layer` passes to `connected`.
 
-        With ``PaddingRequired`` the tensor is neither imported nor exported, as its rows have to lie apart.
+        With ``PaddingRequired``, the tensor is neither imported nor exported, because its rows are padded.
         """
         return Capabilities()
 
     @abstractmethod
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return the handle of a tensor, which the runtime manages and allocates: see `TensorHandle`."""
+        """Return a handle for a tensor, whose memory the runtime manages and allocates: see `TensorHandle`."""
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return the handle of a constant, filled once; by default one made like all others, with memory of its own.
+        """Return a handle for a constant, filled with `array`. By default, it is an ordinary handle with its memory.
 
-        Constants are no part of the memory plan. A factory whose handles get their memory from a manager, or that
-        cannot be mapped, overrides this.
+        Constants are not part of the memory plan. Override this if the handles get their memory from a manager, or if
+        they cannot be mapped.
         """
         handle = self.create(info)
         handle.allocate()
@@ -76,23 +76,23 @@ class TensorHandleFactory(ABC):
         return handle
 
     def create_sub_tensor(self, parent: TensorHandle, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """Return the handle of a piece of a tensor of this factory, from `origin` on; None if there can be none."""
+        """Return a handle for the part of a tensor that begins at index `origin`; None if that is not possible."""
         return parent.create_sub_tensor(origin, info)
 
     def create_device_copy(self) -> Workload:
-        """Return a workload with one input and one output, of which one is of this factory and the other can be mapped.
+        """Return a workload that copies its input to its output; either is of this factory, the other can be mapped.
 
         Raises:
-            BackendContractError: the factory says `supports_device_copy`, but has no such workload.
+            BackendContractError: the factory has `supports_device_copy` but does not implement this.
         """
-        raise BackendContractError(f"the tensor handle factory {self.id} has no workload that copies")
+        raise BackendContractError(f"the tensor handle factory {self.id} has no workload for device copies")
 
     def __repr__(self) -> str:
         return f"<TensorHandleFactory {self.id}>"
 
 
 class ArrayHandleFactory(TensorHandleFactory):
-    """NumPy arrays in ordinary memory, in an arena where there is a manager."""
+    """Handles of NumPy arrays in ordinary memory; with a memory manager, the arrays are in its arena."""
 
     id = DEFAULT_FACTORY
     supports_sub_tensors = True
@@ -102,32 +102,32 @@ class ArrayHandleFactory(TensorHandleFactory):
         self.memory_manager = memory_manager
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Return an array."""
+        """Return a handle whose memory is an array, in the arena of the memory manager if there is one."""
         return ArrayHandle(info, manager=self.memory_manager)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return the constant itself, in place."""
+        """Return a handle that uses the constant's array without a copy."""
         return ArrayHandle(info, array)
 
 
 class TensorHandleFactoryRegistry:
-    """The factories that the backends of one network brought, by id, with their memory managers."""
+    """The tensor handle factories of one network's backends, by id, with their memory managers."""
 
     def __init__(self, custom_allocators: Mapping[str, CustomAllocator] | None = None) -> None:
         self.custom_allocators: Mapping[str, CustomAllocator] = {} if custom_allocators is None else custom_allocators
-        """For backends by id, where the memory of their tensors has to come from; they have accepted that."""
+        """Allocators by backend id; these backends have accepted to take their tensors' memory from them."""
         self._factories: dict[str, TensorHandleFactory] = {}
         self._managers: list[MemoryManager] = []
         self._pairs: dict[str, str] = {}
 
     def register_factory(self, factory: TensorHandleFactory) -> None:
-        """Add a factory; where one of this id is there already, as two backends of a vendor may share it, that stays.
+        """Add a factory. If its id is registered already, the first factory stays: backends of a vendor may share one.
 
         Raises:
-            BackendContractError: it is no factory, or its id is not "Vendor/Backend/Name".
+            BackendContractError: `factory` is not a factory, or its id is not "Vendor/Backend/Name".
         """
         if not isinstance(factory, TensorHandleFactory):
-            raise BackendContractError(f"{factory!r} is no TensorHandleFactory")
+            raise BackendContractError(f"{factory!r} is not a TensorHandleFactory")
         parts = factory.id.split("/") if isinstance(getattr(factory, "id", None), str) else []
         if len(parts) != _PARTS or not all(parts):
             reported = getattr(factory, "id", None)
@@ -137,30 +137,30 @@ class TensorHandleFactoryRegistry:
         self._factories.setdefault(factory.id, factory)
 
     def register_memory_manager(self, manager: MemoryManager) -> None:
-        """Add a manager of memory that factories use; it is acquired before the first run and released at the end.
+        """Add a manager of the factories' memory; it is acquired before the first run and released at unloading.
 
         Raises:
-            BackendContractError: it is no memory manager.
+            BackendContractError: `manager` is not a memory manager.
         """
         if not isinstance(manager, MemoryManager):
-            raise BackendContractError(f"{manager!r} is no MemoryManager")
+            raise BackendContractError(f"{manager!r} is not a MemoryManager")
         if manager not in self._managers:
             self._managers.append(manager)
 
     def register_copy_and_import_pair(self, copy_id: str, import_id: str) -> None:
-        """Say that, for tensors which come from the caller or go there, the second factory may stand in for the first.
+        """Declare that the factory `import_id` may replace `copy_id` for the inputs and outputs of the network.
 
-        Its handles are those of the first that can lie in the caller's memory as well.
+        Handles of `import_id` are like those of `copy_id`, and can use the caller's memory without a copy as well.
         """
         self._pairs[copy_id] = import_id
 
     def matching_import_factory(self, copy_id: str) -> str | None:
-        """Return the id of the factory that may stand in for this one at the network's border, if it is registered."""
+        """Return the id of the factory that may replace `copy_id` for network inputs and outputs, or None."""
         result = self._pairs.get(copy_id)
         return result if result in self._factories else None
 
     def factory(self, factory_id: str) -> TensorHandleFactory:
-        """Return the factory of this id; `InvalidArgumentError` with the nearest one where there is none."""
+        """Return the factory with this id; raise `InvalidArgumentError` with the most similar id if there is none."""
         if factory_id not in self._factories:
             known = ", ".join(self._factories) or "none"
             raise InvalidArgumentError(
@@ -177,5 +177,5 @@ class TensorHandleFactoryRegistry:
 
     @property
     def memory_managers(self) -> tuple[MemoryManager, ...]:
-        """The managers, in the order in which they came."""
+        """The memory managers, in the order of registration."""
         return tuple(self._managers)

@@ -1,4 +1,4 @@
-"""Lists of backend ids as users give them."""
+"""Validation of lists of backend ids that users pass."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["listed_ids"]
 
 
 def listed_ids(value: object, title: str = "backends", *, ordered: bool = True) -> tuple[str, ...]:
-    """Return ids in their order without repetitions; one text stands for a list with one id.
+    """Return the ids in their order without repetitions; a single text is a list with one id.
 
     Args:
-        given: a text, or an iterable of texts.
-        title: what messages call the argument.
-        ordered: the order matters, so a set with several ids is refused.
+        value: a text, or an iterable of texts.
+        title: the name of the argument in messages.
+        ordered: True if the order matters, so that a set with several ids is refused.
 
     Raises:
-        InvalidArgumentError: something else, a text with commas, or a set where the order matters.
+        InvalidArgumentError: another type, a text with commas, or a set although the order matters.
     """
     if isinstance(value, str):
         return (_checked(value, title),)
@@ -28,7 +28,7 @@ def listed_ids(value: object, title: str = "backends", *, ordered: bool = True) 
     ids = tuple(dict.fromkeys(_checked(item, title) for item in _unnested(value, title)))
     if ordered and len(ids) > 1 and isinstance(value, Set):
         raise InvalidArgumentError(
-            f"{title} are tried in their order, and a set has none; give a list, such as {sorted(ids)}"
+            f"the order of {title} matters, and a set has none; pass a list, such as {sorted(ids)}"
         )
     return ids if ordered else tuple(sorted(ids) if isinstance(value, Set) else ids)
 
@@ -44,5 +44,5 @@ def _unnested(values: Iterable[Any], title: str) -> list[Any]:
 def _checked(name: str, title: str) -> str:
     if "," in name:
         ids = [part.strip() for part in name.split(",") if part.strip()]
-        raise InvalidArgumentError(f"{title}: {name!r} is one text with commas; give a list: {ids}")
+        raise InvalidArgumentError(f"{title}: {name!r} is one text with commas; pass a list: {ids}")
     return name

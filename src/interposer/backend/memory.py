@@ -1,4 +1,4 @@
-"""Tensor handles and the memory behind them."""
+"""Tensor handles, and the memory managers that allocate their memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from interposer.core.types import Array, TensorInfo, TensorShape
 __all__ = ["ALIGNMENT", "ArenaMemoryManager", "ArrayHandle", "MemoryManager", "MemorySource", "TensorHandle"]
 
 ALIGNMENT: Final = 64
-"""Bytes to which every tensor in an arena is aligned."""
+"""Alignment of every tensor in an arena, in bytes."""
 
 
 class MemorySource(IntFlag):
-    """Where the memory of a tensor comes from (Arm NN's values)."""
+    """The kind of a tensor's memory, as flags (with Arm NN's values)."""
 
     UNDEFINED = 0
     MALLOC = 1
@@ -33,50 +33,50 @@ class MemorySource(IntFlag):
 
 
 class TensorHandle(ABC):
-    """The memory of one tensor, as a backend keeps it.
+    """The memory of one tensor, in the form that a backend uses.
 
-    While a network is loaded, `manage` tells that the tensor begins to live and `allocate` that its last reader has
-    run, in running order and once each, so that a memory manager can let tensors share memory; real memory is there
-    once the manager is acquired. A handle without a manager gets memory of its own in `allocate`. Every `map` is
-    followed by an `unmap`; a tensor that goes into a layer twice is mapped twice at a time.
+    When a network is loaded, `manage` marks the begin of the tensor's lifetime and `allocate` its end, after its last
+    reader. Both are called once, in execution order, so that a memory manager can let tensors share memory. The memory
+    is available once the manager is acquired. A handle without a manager allocates its own memory in `allocate`. Every
+    `map` is followed by an `unmap`; if a tensor is two inputs of a layer, two mappings exist at the same time.
 
-    A tensor whose shape depends on data has a handle of its own in every run, whose `info` has unknown dimensions until
-    the workload that gives it has called `resize`.
+    A tensor whose shape depends on data gets a new handle in every run. Its `info` has unknown dimensions until the
+    workload that computes the tensor has called `resize`.
     """
 
     imports: ClassVar[bool] = False
-    """True if the tensor can lie in memory of the caller: see `import_memory`."""
+    """True if the tensor can use memory of the caller without a copy: see `import_memory`."""
 
     def __init__(self, info: TensorInfo) -> None:
         self.info = info
 
     def manage(self) -> None:
-        """Begin the tensor's life in the memory plan."""
+        """Mark the begin of the tensor's lifetime in the memory plan."""
 
     def allocate(self) -> None:
-        """End the tensor's life in the memory plan, or give it memory of its own where it has no manager."""
+        """Mark the end of the tensor's lifetime in the memory plan; without a manager, allocate its own memory."""
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Get memory for a tensor whose shape was only found by computing it; `info` knows the shape from then on.
+        """Set the shape of a tensor that depends on data, and allocate memory for it; `info` is updated.
 
         Raises:
-            BackendContractError: the tensor has another shape, or the handle cannot do this.
+            BackendContractError: the shape contradicts `info`, or the handle does not support resizing.
         """
-        raise BackendContractError(f"the handle of {self.info} cannot be given the shape {list(shape)}")
+        raise BackendContractError(f"the handle of {self.info} cannot be resized to {list(shape)}")
 
     @abstractmethod
     def map(self) -> Array:
         """Return an array over the tensor's memory that the host may read and write until `unmap`."""
 
     def unmap(self) -> None:
-        """Give the memory back to the device after `map`."""
+        """Return the memory to the device after `map`."""
 
     @contextmanager
     def mapped(self) -> Iterator[Array]:
-        """What `map` gives, for the length of a ``with`` block.
+        """Return a context manager that calls `map`, provides its array, and calls `unmap` at the end.
 
         Raises:
-            BackendContractError: it is no array, or not of the tensor's shape and type.
+            BackendContractError: `map` did not return an array of the tensor's shape and type.
         """
         array = self.map()
         try:
@@ -91,85 +91,86 @@ class TensorHandle(ABC):
         return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (requested.shape, requested.dtype.numpy)
 
     def import_memory(self, array: Array) -> bool:
-        """Let the tensor lie in memory of the caller until `forget_memory`; False if it cannot lie in this array.
+        """Use the caller's memory for the tensor until `forget_memory`; return False if this array cannot be used.
 
-        The array has the tensor's shape and type. Asked only of handles that say `imports`, which are not managed where
-        they are for a tensor at the network's border; `allocate` gives one memory of its own if it says no.
+        The array has the tensor's shape and type. Called only if `imports` is True. Handles of network inputs and
+        outputs that import memory are not managed; if this returns False, `allocate` gives them their own memory.
         """
         return False
 
     def forget_memory(self) -> None:
-        """Let go of the memory that was imported."""
+        """Stop using the imported memory."""
 
     def export_memory(self, source: MemorySource) -> Array:
-        """Return the tensor's own memory, for others to use in place until its next change of memory.
+        """Return the tensor's own memory, for others to use without a copy until the handle's memory changes.
 
-        Asked only with a source that the handle's factory names among its `export_sources`. For `MemorySource.MALLOC`
-        it is an array over the very memory.
+        Called only with one of the `export_sources` of the handle's factory. For `MemorySource.MALLOC`, the result is
+        an array that shares the memory.
 
         Raises:
-            BackendContractError: the handle shows its memory to nobody.
+            BackendContractError: the handle does not export memory.
         """
         raise BackendContractError(f"the handle of {self.info} does not export its memory as {source.name}")
 
     def share(self, source: TensorHandle) -> bool:
-        """Lie where another tensor lies, which nobody reads any more once this one is written.
+        """Use the memory of the tensor `source`, which is not read after this tensor is written.
 
-        Called instead of `manage`, while the other one lives; False if that is not possible.
+        Called instead of `manage`, during the lifetime of `source`. Returns False if the memory cannot be shared.
         """
         return False
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """Return the handle of a piece of this tensor, from `origin` on; None if there can be none.
+        """Return a handle for the part of this tensor at index `origin` with the shape of `info`; None if impossible.
 
-        Its memory is that of this tensor: it is neither managed nor allocated.
+        The part shares the memory of this tensor: it is neither managed nor allocated.
         """
         return None
 
     def destroy(self) -> None:
-        """Free everything that the handle holds on a device. The default does nothing.
+        """Free all device resources of the handle. The default does nothing.
 
-        The runtime calls this exactly once for every handle that a backend gave it, constants included, when it needs
-        the handle no more: the network is unloaded, loading it failed, the working memory is closed, the import that
-        the handle was created for is cleared, or the interpreter exits. A sub-tensor is destroyed before its parent,
-        and a constant after all other tensors. At unloading, the memory managers have released their memory before. No
-        other method is called afterwards. No run uses the handle at the same time. What this raises is logged.
+        The runtime calls this exactly once for every handle of a backend, including constants, when the handle is no
+        longer needed: the network is unloaded, loading it failed, the working memory is closed, the import that the
+        handle was created for is cleared, or the interpreter exits. A sub-tensor is destroyed before its parent, and a
+        constant after all other tensors. When a network is unloaded, memory managers release their memory first. No
+        other method is called afterwards, and no run uses the handle at that time. Exceptions are logged.
         """
 
     def copy_in(self, array: Array) -> None:
-        """Fill the tensor from an array of its shape and type."""
+        """Copy an array of the tensor's shape and type into the tensor."""
         with self.mapped() as own:
             np.copyto(own, array)
 
     def copy_out(self, array: Array) -> None:
-        """Fill an array of the tensor's shape and type from it."""
+        """Copy the tensor into an array of its shape and type."""
         with self.mapped() as own:
             np.copyto(array, own)
 
 
 class MemoryManager(ABC):
-    """Gives the memory of a network's tensors when it is acquired and takes it back when it is released.
+    """Allocates the memory of a network's tensors on `acquire`, and frees it on `release`.
 
-    The runtime acquires before a network's first run and releases when it is unloaded, never in between.
+    The runtime calls `acquire` before a network's first run, and `release` when the network is unloaded.
     """
 
     @abstractmethod
     def acquire(self) -> None:
-        """Get the memory that was planned."""
+        """Allocate the planned memory and assign it to the handles."""
 
     @abstractmethod
     def release(self) -> None:
-        """Give it back; handles must not be mapped afterwards."""
+        """Free the memory; handles must not be mapped afterwards."""
 
 
 class ArrayHandle(TensorHandle):
-    """A tensor in ordinary memory: a NumPy array, its own, the caller's, or a piece of an arena.
+    """A tensor in ordinary memory: its own NumPy array, an array of the caller, or a part of an arena.
 
-    Its own memory begins at a multiple of `alignment` bytes, a power of two, and so must the caller's to be used.
+    The handle's own memory begins at a multiple of `alignment` bytes, a power of two. Memory of the caller must be
+    aligned like that too, or it is not imported.
     """
 
     imports: ClassVar[bool] = True
-    """A class that derives from this one says so itself, where it keeps to what is said here."""
+    """Subclasses do not inherit this value: they must set it themselves if they support `import_memory`."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -188,17 +189,17 @@ class ArrayHandle(TensorHandle):
 
     @property
     def manager(self) -> ArenaMemoryManager | None:
-        """The manager whose arena the tensor lies in, if any."""
+        """The manager of the arena that the tensor is in, or None."""
         return self._manager
 
     def manage(self) -> None:
-        """Begin the tensor's life in the arena."""
+        """Mark the begin of the tensor's lifetime in the arena."""
         if self._manager is not None:
             self._manager.begin(self)
             self._managed = True
 
     def allocate(self) -> None:
-        """End the tensor's life in the arena, or make an array of its own."""
+        """Mark the end of the tensor's lifetime in the arena; without a manager, create its own array."""
         if self._managed and self._manager is not None:
             self._manager.end(self)
         elif self._array is None:
@@ -206,7 +207,7 @@ class ArrayHandle(TensorHandle):
             self._array = aligned_empty(shape, dtype, self.alignment) if self.alignment > 1 else np.empty(shape, dtype)
 
     def import_memory(self, array: Array) -> bool:
-        """True for an array without gaps, whose elements are where the processor, and who takes it, wants them."""
+        """Use the array of the caller if it is C-contiguous and aligned to its elements and to `alignment`."""
         flags = array.flags
         if self._managed or not (flags.c_contiguous and flags.aligned):
             return False
@@ -216,16 +217,16 @@ class ArrayHandle(TensorHandle):
         return True
 
     def forget_memory(self) -> None:
-        """The tensor lies nowhere then."""
+        """Stop using the imported array; the tensor has no memory then."""
         if not self._managed:
             self._array = None
 
     def export_memory(self, source: MemorySource) -> Array:
-        """Return the array, as ordinary memory."""
+        """Return the array itself for `MemorySource.MALLOC`."""
         return self.map() if source == MemorySource.MALLOC else super().export_memory(source)
 
     def share(self, source: TensorHandle) -> bool:
-        """Return True for a tensor of the same arena."""
+        """Use the memory of `source` if it is in the same arena and large enough; return True if so."""
         if self._manager is None or not isinstance(source, ArrayHandle) or source.manager is not self._manager:
             return False
         self._managed = self._manager.join(self, source)
@@ -236,7 +237,7 @@ class ArrayHandle(TensorHandle):
         return _SubTensorHandle(self, tuple(origin), info)
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Make an array of the shape, where that was open; the handle must not lie in an arena."""
+        """Allocate an array of the shape if `info` has unknown dimensions; the handle must not be in an arena."""
         tensor_shape = TensorShape(shape)
         if self.info.is_concrete or not self.info.shape.accepts(tensor_shape):
             super().resize(shape)
@@ -244,18 +245,18 @@ class ArrayHandle(TensorHandle):
         self.allocate()
 
     def bind(self, memory: Array | None) -> None:
-        """Let the tensor lie in these bytes (of the right count), or nowhere."""
+        """Use these bytes as the tensor's memory, or none. Their number must be that of the tensor."""
         self._array = None if memory is None else memory.view(self.info.dtype.numpy).reshape(tuple(self.info.shape))
 
     def map(self) -> Array:
-        """Return the array itself; `BackendContractError` while there is no memory."""
+        """Return the array itself; raise `BackendContractError` if the tensor has no memory."""
         if self._array is None:
-            raise BackendContractError(f"the tensor {self.info} is mapped while it has no memory")
+            raise BackendContractError(f"the tensor {self.info} cannot be mapped because it has no memory")
         return self._array
 
 
 class _SubTensorHandle(ArrayHandle):
-    """A piece of another tensor's array."""
+    """A part of another tensor's array."""
 
     imports: ClassVar[bool] = False
 
@@ -265,14 +266,14 @@ class _SubTensorHandle(ArrayHandle):
         self._place = tuple(slice(start, start + int(dim)) for start, dim in zip(origin, info.shape, strict=True))
 
     def manage(self) -> None:
-        """The parent is managed."""
+        """Do nothing: the parent is managed."""
 
     def allocate(self) -> None:
-        """The parent is allocated."""
+        """Do nothing: the parent is allocated."""
 
     def map(self) -> Array:
         """Return a view of the parent's array."""
-        place: tuple[Any, ...] = (..., *self._place)  # gives a view of a scalar too
+        place: tuple[Any, ...] = (..., *self._place)  # the Ellipsis makes the result a view even for a scalar
         view: Array = self._parent.map()[place]
         return view
 
@@ -282,15 +283,15 @@ class _SubTensorHandle(ArrayHandle):
 
 
 class ArenaMemoryManager(MemoryManager):
-    """Lets tensors of ordinary memory share one arena: tensors that live at the same time do not overlap.
+    """Lets tensors in ordinary memory share one arena: tensors with overlapping lifetimes do not overlap in memory.
 
-    The places are planned when all lives are known: see `interposer.backend.planner`. Strings cannot lie in an arena
-    and get arrays of their own. `plan`, and with it `planned_bytes`, is known before `acquire`.
+    Offsets are planned when all lifetimes are known: see `interposer.backend.planner`. Strings cannot be in an arena
+    and get separate arrays. `plan` and `planned_bytes` are available before `acquire`.
 
     Args:
-        allocate: gives the memory of the arena, an array of at least as many bytes as it is asked for, aligned to
+        allocate: returns the memory of the arena, a uint8 array of at least the requested number of bytes, aligned to
             `ALIGNMENT`; ordinary memory by default.
-        free: is given that array when the arena is released.
+        free: is called with that array when the arena is released.
     """
 
     def __init__(
@@ -305,7 +306,7 @@ class ArenaMemoryManager(MemoryManager):
         self._plan: MemoryPlan | None = None
 
     def begin(self, handle: ArrayHandle) -> None:
-        """Begin the life of a tensor."""
+        """Mark the begin of a tensor's lifetime."""
         self._moment += 1
         self._numbers[handle] = len(self._lives)
         self._handles.append([handle])
@@ -313,7 +314,7 @@ class ArenaMemoryManager(MemoryManager):
         self._plan = None
 
     def join(self, handle: ArrayHandle, source: ArrayHandle) -> bool:
-        """Let a tensor lie where another one does that began before; False if it needs more room."""
+        """Let a tensor use the memory of `source`, which is managed already; return False if it needs more bytes."""
         number = self._numbers.get(source)
         if number is None or not 0 < _arena_bytes(handle.info) <= self._lives[number].size:
             return False
@@ -322,7 +323,7 @@ class ArenaMemoryManager(MemoryManager):
         return True
 
     def end(self, handle: ArrayHandle) -> None:
-        """End the life of a tensor: its place may be used by those that begin later."""
+        """Mark the end of a tensor's lifetime: tensors that begin later may use its memory."""
         self._moment += 1
         number = self._numbers[handle]
         self._lives[number] = replace(self._lives[number], ends=self._moment)
@@ -330,23 +331,23 @@ class ArenaMemoryManager(MemoryManager):
 
     @property
     def lifetimes(self) -> tuple[Lifetime, ...]:
-        """The lives of the tensors, in the order of the plan's offsets."""
+        """The lifetimes of the tensors, in the order of the plan's offsets."""
         return tuple(self._lives)
 
     @property
     def plan(self) -> MemoryPlan:
-        """Where the tensors lie."""
+        """The offsets of the tensors in the arena, planned on first access."""
         if self._plan is None:
             self._plan = plan(self._lives, ALIGNMENT)
         return self._plan
 
     @property
     def planned_bytes(self) -> int:
-        """How large the arena is."""
+        """The size of the arena in bytes."""
         return self.plan.size
 
     def acquire(self) -> None:
-        """Get the arena and give every tensor its place."""
+        """Allocate the arena and assign its memory to the tensors."""
         arena = self._arena = self._allocate(self.plan.size) if self.plan.size else _ordinary(0)
         for handles, offset in zip(self._handles, self.plan.offsets, strict=True):
             for handle in handles:
@@ -354,7 +355,7 @@ class ArenaMemoryManager(MemoryManager):
                 handle.bind(arena[offset : offset + size] if handle.info.dtype.bits else _strings(handle.info))
 
     def release(self) -> None:
-        """Forget the arena; it is freed when nobody holds a piece of it."""
+        """Detach all tensors from the arena and free it, by `free` or when no array refers to it any more."""
         for handle in self._numbers:
             handle.bind(None)
         arena, self._arena = self._arena, None
@@ -369,7 +370,7 @@ def _ordinary(size: int) -> Array:
 
 
 def _arena_bytes(info: TensorInfo) -> int:
-    """Return the bytes in the arena; none for what is no plain numbers."""
+    """Return the bytes of a tensor in the arena; 0 for strings and collections."""
     return int(info.num_bytes) if info.dtype.bits else 0
 
 
@@ -379,5 +380,5 @@ def _strings(info: TensorInfo) -> Array:
 
 def _described(array: object) -> str:
     if not isinstance(array, np.ndarray):
-        return f"{type(array).__name__}, which is no array"
+        return f"{type(array).__name__}, which is not an array"
     return f"{array.dtype}{list(array.shape)}"

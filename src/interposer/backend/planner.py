@@ -1,7 +1,7 @@
-"""Memory planning: where in an arena tensors lie, so that those that live at the same time do not overlap.
+"""Memory planning: offsets of tensors in an arena, such that tensors with overlapping lifetimes do not overlap.
 
-Placing them in the least memory is a hard problem (it is dynamic storage allocation). Several greedy strategies are
-tried, then, while the result is above the lower bound, the order of the best one is varied; the best plan is kept.
+A minimal arena is hard to find (the problem is dynamic storage allocation, which is NP-hard). Several greedy strategies
+are tried. If their best result is above the lower bound, variations of its order are tried; the best plan is returned.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from interposer.core.errors import InvalidArgumentError
 __all__ = ["Lifetime", "MemoryPlan", "plan", "problems"]
 
 _TRIED_ALL: Final = 6
-"""Of so few tensors all orders are tried."""
+"""Up to this number of tensors, all orders are tried."""
 _TRIES: Final = 200
-"""How many variations of the best order are tried."""
+"""Number of variations of the best order that are tried."""
 _VARIED: Final = 400
-"""Up to how many tensors variations are tried; each takes a time that grows with the square of their number."""
+"""Up to this number of tensors, variations are tried; the time of each grows with the square of the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """The bytes that a tensor needs, and the first and the last moment at which it lives (both included)."""
+    """The size of a tensor in bytes, and the first and the last moment of its lifetime (both inclusive)."""
 
     size: int
     begins: int
@@ -39,7 +39,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """An offset in bytes for each lifetime, the bytes of the arena, and the least that any plan needs."""
+    """The result of planning: an offset in bytes for each lifetime, the size of the arena, and a lower bound of it."""
 
     offsets: tuple[int, ...]
     size: int
@@ -48,9 +48,9 @@ class MemoryPlan:
 
 
 def plan(lifetimes: Sequence[Lifetime], alignment: int = 64) -> MemoryPlan:
-    """Place tensors in an arena; offsets, and the arena's size, are multiples of `alignment`.
+    """Return offsets for tensors in an arena; the offsets and the arena's size are multiples of `alignment` bytes.
 
-    The same lifetimes give the same plan. The lower bound is the largest sum of what lives at one moment.
+    Equal lifetimes give equal plans. The lower bound is the largest total size of tensors that live at one moment.
     """
     rooms = [-(-lifetime.size // alignment) * alignment for lifetime in lifetimes]
     live = _live_bytes(lifetimes, rooms)
@@ -95,7 +95,7 @@ def _first(lifetimes: Sequence[Lifetime]) -> int:
 
 
 def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
-    """Return the bytes that live at each moment from the first to the last one."""
+    """Return the bytes in use at each moment from the first to the last one."""
     first = _first(lifetimes)
     change = [0] * (max((item.ends for item in lifetimes), default=-1) - first + 2)
     for lifetime, room in zip(lifetimes, rooms, strict=True):
@@ -105,7 +105,7 @@ def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int
 
 
 def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
-    """For each tensor those that live at the same time as it, as far as they need any room."""
+    """Return for each tensor the indices of the tensors with overlapping lifetimes; empty tensors are ignored."""
     numberses: list[list[int]] = [[] for _ in lifetimes]
     live: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].begins):
@@ -136,7 +136,7 @@ def _placed(order: Sequence[int], rooms: Sequence[int], neighbours: Sequence[Seq
 
 
 def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the lowest gap that is large enough; behind everything where there is none."""
+    """Return the start of the lowest gap that is large enough, or the end of all ranges if there is none."""
     offset = 0
     for start, stop in taken:
         if start - offset >= room:
@@ -146,7 +146,7 @@ def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
 
 
 def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the smallest gap that is large enough."""
+    """Return the start of the smallest gap that is large enough, or the end of all ranges if there is none."""
     offset, best, waste = 0, -1, 0
     for start, stop in taken:
         gap = start - offset - room
@@ -157,7 +157,10 @@ def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
 
 
 def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence[int]]) -> MemoryPlan:
-    """The best of all orders: placed from the lowest to the highest of the best plan, none lies higher than there."""
+    """Return the best plan of all orders, each placed into the lowest gaps.
+
+    This finds a minimal arena: placing the tensors of an optimal plan in the order of their offsets raises none.
+    """
     for order in permutations(range(len(rooms))):
         offsets = _placed(order, rooms, neighbours, _lowest)
         size = max(a + b for a, b in zip(offsets, rooms, strict=True))
@@ -171,7 +174,7 @@ def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence
 def _varied(
     best: MemoryPlan, order: list[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]]
 ) -> MemoryPlan:
-    """Move one of the tensors that reach highest to an earlier place in the order, as long as that does no harm."""
+    """Repeatedly move one of the tensors that end highest to an earlier place in the order, unless the arena grows."""
     draw = random.Random(len(rooms))
     for _ in range(_TRIES):
         if best.size == best.lower_bound:
@@ -192,11 +195,11 @@ def _varied(
 
 
 def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator[str]:
-    """What is wrong with a plan, a sentence each: tensors that live at the same time and overlap, or lie outside."""
+    """Yield an error message for each pair of live tensors that overlap, and each tensor outside of the arena."""
     ends = [offset + item.size for offset, item in zip(memory_plan.offsets, lifetimes, strict=True)]
     for i, lifetime in enumerate(lifetimes):
         if memory_plan.offsets[i] < 0 or ends[i] > memory_plan.size:
-            place = f"tensor {i} lies at {memory_plan.offsets[i]} to {ends[i]}"
+            place = f"tensor {i} is at {memory_plan.offsets[i]} to {ends[i]}"
             yield f"{place}, outside of the arena of {memory_plan.size} bytes"
         for j in range(i):
             other = lifetimes[j]

@@ -1,4 +1,4 @@
-"""The answers of a backend to the question whether it can run a layer."""
+"""Layer support: a backend's answers to the question whether it can run a layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KernelSupport", "LayerSupport", "Support"]
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Yes, or no with reasons. True in a condition exactly where it is a yes."""
+    """The answer whether a layer is supported, with the reasons if it is not. Its truth value is the answer."""
 
     reasons: tuple[str, ...] = ()
 
@@ -24,17 +24,17 @@ class Support:
 
     @classmethod
     def yes(cls) -> Support:
-        """Return the layer can be run."""
+        """Return the answer that the layer is supported."""
         return cls()
 
     @classmethod
     def no(cls, *reasons: str) -> Support:
-        """Return the layer cannot be run, and why."""
+        """Return the answer that the layer is not supported, with the reasons."""
         return cls(reasons or ("no reason was given",))
 
     @classmethod
     def of(cls, reasons: Iterable[str]) -> Support:
-        """Return a no where there are reasons, else a yes."""
+        """Return the answer "supported" if `reasons` is empty, else "not supported" with these reasons."""
         return cls((reasons,) if isinstance(reasons, str) else tuple(reasons))
 
     def __bool__(self) -> bool:
@@ -42,24 +42,27 @@ class Support:
 
 
 class LayerSupport:
-    """What a backend can run. Override `is_layer_supported`, or `query` where a verdict depends on the neighbours."""
+    """Answers which layers a backend supports.
+
+    Override `is_layer_supported`, or `query` if the answer for a layer depends on its neighbours.
+    """
 
     def is_layer_supported(self, layer: Layer) -> Support:
         """Return whether the backend can run one layer, whose tensor infos are known."""
         return Support.no("is_layer_supported is not implemented")
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """Return one verdict for each layer of a view, in its order. Assignment asks only this."""
+        """Return one answer for each layer of a view, in its order. The assignment of layers calls only this method."""
         return [self.is_layer_supported(layer) for layer in view]
 
 
 class KernelSupport(LayerSupport):
-    """Takes what a table has a kernel for."""
+    """Layer support of a backend with a kernel table: a layer is supported if the table has a kernel for it."""
 
     def __init__(self, kernels: KernelTable) -> None:
         self.kernels = kernels
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """Return a yes where a kernel takes the layer's operator on its tensors."""
+        """Return "supported" if a kernel accepts the layer's operator with its tensors, else the kernels' reasons."""
         info = KernelInfo.of(layer.op, layer.input_infos, layer.output_infos)
         return Support.of(self.kernels.reasons(layer.op, info))

@@ -1,4 +1,4 @@
-"""What a backend answers when it is given a part of the network to optimize."""
+"""A backend's answer for a subgraph that it optimizes: substitutions, failures and untouched layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Failure", "OptimizationViews", "Substitution"]
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """A part, and what the backend wants in its place: one layer, or a graph of layers.
+    """A part of the view, and its replacement: one layer, or a graph of layers.
 
-    A layer (an operator) takes `inputs`, by default all values that come into the part in the order of first use, or,
-    where it is a `PreCompiled`, only those that are not constant; it gives the part's outputs. A graph has an Input
-    layer for each of ``part.operands`` and an Output layer for each of ``part.outputs``, bound by position.
+    A single layer (an operator) gets `inputs`. By default, these are all values that enter the part, in the order of
+    first use; for a `PreCompiled`, constants are excluded. Its results replace the part's outputs. A graph has an Input
+    layer for each of ``part.operands`` and an Output layer for each of ``part.outputs``, in the same order.
     """
 
     part: SubgraphView
@@ -30,7 +30,7 @@ class Substitution:
 
     @property
     def entering(self) -> tuple[Value, ...]:
-        """The values that the replacement takes."""
+        """The values that the replacement takes as inputs."""
         if self.inputs is not None:
             return tuple(self.inputs)
         return self.part.inputs if isinstance(self.replacement, PreCompiled) else self.part.operands
@@ -38,14 +38,14 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part that the backend said it could run and now cannot, with the reason; others will be asked for it."""
+    """A part that the backend cannot run although it said so before, with the reason; other backends are asked next."""
 
     part: SubgraphView
     reason: str
 
 
 class OptimizationViews:
-    """A backend's answer for one view: substitutions, failures, and the untouched rest, which is computed."""
+    """A backend's answer for one view: substitutions, failures, and the remaining layers, which stay untouched."""
 
     def __init__(
         self, view: SubgraphView, *, substitutions: Sequence[Substitution] = (), failed: Sequence[Failure] = ()
@@ -56,12 +56,12 @@ class OptimizationViews:
 
     @classmethod
     def all_failed(cls, view: SubgraphView, reason: str) -> OptimizationViews:
-        """Return the answer that the backend can run nothing of the view after all."""
+        """Return the answer that the backend can run no layer of the view."""
         return cls(view, failed=[Failure(view, reason)])
 
     @property
     def untouched(self) -> tuple[Layer, ...]:
-        """The layers of the view that stay as they are."""
+        """The layers of the view that are neither substituted nor failed."""
         touched = {layer.guid for part in self._parts() for layer in part}
         return tuple(layer for layer in self.view if layer.guid not in touched)
 
@@ -70,11 +70,11 @@ class OptimizationViews:
         yield from (failure.part for failure in self.failed)
 
     def validate(self) -> None:
-        """Check that the answer can be run, for a view that no path leaves and reenters.
+        """Check that the answer is consistent.
 
         Raises:
-            BackendContractError: parts that overlap, leave the view or would make a cycle, or a replacement whose
-                border differs from the part's.
+            BackendContractError: parts overlap, leave the view or would form a cycle, or the inputs and outputs of a
+                replacement differ from the part's.
         """
         errors = list(self._kind_problems())
         errors += () if errors else self._part_problems()
@@ -86,7 +86,7 @@ class OptimizationViews:
         ):
             errors.append("the substituted parts would depend on each other in a cycle")
         if errors:
-            raise BackendContractError(f"optimize_subgraph gave an answer that cannot be used: {'; '.join(errors)}")
+            raise BackendContractError(f"optimize_subgraph returned an answer that cannot be used: {'; '.join(errors)}")
 
     def _kind_problems(self) -> Iterator[str]:
         for substitution in self.substitutions:
@@ -125,12 +125,12 @@ def _border_problems(substitution: Substitution) -> Iterator[str]:
     allowed = set(substitution.part.operands)
     for value in dict.fromkeys(substitution.entering):
         if value not in allowed:
-            yield f"the value {value.name!r} does not come into the part"
+            yield f"the value {value.name!r} does not enter the part"
     if isinstance(substitution.replacement, Graph):
         yield from _count_problems(substitution, substitution.replacement)
     elif substitution.replacement.num_results() != requested:
         arguments = substitution.replacement.num_results()
-        yield f"{substitution.replacement.op_name()} gives {arguments} outputs, but the part has {requested}"
+        yield f"{substitution.replacement.op_name()} has {arguments} outputs, but the part has {requested}"
 
 
 def _count_problems(substitution: Substitution, graph: Graph) -> Iterable[str]:

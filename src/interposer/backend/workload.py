@@ -1,4 +1,4 @@
-"""Workloads, which run layers, and the factories that make them."""
+"""Workloads, which execute layers, and the factories that create them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFacto
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """The infos of a workload's tensors; an absent optional input is None, a constant one carries its value."""
+    """The infos of a workload's tensors; None for an absent optional input. Infos of constants include their value."""
 
     inputs: tuple[TensorInfo | None, ...]
     outputs: tuple[TensorInfo, ...]
@@ -32,85 +32,85 @@ class WorkloadInfo:
 
 
 class Workload(ABC):
-    """One layer made ready to run. It keeps no state between runs beyond what it was made with."""
+    """The executable form of one layer. Between runs, it keeps no state except what it was created with."""
 
     concurrent: bool = False
-    """True if several threads may execute it at the same time, on different tensors; else one after the other."""
+    """True if several threads may execute the workload concurrently, on different tensors."""
     in_place: bool = False
-    """True if the output may lie in the memory of an input that the operator names in `Op.in_place`."""
+    """True if the output may use the memory of an input that the operator lists in `Op.in_place`."""
     only_reads: bool = False
-    """True if it is sure to write to no array of an input; others are given arrays that forbid it, at some cost."""
+    """True if the workload never writes to an input. Inputs of other workloads are passed as read-only arrays, which is
+    slower."""
     strided: bool = False
-    """True if tensors may be pieces of others, mapped to arrays with gaps between their rows."""
+    """True if tensors may be sub-tensors, which map to arrays that are not contiguous."""
     estimates_memory: bool = False
-    """True if `memory` is an estimate, and not what was counted."""
+    """True if `memory` is an estimate instead of a measured value."""
 
     @property
     def memory(self) -> int | None:
-        """Bytes that it holds beside its tensors and the constants of the network; None if that is not known.
+        """The bytes that the workload holds in addition to its tensors and the network's constants; None if unknown.
 
-        Of a compiled part, 0 means that it is not known.
+        For a compiled subgraph, 0 means that the size is unknown.
         """
         return 0
 
     def post_allocation_configure(self) -> None:
-        """Called once, when all workloads of the network are made and its memory is planned."""
+        """Called once, after all workloads of the network are created and its memory is planned."""
 
     @abstractmethod
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Compute the outputs from the inputs, both in the order of the layer's operands and results."""
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """What executes the workload on these very handles, run after run, while all of them stay where they are.
+        """Return a function that executes the workload on these handles, as long as their memory stays the same.
 
-        The handles have their memory and keep it for as long as the result is used, by one run at a time. Override this
-        to look at them once, instead of in every run.
+        The handles have memory when this is called, and only one run at a time calls the result. Override this method
+        to map the handles once instead of in every run.
         """
         return partial(self.execute, inputs, outputs)
 
 
 class WorkloadFactory:
-    """Makes the workloads and the tensor handles of one backend for one network.
+    """Creates the workloads and the tensor handles of one backend for one network.
 
-    The handles made here lie in ordinary memory: in the arena of the memory manager where that is an
-    `ArenaMemoryManager`, else each in an array of its own. Override `create_tensor_handle` for memory of another kind.
+    Its handles are arrays in ordinary memory: in the arena of the memory manager if it is an `ArenaMemoryManager`, else
+    separate arrays. Override `create_tensor_handle` for other kinds of memory.
     """
 
     alignment: int = 1
-    """The bytes, a power of two, at a multiple of which memory must begin to be used where it lies."""
+    """Alignment in bytes, a power of two, that memory must have to be used without a copy."""
 
     def __init__(self, memory_manager: MemoryManager | None = None) -> None:
         self.memory_manager = memory_manager
 
     @property
     def makes_arrays(self) -> bool:
-        """True if tensor handles are what they are by default: arrays in ordinary memory."""
+        """True if tensor handles are arrays in ordinary memory, because `create_tensor_handle` is not overridden."""
         return type(self).create_tensor_handle is WorkloadFactory.create_tensor_handle
 
     @property
     def supports_sub_tensors(self) -> bool:
-        """True if handles give others for pieces of themselves: see `TensorHandle.create_sub_tensor`."""
+        """True if handles can create handles for parts of themselves: see `TensorHandle.create_sub_tensor`."""
         return self.makes_arrays
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return the workload of a layer that the backend was given; its descriptor is ``layer.op``.
+        """Return the workload of a layer that is assigned to the backend; its descriptor is ``layer.op``.
 
         Raises:
-            BackendContractError: this factory makes no workload for the layer.
+            BackendContractError: this factory cannot create a workload for the layer.
         """
-        raise BackendContractError(f"{type(self).__name__} makes no workload for layer {layer}")
+        raise BackendContractError(f"{type(self).__name__} creates no workload for layer {layer}")
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """Return the handle of a tensor that a layer of this backend gives or the network's caller brings."""
+        """Return a handle for a layer's output or for an input of the network."""
         manager = self.memory_manager
         arena = manager if isinstance(manager, ArenaMemoryManager) else None
         return ArrayHandle(info, manager=arena, alignment=self.alignment)
 
     def create_constant_handle(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return the handle of a constant, filled once; a factory whose handles are arrays uses the constant in place.
+        """Return a handle for a constant, filled with `array`; array handles use the constant without a copy.
 
-        Constants are no part of the memory plan: a factory whose handles get their memory from the manager overrides
-        this too.
+        Constants are not part of the memory plan: override this too if the handles get their memory from a manager.
         """
         if self.makes_arrays:
             return ArrayHandle(info, array)
@@ -121,7 +121,7 @@ class WorkloadFactory:
 
 
 class KernelWorkload(Workload):
-    """Runs a kernel on mapped arrays. Outputs of unknown shape are resized to what the kernel finds."""
+    """Executes a kernel on mapped arrays. Outputs of unknown shape are resized to the kernel's results."""
 
     concurrent = in_place = strided = True
 
@@ -131,7 +131,7 @@ class KernelWorkload(Workload):
         self._open = not all(output.is_concrete for output in info.outputs)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Map everything, compute, and unmap."""
+        """Map all tensors, call the kernel, and unmap them."""
         with ExitStack() as stack:
             mapped: list[TensorHandle] = []
             stack.callback(_unmap, mapped)
@@ -143,7 +143,7 @@ class KernelWorkload(Workload):
             self.kernel.call(self.op, arrays, self.info, out, self.prepared)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """Map what is ordinary memory once."""
+        """Map tensors in ordinary memory once, and return a function that calls the kernel on the arrays."""
         if self._open or any(type(item) is not ArrayHandle for item in (*inputs, *outputs) if item is not None):
             return super().prepare(inputs, outputs)
         arrays = [None if handle is None else _seen(handle) for handle in inputs]
@@ -159,7 +159,7 @@ class KernelWorkload(Workload):
 
 
 def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -> Array:
-    """Return what a handle maps to; our own handles need no check, and are unmapped all at once."""
+    """Return the array that a handle maps to. Plain `ArrayHandle` objects need no check and are unmapped together."""
     if type(handle) is not ArrayHandle:
         return stack.enter_context(handle.mapped())
     array = handle.map()
@@ -168,7 +168,7 @@ def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -
 
 
 def _seen(handle: TensorHandle) -> Array:
-    """Return the array that a handle of ours lies in, which stays the same as long as its memory does."""
+    """Return the array of an `ArrayHandle`, which is the same as long as its memory is."""
     with handle.mapped() as array:
         return array
 
@@ -179,14 +179,14 @@ def _unmap(handles: Sequence[TensorHandle]) -> None:
 
 
 class KernelWorkloadFactory(WorkloadFactory):
-    """Makes a `KernelWorkload` for every layer that its table has a kernel for."""
+    """Creates a `KernelWorkload` for every layer that its kernel table has a kernel for."""
 
     def __init__(self, kernels: KernelTable, memory_manager: MemoryManager | None = None) -> None:
         super().__init__(memory_manager)
         self.kernels = kernels
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
-        """Return the kernel that takes the layer, made ready."""
+        """Return a workload with the first kernel that accepts the layer; raise `BackendContractError` if none does."""
         kernel_info = KernelInfo.of(layer.op, info.inputs, info.outputs)
         result = self.kernels.find(layer.op, kernel_info)
         if result is None:

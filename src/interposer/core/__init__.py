@@ -1,1 +1,1 @@
-"""What every other package knows: types, shapes, operator schemas, errors, settings, files and the cache folder."""
+"""The foundation of all other packages: types, shapes, operator schemas, errors, settings, files and the cache."""

@@ -1,4 +1,4 @@
-"""Where arrays lie, and arrays that lie where a plug-in wants them."""
+"""Memory addresses of arrays, and arrays whose memory is aligned as a plug-in requires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _pointer_at = ctypes.c_void_p.from_address
 
 
 def address_of(array: Array) -> int:
-    """Return where the first element lies, five times as fast as ``array.ctypes.data``.
+    """Return the memory address of the first element; five times as fast as ``array.ctypes.data``.
 
     Source: NumPy's C API, ``PyArrayObject``: the pointer to the data follows the object's head.
     """
@@ -25,11 +25,11 @@ def address_of(array: Array) -> int:
 
 _probe: Final = np.zeros(1)
 if address_of(_probe) != _probe.ctypes.data:
-    raise ImportError("arrays keep their data elsewhere than NumPy's C interface says")
+    raise ImportError("NumPy arrays do not store their data pointer where NumPy's C API documents it")
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) -> Array:
-    """Return a compact array whose data lies at a multiple of `alignment` bytes, a power of two."""
+    """Return an uninitialized C-contiguous array whose address is a multiple of `alignment` bytes, a power of two."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + alignment, np.uint8)
     start = -address_of(raw) % alignment
@@ -37,7 +37,10 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) 
 
 
 def suitable(array: Array, alignment: int) -> Array:
-    """Return the array, or a copy where it is not compact or not aligned to its elements and to `alignment`."""
+    """Return `array` if it is C-contiguous and aligned to its element size and to `alignment` bytes, else such a copy.
+
+    `alignment` must be a power of two.
+    """
     requested = max(alignment, array.dtype.alignment)
     if array.flags.c_contiguous and address_of(array) % requested == 0:
         return array

@@ -1,9 +1,10 @@
-"""The cache folder: small files that may be forgotten at any time, kept between processes.
+"""The cache folder: small files that are shared between processes and may be deleted at any time.
 
-``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. A folder that cannot be
-read or written is as good as none, and no error. What takes a `folder` works on that one instead; a relative path is
-taken from the working directory, ``~`` is the user's own folder, and an empty one means the folder above. Users may
-have files of their own there: only such as have names of `own_names` are ever deleted to make room.
+The folder is ``$INTERPOSER_CACHE_DIR``, else ``$XDG_CACHE_HOME/interposer``, else ``~/.cache/interposer``. If it cannot
+be read or written, nothing is cached, and no error is raised. Functions with an argument `folder` use that folder
+instead: a relative path is resolved against the working directory, ``~`` is the user's home folder, and an empty text
+selects the folder above. Users may put files of their own into the folder: only files whose names match a pattern of
+`own_names` are ever deleted to free space.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ __all__ = [
 ]
 
 LARGEST: Final = 1 << 28
-"""Files of more bytes are not read."""
+"""Largest file that is read, in bytes; larger files count as absent."""
 LATER: Final = 1 << 20
-"""What has more bytes is written by `later`, while others go on."""
+"""Size in bytes from which on callers write content in the background, by `later`."""
 _ALIGNMENT: Final = 64
 _LANES: Final = 1024
 
@@ -59,7 +60,11 @@ _reported: set[tuple[Path, str]] = set()
 
 
 def cache_folder(folder: str = "") -> Path | None:
-    """Return the absolute path of the folder, whether it is there yet or not; None if there is to be none."""
+    """Return the absolute path of the cache folder, which need not exist; None if caching is disabled.
+
+    Args:
+        folder: the path to use instead of the default; empty for the default.
+    """
     said = folder if folder.strip() else os.environ.get(CACHE_DIR)
     if said is not None:
         return Path(os.path.expanduser(said)).absolute() if said.strip() else None
@@ -70,7 +75,10 @@ def cache_folder(folder: str = "") -> Path | None:
 
 
 def read_cached(name: str, folder: str = "") -> bytes | None:
-    """Return what was written under this name (a relative path), or None."""
+    """Return the content of the cached file `name` (a relative path), or None if it is absent, unreadable or too large.
+
+    Waits for a job of `later` with the same name.
+    """
     where = cache_folder(folder)
     if where is None:
         return None
@@ -84,7 +92,7 @@ def read_cached(name: str, folder: str = "") -> bytes | None:
 
 
 def mapped_cached(name: str, folder: str = "") -> memoryview | None:
-    """Return the same, mapped and not copied; files of the folder are replaced, never changed."""
+    """Like `read_cached`, but map the file into memory; cached files are replaced as a whole and never modified."""
     where = cache_folder(folder)
     if where is None:
         return None
@@ -93,14 +101,15 @@ def mapped_cached(name: str, folder: str = "") -> memoryview | None:
         with open(where / name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size <= LARGEST else None
-    except (OSError, ValueError):  # an empty one cannot be mapped
+    except (OSError, ValueError):  # ValueError: an empty file cannot be mapped
         return None
 
 
 def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folder: str = "") -> bool:
-    """Keep `content`, or pieces of it, under a name (a relative path); False if that could not be done.
+    """Store `content` (bytes, or an iterable of pieces) in the cached file `name`, a relative path.
 
-    Readers see all of it or nothing, whatever happens to this process.
+    Returns False if the file cannot be written; a warning is logged once for each folder and reason. The file is
+    replaced atomically: readers see the whole new content or the old one, even if this process crashes.
     """
     where = cache_folder(folder)
     if where is None:
@@ -115,24 +124,24 @@ def write_cached(name: str, content: bytes | Iterable[bytes | memoryview], folde
 
 
 def _complain(name: str, where: Path, error: OSError | ValueError) -> None:
-    """Warn once for each folder and reason."""
+    """Log a warning that a file cannot be written, once for each folder and reason."""
     reason = getattr(error, "reason", "") or reason_of(error)
     if (where, reason) not in _reported:
         _reported.add((where, reason))
         _log.warning(
-            "%s cannot be kept in the cache folder %s: %s (an empty %s does without a cache)",
+            "%s cannot be stored in the cache folder %s: %s (set %s to an empty text to disable the cache)",
             name, where, reason, CACHE_DIR,
         )  # fmt: skip
 
 
 class Record(NamedTuple):
-    """What some files hold: `facts` that JSON can write, and `pieces` of bytes, each at a multiple of 64 bytes."""
+    """The content of a cached file: `facts`, which are JSON-compatible, and `pieces` of bytes, each aligned to 64."""
 
     facts: Mapping[str, Any]
     pieces: Sequence[bytes | memoryview]
 
     def content(self, magic: bytes) -> list[bytes | memoryview]:
-        """Return the pieces of a file that begins with `magic`, with sums by which damage is found."""
+        """Return the file's content in pieces: `magic`, a header with checksums, and the record's padded pieces."""
         sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
@@ -143,16 +152,16 @@ class Record(NamedTuple):
 
 
 def read_record(content: bytes | memoryview, magic: bytes) -> Record:
-    """Return what such a file holds; its pieces lie in `content`.
+    """Return the record in the content of a file that `Record.content` wrote; its pieces are views of `content`.
 
     Raises:
-        ValueError: it is damaged, or another file.
+        ValueError: the content is damaged, or does not begin with `magic`.
     """
     view, at = memoryview(content), len(magic) + 32
     end = at + 8 + int.from_bytes(view[at : at + 8], "little")
     head = view[at + 8 : end]
     if content[: len(magic)] != magic or hashlib.sha256(head).digest() != content[len(magic) : at]:
-        raise ValueError("its content is damaged")
+        raise ValueError("the content is damaged")
     said = json.loads(bytes(head))
     pieces = []
     for size, total in said["pieces"]:
@@ -160,21 +169,25 @@ def read_record(content: bytes | memoryview, magic: bytes) -> Record:
         pieces.append(view[end : end + size])
         end += size
         if len(pieces[-1]) != size or _sum(pieces[-1]) != total:
-            raise ValueError("its content is damaged")
+            raise ValueError("the content is damaged")
     if len(view) != end + -end % _ALIGNMENT:
-        raise ValueError("it has another length")
+        raise ValueError("the length is not the recorded one")
     return Record(said["facts"], tuple(pieces))
 
 
 def _sum(piece: bytes | memoryview) -> str:
-    """A digest that takes no longer than reading the bytes: of the sums of every 1024th word, and of what is left."""
+    """Return a checksum of `piece` that is as fast as reading it.
+
+    The 8-byte words are summed in 1024 lanes, modulo 2**64. The checksum is the SHA-256 of these sums and of the
+    remaining bytes.
+    """
     end = len(piece) - len(piece) % (8 * _LANES)
     words = np.frombuffer(piece, np.uint64, end // 8).reshape(-1, _LANES)
     return hashlib.sha256(words.sum(axis=0, dtype=np.uint64).tobytes() + bytes(piece[end:])).hexdigest()
 
 
 class CachedFile(NamedTuple):
-    """A file in the cache folder: its relative path, its bytes, and when it was written (seconds since 1970)."""
+    """A file in the cache folder: its relative path, its size in bytes and its modification time in Unix seconds."""
 
     name: str
     size: int
@@ -182,14 +195,14 @@ class CachedFile(NamedTuple):
 
 
 def cached_files(below: str = "", folder: str = "") -> list[CachedFile]:
-    """The files in the folder, or in one of its folders, by their names; it waits for what is to be written later."""
+    """Return the files in the cache folder or its subfolder `below`, sorted by name. Waits for all jobs of `later`."""
     where = cache_folder(folder)
     if where is None:
         return []
     settle()
     paths: list[Path] = []
-    with suppress(ValueError):  # no folder has such a name
-        for root, _, names in os.walk(where / below):  # which passes over folders that are gone
+    with suppress(ValueError):  # `below` is no valid path, for example if it has a null character
+        for root, _, names in os.walk(where / below):  # ignores folders that are deleted during the walk
             paths += (Path(root, name) for name in names)
     return sorted(_described(paths, where))
 
@@ -206,11 +219,12 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
     """Return True if a folder in the cache folder has a file whose name, from its first dot on, is `ending`.
 
     This is a hint that saves callers from computing a file's full name; it does not wait for files that `later` will
-    write. It can be out of date, because a listing counts until the modification time of the folder changes. File
-    systems round that time, to 4 ms or as much as 2 s, so it stays the same if another process adds or deletes a file
-    right after the listing. It also says nothing of a file that another process adds just before this process writes
-    one of its own. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
-    False, the caller makes the file again, and the new one replaces the old. `read_cached` always looks at the file.
+    This is a hint that saves callers from computing a file's full name. It does not wait for files that `later` will
+    write. The hint can be out of date, because a listing is valid until the modification time of the folder changes.
+    File systems round that time, to 4 ms or as much as 2 s, so the time can stay the same if another process adds or
+    deletes a file right after the listing. The hint also misses a file that another process adds just before this
+    process writes one. A wrong answer only costs time: after a wrong True, reading the file gives None; after a wrong
+    False, the caller creates the file again, and the new one replaces the old. `read_cached` always reads the file.
     """
     where = cache_folder(folder)
     if where is None:
@@ -258,7 +272,7 @@ def _note_written(path: Path) -> None:
 
 
 def forget_cached(name: str, folder: str = "") -> bool:
-    """Delete a file of the folder; False if that cannot be done."""
+    """Delete the cached file `name`; return False if it does not exist or cannot be deleted."""
     where = cache_folder(folder)
     if where is None:
         return False
@@ -271,12 +285,12 @@ def forget_cached(name: str, folder: str = "") -> bool:
 
 
 def own_names(pattern: str) -> re.Pattern[str]:
-    """Return the names of files that were written here under names of a pattern, or were begun to be."""
+    """Return a pattern of the names of cached files that match `pattern`, and of their unfinished temporary files."""
     return re.compile(rf"(?:{pattern})|\.(?:{pattern})\.[a-z0-9_]{{8}}")
 
 
 def trim_cached(below: str, names: re.Pattern[str], most: int, folder: str = "") -> None:
-    """Delete the oldest files with such names in a folder until the others have at most so many bytes together."""
+    """Delete the oldest files in the subfolder `below` that match `names` until the rest takes at most `most` bytes."""
     where = cache_folder(folder)
     if where is None:
         return
@@ -294,15 +308,15 @@ def trim_cached(below: str, names: re.Pattern[str], most: int, folder: str = "")
 
 
 _room: dict[tuple[Path, int], int] = {}
-"""For folders and the most bytes in each, how many may be written before the files are looked at again."""
+"""By folder and byte limit: how many more bytes may be written before the sizes of the files are summed up again."""
 _CHECKS: Final = 16
 
 
 def make_room(below: str, names: re.Pattern[str], most: int, needed: int, folder: str = "") -> None:
-    """Delete the oldest files with such names where `needed` more bytes would be more than `most`.
+    """Delete the oldest files in `below` that match `names` if `needed` more bytes would exceed `most` bytes.
 
-    The files are looked at when a sixteenth of `most` has been written since the last time, not for every file: a
-    network of many small parts would spend its time on that.
+    The sizes of the files are only summed up after a sixteenth of `most` has been written since the last time. Doing
+    so for every file would dominate the time of a network with many small compiled subgraphs.
     """
     where = cache_folder(folder)
     if where is None:
@@ -316,13 +330,13 @@ def make_room(below: str, names: re.Pattern[str], most: int, needed: int, folder
 
 
 class _Thread:
-    """Does what may be done later, one after the other, and ends when nothing is left; the process waits for it."""
+    """A background thread that runs jobs in order and ends when none is left; the process does not exit before that."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._jobs: deque[tuple[str, Callable[[], object]]] = deque()
         self._doing: str | None = None
-        self._worker: int | None = None  # the thread that is at work
+        self._worker: int | None = None  # the identifier of the running thread; 0 while it starts
 
     def add(self, name: str, job: Callable[[], object]) -> None:
         with self._changed:
@@ -335,7 +349,7 @@ class _Thread:
     def _start(self) -> None:
         try:
             threading.Thread(target=self._work, name="interposer cache", daemon=False).start()
-        except RuntimeError:  # the interpreter ends, or there are too many threads
+        except RuntimeError:  # the interpreter is shutting down, or there are too many threads
             self._work()
 
     def wait(self, name: str | None, seconds: float | None) -> None:
@@ -352,9 +366,9 @@ class _Thread:
         try:
             while (job := self._next()) is not None:
                 _attempt(job)
-                del job  # and what it holds, before those who wait go on
+                del job  # release its references before waiting threads continue
         except BaseException:
-            self._start()  # the other jobs, and those who wait for them, go on
+            self._start()  # a new thread runs the remaining jobs, so that waiting threads are not blocked for ever
             raise
 
     def _next(self) -> Callable[[], object] | None:
@@ -367,19 +381,19 @@ class _Thread:
 
 
 def _attempt(job: Callable[[], object]) -> None:
-    with suppress(Exception):  # also those of what writes the log
+    with suppress(Exception):  # also exceptions of log handlers
         try:
             job()
         except Exception:
-            _log.exception("something cannot be kept in the cache folder")
+            _log.exception("a file cannot be stored in the cache folder")
 
 
 _thread = _Thread()
 
 
 def _forget_thread() -> None:
-    """In a forked process, where there is no such thread; what it has begun is its own."""
-    global _thread  # noqa: PLW0603 - the locks of the old one may be held
+    """Create a new background thread object in a forked process: threads do not survive a fork."""
+    global _thread  # noqa: PLW0603 - the locks of the old object may be held
     _thread = _Thread()
 
 
@@ -387,19 +401,20 @@ os.register_at_fork(after_in_child=_forget_thread)
 
 
 def later(name: str, job: Callable[[], object]) -> None:
-    """Let a thread do `job`; the end of the process waits for it.
+    """Run `job` in the background thread, in the order of the calls. The process waits for it before it exits.
 
-    Who reads a file of this name waits for it, too. Where the file has another name, readers call `settle`.
+    `read_cached` and `mapped_cached` wait for the job if they read a file of the same `name`. If the job writes files
+    of other names, their readers must call `settle`.
     """
     _thread.add(name, job)
 
 
 def settle(name: str | None = None, seconds: float | None = None) -> None:
-    """Wait until all that was to be done later is done, or what was for one name; not longer than so many seconds."""
+    """Wait until the jobs called `name` (None: all jobs of `later`) are done, at most `seconds` (None: no limit)."""
     _thread.wait(name, seconds)
 
 
 def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(path, durable=False, permissions=0o600) as file:  # what a crash damages is found by its sums
+    with replacing(path, durable=False, permissions=0o600) as file:  # checksums detect what a crash damages
         file.writelines(content)

@@ -1,4 +1,4 @@
-"""A second Python process, for code that may crash or hang: it reports over a pipe, and does not outlive this one."""
+"""A second Python process for code that may crash or hang: it sends messages over a pipe and ends with its parent."""
 
 from __future__ import annotations
 
@@ -25,33 +25,36 @@ sys.path[:] = settings["path"]
 from interposer.core import child_process
 child_process.start(settings["module"], settings["report"], settings["parent"], settings["arguments"])
 """
-_CACHED: Final = 4096  # bytes of what the process wrote last
-_TICK: Final = 0.05  # seconds between looks at whether the process is still there
+_CACHED: Final = 4096  # bytes of the process's latest output that are stored
+_TICK: Final = 0.05  # seconds between checks whether the process is still running
 _LONGEST_MESSAGE: Final = 1 << 24
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 
 class Report:
-    """The child's end: sends messages, which are JSON objects."""
+    """The child's end of the pipe, which sends messages (JSON objects) to the parent process."""
 
     def __init__(self, descriptor: int) -> None:
-        self._pipe = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+        self._pipe = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - open until the process exits
 
     def send(self, **message: Any) -> None:
-        """Send a message at once."""
+        """Send the keyword arguments as one JSON object, without buffering."""
         self._pipe.write(json.dumps(message) + "\n")
         self._pipe.flush()
 
 
 def start(module: str, report: int, parent: int, arguments: Mapping[str, Any]) -> None:
-    """In the child: run ``main(report, **arguments)`` of a module, so that nothing stays behind whatever happens."""
+    """Import `module` in the child process and call its ``main(report, **arguments)``.
+
+    Before that, arrange that the child is killed when the process `parent` ends.
+    """
     _leave_nothing_behind(parent)
     __import__(module)
     sys.modules[module].main(Report(report), **arguments)
 
 
 def _leave_nothing_behind(parent: int) -> None:
-    """In the child: end with the parent, and write no core file."""
+    """Kill this child process when its parent ends, and disable core files."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -63,12 +66,17 @@ def _leave_nothing_behind(parent: int) -> None:
 
 
 class Child:
-    """This process's end. Use it in a ``with`` block, behind which the process and all that it started are gone.
+    """A child process, as the parent sees it. Use it in a ``with`` block: on exit, the child's process group is killed.
 
-    What it writes to standard output and error is kept apart: `wrote` has the last of it. Not thread safe.
+    What the child writes to standard output and error is captured: `wrote` has the last line. Not thread safe.
+
+    Args:
+        module: name of the module whose ``main(report, **arguments)`` the child calls.
+        arguments: JSON-compatible keyword arguments of `main`.
+        descriptors: file descriptors that the child inherits.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(self, module: str, arguments: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
@@ -114,12 +122,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process identifier."""
         return self._process.pid
 
     def kill(self) -> None:
-        """End the process, and those that it started, now."""
-        if self._process.returncode is None:  # not reaped yet, so that its number is nobody else's
+        """Kill the process and its process group at once, and wait until the process has ended."""
+        if self._process.returncode is None:  # not reaped yet, so that its identifier cannot have been reused
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             with suppress(ProcessLookupError, PermissionError):  # a fork leads no group until it has called setsid()
@@ -127,29 +135,29 @@ class Child:
             self._process.wait()
 
     def receive(self, deadline: float) -> dict[str, Any] | None:
-        """Return the next message; None if there are no more.
+        """Return the next message; None if the child has closed the pipe, has ended, or sends an overlong line.
 
         Raises:
-            TimeoutError: nothing came before this moment of `time.monotonic`.
-            ValueError: something came that is no message.
+            TimeoutError: no message arrived before `deadline`, a time of `time.monotonic`.
+            ValueError: the child sent a line that is no JSON object.
         """
         while b"\n" not in self._waiting:
             if self._reports not in self._open or len(self._waiting) > _LONGEST_MESSAGE:
                 return None
             ended = self._has_ended()
             if not self._take_in(deadline) and ended:
-                return None  # though something that it started still has the pipe
+                return None  # a process that the child started may still have the pipe open
         line, _, self._waiting = self._waiting.partition(b"\n")
         message = json.loads(line)
         if not isinstance(message, dict):
-            raise ValueError("a message of another kind")
+            raise ValueError("a message is a JSON object")
         return message
 
     def ending(self, deadline: float) -> str | None:
-        """Wait until the process ends, and say how, in words; None if it has ended well.
+        """Wait until the process ends. Return None if its exit status is 0, else a phrase that describes how it ended.
 
         Raises:
-            TimeoutError: it has not ended at this moment of `time.monotonic`.
+            TimeoutError: the process is still running at `deadline`, a time of `time.monotonic`.
         """
         while not self._has_ended():
             self._take_in(deadline)
@@ -165,7 +173,7 @@ class Child:
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _take_in(self, deadline: float) -> bool:
-        """Wait a moment for something to read, and read it; says whether there was something."""
+        """Wait for data for at most 50 ms and store it; return True if there was any, or if a pipe was closed."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -189,7 +197,7 @@ class Child:
 
 
 class _Fork:
-    """A forked process, with as much of `subprocess.Popen` as a `Child` needs."""
+    """A forked process, with the part of the interface of `subprocess.Popen` that `Child` uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -206,11 +214,11 @@ class ForkedChild(Child):
 
     It has a copy of the memory of this process, so `main` may use any object and need not be picklable. Of the threads
     of this process, only the calling one exists in the child: a lock that another thread holds is never released there.
-    The child leads a session of its own, writes to the same standard output and error, and runs no exit handlers. Its
+    The child leads its own session, writes to the same standard output and error, and runs no exit handlers. Its
     exit status is 0 if `main` returns, and 1 if it raises; it prints the traceback in that case.
 
     Args:
-        main: called in the child with the `Report` whose texts arrive here.
+        main: called in the child with the `Report` that sends messages to this object.
         unused: file descriptors that the child closes before it calls `main`.
 
     Raises:

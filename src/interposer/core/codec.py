@@ -1,4 +1,4 @@
-"""How values of attributes are checked, compared, written as plain data and read back, by their annotated type."""
+"""Codecs of attribute values, by annotated type: validation, comparison, and conversion to and from JSON data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Codec", "array_from_plain", "array_to_plain", "codec_of", "info_from
 
 
 class Codec:
-    """The treatment of one annotated type; `title` says in an error what was expected."""
+    """The codec of one annotated type; `title` is the phrase for the expected value in error messages."""
 
     title = "a value"
 
     def coerce(self, value: Any) -> Any:
-        """Return the value in its stored form; TypeError or ValueError if it cannot be meant."""
+        """Return the value in its canonical stored form; raise TypeError or ValueError if the value is not valid."""
         return value
 
     def to_plain(self, value: Any) -> Any:
@@ -34,11 +34,11 @@ class Codec:
         return value
 
     def from_plain(self, plain: Any) -> Any:
-        """Return the value that `to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
+        """Return the value that `to_plain` wrote; raise TypeError, ValueError or KeyError if the data is not valid."""
         return plain
 
     def named(self, word: str) -> Any:
-        """Return the value that a bare word stands for in text; KeyError if it stands for none."""
+        """Return the value that a bare word of the text format denotes; raise KeyError if there is none."""
         raise KeyError(word)
 
     def equal(self, a: Any, b: Any) -> bool:
@@ -51,7 +51,10 @@ class Codec:
 
 
 class _AnyCodec(Codec):
-    """Takes everything. What is no simple value is compared by identity and is written as None."""
+    """The codec of any value. Values other than numbers, texts, bytes and None are compared by identity.
+
+    Only booleans, integers and texts are written as data, all other values as None.
+    """
 
     simple = (bool, int, float, str, bytes, type(None))
 
@@ -93,7 +96,7 @@ class _FloatCodec(_Number):
         return float(plain) if isinstance(plain, str) else plain
 
     def equal(self, a: Any, b: Any) -> bool:
-        """NaN is the same as NaN in a descriptor, and 0.0 is not -0.0."""
+        """Compare such that NaN equals NaN, and 0.0 differs from -0.0."""
         return repr(a) == repr(b)
 
     def hash(self, value: Any) -> int:
@@ -103,7 +106,7 @@ class _FloatCodec(_Number):
 class _EnumCodec(Codec):
     def __init__(self, kind: type[Enum]) -> None:
         self.kind = kind
-        self.members = [member for member in kind if member not in COLLECTIONS]  # attributes speak of tensors
+        self.members = [member for member in kind if member not in COLLECTIONS]  # attributes describe tensors only
         self.title = f"a {kind.__name__} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
@@ -214,7 +217,7 @@ def _texts(value: Array) -> Array:
     flat = [item.decode() if isinstance(item, bytes) else item for item in value.astype(object).ravel()]
     for item in flat:
         if not isinstance(item, str):
-            raise TypeError(f"an array of objects holds texts only, not {item!r}")
+            raise TypeError(f"an array of objects may hold texts only, not {item!r}")
     return np.array([str(item) for item in flat], dtype=object).reshape(value.shape)
 
 
@@ -234,7 +237,10 @@ class _QuantizationCodec(Codec):
 
 
 def array_to_plain(value: Array) -> dict[str, Any]:
-    """Return an array as JSON-compatible data: type, shape, and its bytes (little endian) in base64."""
+    """Return an array as JSON-compatible data: its type, its shape, and its little-endian bytes in base64.
+
+    Texts are written as a list instead of bytes.
+    """
     value = _ArrayCodec().coerce(value)
     plain: dict[str, Any] = {"dtype": str(DataType.of(value.dtype)), "shape": list(value.shape)}
     if value.dtype.kind == "O":
@@ -244,7 +250,7 @@ def array_to_plain(value: Array) -> dict[str, Any]:
 
 
 def array_from_plain(plain: Mapping[str, Any]) -> Array:
-    """The array that `array_to_plain` wrote; TypeError, ValueError or KeyError if it cannot have written that."""
+    """Return the array that `array_to_plain` wrote; raise TypeError, ValueError or KeyError if the data is invalid."""
     dtype, shape = DataType.of(plain["dtype"]).numpy, tuple(TensorShape(plain["shape"]))
     if dtype.kind == "O":
         array = np.array(plain["data"], dtype=dtype)
@@ -260,9 +266,10 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def info_to_plain(info: TensorInfo) -> dict[str, Any]:
-    """A tensor's info as JSON-compatible data; an unknown size is null or its name, an unknown rank a shape of null.
+    """Return a tensor info as JSON-compatible data, without the constant.
 
-    A sequence and an optional say what is known of an element under "element".
+    An unknown dimension is its name or null, and the shape of a tensor of unknown rank is null. The info of the
+    elements of a sequence or an optional is written under "element".
     """
     shape = [_dim_to_plain(dim) for dim in info.shape] if info.is_ranked else None
     quantization = info.quantization and _QuantizationCodec().to_plain(info.quantization)
@@ -275,7 +282,7 @@ def _dim_to_plain(dim: int) -> int | str | None:
 
 
 def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
-    """Return the info that `info_to_plain` wrote."""
+    """Return the info that `info_to_plain` wrote; raise TypeError, ValueError or KeyError if the data is not valid."""
     quantization, element = plain.get("quantization"), plain.get("element")
     return TensorInfo(
         ... if plain["shape"] is None else plain["shape"],
@@ -287,7 +294,13 @@ def info_from_plain(plain: Mapping[str, Any]) -> TensorInfo:
 
 @cache
 def codec_of(hint: Any) -> Codec:
-    """The codec for an annotation: bool, int, float, str, an enum, an array, a quantization, and tuples of or None."""
+    """Return the codec for the annotation of an attribute.
+
+    Supported are bool, int, float, str, enums, arrays, `Quantization`, tuples of these, ``X | None``, and Any.
+
+    Raises:
+        InvalidArgumentError: there is no codec for the annotation.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is float:
         return _FloatCodec(float)
@@ -297,7 +310,7 @@ def codec_of(hint: Any) -> Codec:
         return _EnumCodec(hint)
     if hint is Quantization:
         return _QuantizationCodec()
-    if hint is np.ndarray or origin in (np.ndarray, NDArray):  # NDArray[Any] is an alias of its own since NumPy 2.5
+    if hint is np.ndarray or origin in (np.ndarray, NDArray):  # NDArray[Any] is a separate alias since NumPy 2.5
         return _ArrayCodec()
     if origin in (typing.Union, types.UnionType):
         return _OptionalCodec(codec_of(_only(item for item in arguments if item is not type(None))))

@@ -1,7 +1,7 @@
-"""Settings: what the caller says, else the environment, else ``interposer.toml``.
+"""Settings: an argument of the caller, else an environment variable, else a key in ``interposer.toml``.
 
-The file is looked for in the working directory, and then in the user's configuration folder, which is
-``~/.config/interposer`` or ``$XDG_CONFIG_HOME/interposer``; of a key that both have, the first counts.
+The file is read from the working directory and from the user's configuration folder, which is
+``$XDG_CONFIG_HOME/interposer`` or ``~/.config/interposer``. If both files have a key, the working directory's wins.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ __all__ = [
 ]
 
 DISABLED_BACKENDS: Final = "INTERPOSER_DISABLED_BACKENDS"
-"""Environment variable: ids of backends to leave out, separated by commas."""
+"""Environment variable: ids of backends to disable, separated by commas."""
 BACKEND_PATH: Final = "INTERPOSER_BACKEND_PATH"
-"""Environment variable: absolute paths of folders with dynamic backends, separated by colons; none disables them."""
+"""Environment variable: absolute paths of folders with dynamic backends, separated by colons; empty disables them."""
 BACKEND_ALLOW_LIST: Final = "INTERPOSER_BACKEND_ALLOW_LIST"
-"""Environment variable: a file with the SHA-256 of every dynamic backend that may be loaded, as from `sha256sum`."""
+"""Environment variable: a file with the SHA-256 of every dynamic backend that may be loaded, in `sha256sum` format."""
 PROBE_SECONDS: Final = "INTERPOSER_PROBE_SECONDS"
-"""Environment variable: how long a dynamic backend may take when it is tried out; 0 loads it without a trial."""
+"""Environment variable: seconds that the trial load of a dynamic backend may take; 0 loads it without a trial."""
 UNLOAD_LIBRARIES: Final = "INTERPOSER_UNLOAD_LIBRARIES"
-"""Environment variable: whether the library of a dynamic backend leaves the process with its last user: yes or no."""
+"""Environment variable: whether a dynamic backend's library is unloaded when its last user is gone: yes or no."""
 ISOLATE: Final = "INTERPOSER_ISOLATE"
 """Environment variable: ids of backends to run in child processes, separated by commas."""
 ISOLATION_DEADLINE_SECONDS: Final = "INTERPOSER_ISOLATION_DEADLINE_SECONDS"
-"""Environment variable: how long one call of an isolated backend may take; 0 waits for ever."""
+"""Environment variable: seconds that one call of an isolated backend may take; 0 means no limit."""
 ISOLATION_MAX_RESTARTS: Final = "INTERPOSER_ISOLATION_MAX_RESTARTS"
-"""Environment variable: how often the process of an isolated backend is started again after an error."""
+"""Environment variable: how often the process of an isolated backend may be restarted after a failure."""
 NUM_THREADS: Final = "INTERPOSER_NUM_THREADS"
-"""Environment variable: how many threads runs and backends may use together; as many as there are processors, if 0."""
+"""Environment variable: threads that runs and backends may use in total; 0 means one per available processor."""
 CHECK_BACKENDS: Final = "INTERPOSER_CHECK_BACKENDS"
-"""Environment variable: whether runs of dynamic backends are watched for writes where they must not: yes or no."""
+"""Environment variable: whether runs of dynamic backends are checked for forbidden memory writes: yes or no."""
 CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
-"""Environment variable: the folder for what may be forgotten, `~/.cache/interposer` as a rule; empty for none."""
+"""Environment variable: the cache folder, by default `~/.cache/interposer`; an empty value disables caching."""
 
 FILE_NAME: Final = "interposer.toml"
 _PREFIX: Final = "INTERPOSER_"
@@ -76,10 +76,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """How the value of a setting is written: `wanted` says it in words.
+    """The type of a setting's value; `wanted` describes valid values in error messages.
 
-    `from_text` reads a variable of the environment, `from_file` a TOML value; both raise ValueError for what is none.
-    A text that is empty says nothing, unless `empty` is something.
+    `from_text` converts the text of an environment variable, and `from_file` converts a TOML value. Both raise
+    ValueError if the value is not valid. An empty environment variable has the value `empty`; None means "not set".
     """
 
     wanted: str
@@ -90,10 +90,10 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """One setting: its key in the file, its variable in the environment, and how both are written.
+    """One setting: its key in the settings file, its environment variable, and the type of its value.
 
-    One that is `for_user` may stand only in the file in the user's configuration folder: a file in a working directory
-    may have come from anybody.
+    If `for_user` is True, the key is only allowed in the file in the user's configuration folder, because a file in the
+    working directory may come from an untrusted source.
     """
 
     key: str
@@ -102,10 +102,10 @@ class Setting(Generic[T]):
     for_user: bool = False
 
     def read(self, value: T | None = None) -> T | None:
-        """`given`, unless it is None; else what environment or file say; None if nobody says anything.
+        """Return `value` unless it is None, else the environment variable, else the value in the files, else None.
 
         Raises:
-            ConfigError: what is said cannot be meant, or a file cannot be read.
+            ConfigError: the value is not valid, or a settings file cannot be read.
         """
         if value is not None:
             return value
@@ -209,19 +209,19 @@ def settings() -> Mapping[str, Setting[Any]]:
 
 
 def check_settings() -> None:
-    """Read every setting, as a wrong one may otherwise be noticed late or only by the backend that needs it.
+    """Read every setting, so that an invalid value is reported early, even if no loaded backend reads it.
 
     Raises:
-        ConfigError: a variable or a file says what cannot be meant.
+        ConfigError: a value is not valid, or a settings file cannot be read.
     """
     for setting in _SETTINGS:
         setting.read()
 
 
 def unknown_variables() -> dict[str, str]:
-    """Variables of the environment that look like a setting and are none, each with the nearest setting as a hint.
+    """Return the environment variables that look like a misspelled setting, each with a hint at the similar setting.
 
-    A variable without a near setting is left out: another program may have given it a meaning.
+    Variables that resemble no setting are omitted, since they may belong to another program.
     """
     known = {CACHE_DIR, BACKEND_PATH, *(setting.variable for setting in _SETTINGS)}
     strange = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
@@ -233,7 +233,7 @@ def unknown_variables() -> dict[str, str]:
 
 
 def disabled_backends() -> frozenset[str]:
-    """Return the ids that environment or file leave out."""
+    """Return the ids of the backends that the environment or the settings file disables."""
     return frozenset(settings()["disabled_backends"].read() or ())
 
 
@@ -241,9 +241,13 @@ def disabled_backends() -> frozenset[str]:
 
 
 def thread_budget(number: int | None = None) -> int:
-    """Return how many threads runs and backends may use together: what is given, or the setting ``num_threads``.
+    """Return how many threads runs and backends may use in total: `number`, else the setting ``num_threads``.
 
-    Where nobody says anything, the processors that the process may run on, as far as its control group's quota allows.
+    If neither is set, or is 0, the result is the number of processors that this process may use, limited by the CPU
+    quota of its control group.
+
+    Raises:
+        ConfigError: the setting is not valid, or a settings file cannot be read.
     """
     said = settings()["num_threads"].read(number)
     return int(said) if said else min(_processors(), _quota())
@@ -254,7 +258,7 @@ def _processors() -> int:
 
 
 def _quota() -> int:
-    """Return the processors' worth of time that the control group (version 2, else 1) allows, rounded up."""
+    """Return the control group's CPU quota (version 2, else 1) in processors, rounded up; `sys.maxsize` if none."""
     try:
         quota, period = _CGROUP_2.read_text(encoding="ascii").split()
     except (OSError, ValueError):
@@ -272,7 +276,7 @@ def _first_line(path: Path) -> str:
 
 
 def config_files() -> tuple[Path, ...]:
-    """Return where the file may be, whether it is there or not: in the working directory, and in the user's folder."""
+    """Return the paths of the settings files, which need not exist: in the working directory and the user's folder."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
     here = Path(FILE_NAME)
@@ -293,12 +297,12 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
         return {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", source=str(path)) from error
-    import tomllib  # noqa: PLC0415 - only where there is a file
+    import tomllib  # noqa: PLC0415 - only needed if there is a settings file
 
     try:
         result = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}", source=str(path)) from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", source=str(path)) from error
     for key in result:
         _check_key(path, key, for_user=for_user)
     return result

@@ -1,4 +1,4 @@
-"""Data of constants: mapped from files, and in memory once where it is equal, whichever network it belongs to."""
+"""Memory of constants: data mapped from files, and one shared copy of equal data, for all networks of the process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from interposer.core.types import Array
 __all__ = ["LEAST_MAPPED", "LEAST_SHARED", "Place", "Users", "changed_file", "mapped", "place_of", "share"]
 
 LEAST_MAPPED: Final = 1 << 20
-"""Bytes of a file from which on it is mapped; a smaller one is read."""
+"""Size in bytes from which on a file is mapped; a smaller file is read."""
 LEAST_SHARED: Final = 1 << 14
-"""Bytes of a constant from which on an equal one is looked for."""
+"""Size in bytes from which on a constant is shared with an equal one."""
 _SAMPLES: Final = 16
 _SAMPLE: Final = 64  # bytes
 _lock = threading.RLock()
 
 
 def _address_of(array: Array) -> int:
-    """Return where the first element lies."""
+    """Return the memory address of the first element."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -34,14 +34,14 @@ def _address_of(array: Array) -> int:
 
 
 class Place(NamedTuple):
-    """Where data lies in a file: a descriptor that is open as long as the data is mapped, and an offset in bytes."""
+    """The position of data in a file: a descriptor, open as long as the data is mapped, and an offset in bytes."""
 
     fd: int
     offset: int
 
 
 class _Map(mmap.mmap):
-    """A whole file, mapped for reading; its descriptor stays open as long as this lives."""
+    """A read-only mapping of a whole file; its descriptor stays open until the mapping is garbage-collected."""
 
     fd: int
     path: str
@@ -53,13 +53,14 @@ _maps: dict[tuple[int, ...], weakref.ref[_Map]] = {}
 
 
 def mapped(path: str | os.PathLike[str]) -> Array:
-    """Return the bytes of a file that is not empty, mapped for reading, once however often it is asked for.
+    """Return the bytes of a file that is not empty, mapped read-only. Repeated calls share one mapping per file.
 
-    A file that others replace by renaming a new one keeps its content here. One that is written to changes under the
-    networks that use it, and one that is cut short ends the process that reads behind its end.
+    If another program replaces the file by renaming a new one, the mapping keeps the old content. If a program writes
+    to the file in place, the constants of loaded networks change. If the file is truncated, reading past its new end
+    kills the process (SIGBUS).
 
     Raises:
-        OSError: it cannot be opened or mapped.
+        OSError: the file cannot be opened or mapped.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -77,7 +78,7 @@ def mapped(path: str | os.PathLike[str]) -> Array:
 
 
 def _state(fd: int) -> tuple[int, ...]:
-    """Return what is another one when the file is another one, or was written to."""
+    """Return a key that changes if the file is replaced or written to: device, inode, size and modification time."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -110,13 +111,13 @@ def _map_of(array: Array) -> _Map | None:
 
 
 def place_of(array: Array) -> Place | None:
-    """Return where an array without gaps lies in a file that is mapped by `mapped`; None for ordinary memory."""
+    """Return the position of a contiguous array in a file that `mapped` has mapped; None for ordinary memory."""
     result = _map_of(array) if array.nbytes else None
     return None if result is None else Place(result.fd, _address_of(array) - result.address)
 
 
 def changed_file(arrays: Iterable[Array]) -> str | None:
-    """The path of a mapped file that one of the arrays lies in and that was written to since; None if none was."""
+    """Return the path of the first mapped file under the arrays that was written to since it was mapped, or None."""
     maps = {id(array): array for array in map(_map_of, arrays) if array is not None}
     return next((result.path for result in maps.values() if _state(result.fd) != result.state), None)
 
@@ -125,7 +126,7 @@ def changed_file(arrays: Iterable[Array]) -> str | None:
 
 
 class _Known(NamedTuple):
-    """Bytes in memory: whose they are, and where."""
+    """Bytes in memory: a weak reference to the array that owns them, and their address."""
 
     owner: weakref.ref[Array]
     address: int
@@ -136,11 +137,13 @@ _swept = 64
 
 
 def share(array: Array, alignment: int = 1) -> Array:
-    """Return the array, or where equal bytes are in memory already, an array over those; neither may ever be changed.
+    """Return `array`, or a read-only array over equal bytes that are in memory already.
+
+    Neither array may be changed afterwards.
 
     Args:
-        array: of numbers, and of a certain size (`LEAST_SHARED`) or it is given back as it is.
-        alignment: the bytes at a multiple of which it must begin; the given one does.
+        array: returned as it is if it holds objects, is not C-contiguous, or is smaller than `LEAST_SHARED` bytes.
+        alignment: the result's address is a multiple of this many bytes; the address of `array` must be one.
     """
     if array.nbytes < LEAST_SHARED or not array.flags.c_contiguous or array.dtype.kind == "O":
         return array
@@ -162,14 +165,14 @@ def _sample(raw: Array) -> bytes:
 
 
 def _owner(array: Array) -> Array:
-    """Return the array that all views of the memory refer to, as NumPy makes them."""
+    """Return the array that owns the memory of a view, by following `base`."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _seen(known: _Known, size: int) -> Array | None:
-    """Return the bytes again, while they are there and what they were."""
+    """Return a view of the known bytes; None if their owner is gone or resized, or their file was written to."""
     owner = known.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
@@ -180,8 +183,8 @@ def _seen(known: _Known, size: int) -> Array | None:
 
 
 def _sweep() -> None:
-    """Forget what is gone, each time that twice as much has come in."""
-    global _swept  # noqa: PLW0603 - it counts for the table beside it
+    """Remove entries whose arrays are gone, each time that the table has doubled in size."""
+    global _swept  # noqa: PLW0603 - the threshold belongs to the table _known
     if len(_known) < _swept:
         return
     for key, entries in list(_known.items()):
@@ -193,13 +196,13 @@ def _sweep() -> None:
     _swept = max(64, 2 * len(_known))
 
 
-# --- who uses it ------------------------------------------------------------------------------------------------------
+# --- users of constants -----------------------------------------------------------------------------------------------
 
 _users: Counter[tuple[int, int]] = Counter()
 
 
 class Users:
-    """Says that somebody uses arrays, until it is gone."""
+    """A use of arrays, such as by one loaded network; it is counted until the object is garbage-collected."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         self._arrays = {(_address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}
@@ -209,17 +212,17 @@ class Users:
 
     @property
     def total(self) -> int:
-        """The bytes of all, each counted once."""
+        """The size of all arrays in bytes, each memory range counted once."""
         return sum(size for _, size in self._arrays)
 
     @property
     def mapped(self) -> int:
-        """The bytes of those that lie in mapped files."""
+        """The size in bytes of the arrays that are in mapped files."""
         return sum(array.nbytes for array in self._arrays.values() if place_of(array) is not None)
 
     @property
     def shared(self) -> int:
-        """The bytes of those that others use too, and that lie in no file."""
+        """The size in bytes of the arrays that other `Users` have too, without those in mapped files."""
         return sum(item.nbytes for key, item in self._arrays.items() if _users[key] > 1 and place_of(item) is None)
 
 

@@ -1,4 +1,4 @@
-"""Sequences and optionals as they are stored, arrays of objects of rank 1, and as a user has them: lists and None."""
+"""Sequences and optionals: stored as object arrays of rank 1, and presented to users as lists, elements and None."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from interposer.core.types import Array, DataType, TensorInfo
 __all__ = ["as_given", "as_stored", "collected", "refined"]
 
 ToTensor = Callable[[str, TensorInfo, Any], Array]
-"""Makes an array for a tensor of what a user gave; gets a title for messages first. Raises `BindingError`."""
+"""Converts a user's value to an array for a tensor: title for messages, info, value. Raises `BindingError`."""
 
 
 def collected(elements: Iterable[Array]) -> Array:
-    """Return arrays as a sequence or optional holds them."""
+    """Return the arrays as the stored form of a sequence or optional: an object array of rank 1."""
     value = list(elements)
     stored = np.empty(len(value), object)
     for index, element in enumerate(value):
@@ -27,10 +27,16 @@ def collected(elements: Iterable[Array]) -> Array:
 
 
 def as_stored(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
-    """Return what a user gave, as it is stored: a list of arrays for a sequence; an element or None for an optional.
+    """Return a user's value in its stored form.
+
+    Args:
+        title: name of the value in error messages.
+        info: what the value must be: a tensor, a sequence or an optional.
+        value: a list of arrays for a sequence; an element or None for an optional.
+        to_tensor: converts the value of one tensor.
 
     Raises:
-        BindingError: something else, or elements that do not fit; says which.
+        BindingError: the value is of another kind, or an element does not fit; the message names the element.
     """
     if info.element is None:
         return to_tensor(title, info, value)
@@ -51,7 +57,7 @@ def _items(title: str, value: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _element(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:
-    """Return a tensor in memory of its own, as it may be handed on."""
+    """Return the element of a sequence as a copy, which nothing else refers to."""
     if value is None:
         raise BindingError(f"{title} is None; expected {info}")
     return np.array(to_tensor(title, info, value))
@@ -62,7 +68,7 @@ def _counted(count: int) -> str:
 
 
 def as_given(info: TensorInfo, stored: Array) -> Any:
-    """Return what is stored, as a user has it: the array of a tensor, a list of arrays; an element or None."""
+    """Return a stored value as users see it: an array, a list for a sequence, an element or None for an optional."""
     if info.element is None:
         return stored
     elements = [as_given(info.element, item) for item in stored]
@@ -72,7 +78,7 @@ def as_given(info: TensorInfo, stored: Array) -> Any:
 
 
 def refined(info: TensorInfo, stored: Array) -> TensorInfo:
-    """Return what is known of a tensor, a sequence or an optional whose value this is."""
+    """Return `info` refined by a stored value: with its shape and, for a collection, with what its elements share."""
     known = info.with_shape(stored.shape)
     if info.element is None or not len(stored):
         return known

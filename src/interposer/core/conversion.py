@@ -1,4 +1,4 @@
-"""Conversion of arrays to the element types of tensors: values that the type cannot hold are refused."""
+"""Conversion of arrays to the element types of tensors; values that the target type cannot hold are refused."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from interposer.core.types import Array, DataType, integer_range, largest_float
 __all__ = ["converted"]
 
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-"""Kinds of numbers by NumPy's letters; a number may become one of its own kind, or of a later one."""
+"""Order of NumPy's kinds of numbers; a number may be converted to its own kind or to a later one."""
 _TEXT: Final = "OUST"
 _WITHOUT_SPECIAL_VALUES: Final = (DataType.FLOAT4_E2M1FN, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN)
-"""Float types with neither infinities nor NaN: NumPy gives their largest numbers for infinities, and -0 for NaN."""
+"""Float types with neither infinities nor NaN: NumPy converts infinities to their largest values, and NaN to -0."""
 
 
 def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Array:
-    """Return the array with the elements of a type, or the array itself if it has this type.
+    """Return the array converted to the type `requested`, or the array itself if it has this type.
 
     Booleans become 0 and 1. Integers become integers of another type or floats; floats become floats of another type.
     A conversion to a float type may round. Nothing else changes a value:
 
     - an integer must lie in the range of an integer type,
     - a finite number must stay finite in a float type, and infinities and NaN must be values of it,
-    - floats never become integers, as that would truncate or quantize them.
+    - floats never become integers, because that would truncate or quantize them.
 
     Args:
-        numbers: the Python numbers that the array was created from, which have no type of their own; None for others.
-            Whole floats among them become integers too, and 0 and 1 become booleans.
+        numbers: the Python numbers that the array was created from, None if it was created from an array. Such numbers
+            have no type, so that whole floats among them become integers too, and 0 and 1 become booleans.
 
     Raises:
         ValueError: the array cannot be converted. The text begins with "is" or "holds", and names the first value that
@@ -44,7 +44,7 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
         array = _exact(array, numbers)
         _check_whole(array, requested)
     elif _rank(array.dtype) > _rank(requested.numpy):
-        raise ValueError(f"is {array.dtype}; expected {requested}; convert it as you mean it")
+        raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
     elif requested.is_integer:
         _check_range(array, requested)
     created = _rounded(array, requested)
@@ -54,7 +54,7 @@ def converted(array: Array, requested: DataType, *, numbers: Any = None) -> Arra
 
 
 def _rounded(array: Array, requested: DataType) -> Array:
-    """Return the elements as the nearest ones of the type; by way of float32 where NumPy knows no direct way."""
+    """Return the elements rounded to the type; via float32 if NumPy has no direct conversion."""
     with np.errstate(all="ignore"):
         try:
             created: Array = array.astype(requested.numpy)
@@ -64,12 +64,12 @@ def _rounded(array: Array, requested: DataType) -> Array:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    """Return the kind of numbers of a dtype; that of no numbers comes after all others."""
+    """Return the position of a dtype in the order of `_RANKS`; types that are no numbers come last."""
     result = _RANKS.get(dtype.kind)
     if result is not None:
         return result
     try:
-        known = DataType.of(dtype)  # one of those that NumPy lacks
+        known = DataType.of(dtype)  # a type of ml_dtypes
     except InvalidArgumentError:
         return len(_RANKS)
     return 1 if known.is_integer else 2 if known.is_float else len(_RANKS)
@@ -85,7 +85,7 @@ def _check_range(array: Array, requested: DataType) -> None:
 
 
 def _exact(array: Array, numbers: Any) -> Array:
-    """Return the array of objects in place of floats that NumPy has made of large integers."""
+    """Return `numbers` as an object array if NumPy rounded large integers among them to floats, else `array`."""
     if array.dtype.kind != "f":
         return array
     exact = np.array(numbers, object)
@@ -93,14 +93,14 @@ def _exact(array: Array, numbers: Any) -> Array:
 
 
 def _check_whole(array: Array, requested: DataType) -> None:
-    """Check numbers without a type of their own, which must be whole and in range."""
+    """Check that the numbers are whole and in the range of an integer type or of bool."""
     low, high = (0, 1) if requested is DataType.BOOL else integer_range(requested)
     if array.dtype.kind in "f":
         fits = (array == np.trunc(array)) & (array >= low) & (array < float(high + 1))
         _refuse(array, ~fits, _whole(requested))
         return
     if array.dtype.kind == "O" and not all(isinstance(item, int) for item in array.flat):
-        raise ValueError(f"is {array.dtype}; expected {requested}; convert it as you mean it")
+        raise ValueError(f"is {array.dtype}; expected {requested}; convert it explicitly")
     if array.size and (array.min() < low or array.max() > high):
         wide = array.astype(object)
         _refuse(array, (wide < low) | (wide > high), _whole(requested))
@@ -127,7 +127,7 @@ def _check_retained(array: Array, created: Array, requested: DataType) -> None:
 
 
 def _refuse(array: Array, bad: Array, expected: str) -> None:
-    """Raise ValueError for the first element that is marked as bad, if one is."""
+    """Raise ValueError for the first element that the mask `bad` marks; return if there is none."""
     bad = np.asarray(bad, np.bool_)
     if bad.any():
         index = tuple(map(int, np.argwhere(bad)[0]))
@@ -138,7 +138,7 @@ def _refuse(array: Array, bad: Array, expected: str) -> None:
 def _texts(array: Array) -> Array:
     """Return the array as an array of str objects."""
     if array.dtype.kind not in _TEXT:
-        raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it as you mean it")
+        raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it explicitly")
     flat = array.astype(object).ravel()
     bad = [index for index, item in enumerate(flat) if not isinstance(item, str)]
     if not bad:
@@ -149,7 +149,7 @@ def _texts(array: Array) -> Array:
 
 
 def _decoded(value: object, index: tuple[Any, ...]) -> str:
-    """Return a text, or UTF-8 bytes as a text."""
+    """Return a text, decoding it from UTF-8 if it is bytes; raise ValueError with its `index` if it is neither."""
     if isinstance(value, str):
         return value
     where = f" at {[int(axis) for axis in index]}" if index else ""

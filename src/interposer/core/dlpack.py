@@ -1,8 +1,7 @@
-"""Arrays of other libraries, taken over and given where they lie: by NumPy's own means, the buffer protocol, or DLPack.
+"""Arrays of other libraries, imported and exported without a copy: by NumPy, the buffer protocol, or DLPack.
 
-NumPy reads and writes DLPack too, but not bfloat16 and the types of fewer than 16 bits, which `ml_dtypes` supplies, and
-it may copy. So it is read here too, as the specification of DLPack 1.0 lays it out:
-https://dmlc.github.io/dlpack/latest/c_api.html
+NumPy supports DLPack too, but neither bfloat16 nor the float8 types of `ml_dtypes`, and NumPy may copy. So this module
+implements DLPack itself, after the specification of version 1.0: https://dmlc.github.io/dlpack/latest/c_api.html
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from interposer.core.types import FLOATS, SIGNED_INTEGERS, Array, DataType
 
 __all__ = ["Exported", "as_array", "shared_array"]
 
-_CPU: Final = frozenset({1, 3, 11, 13})  # plain, and pinned or managed by CUDA or ROCm: the host reads all of them
+_CPU: Final = frozenset({1, 3, 11, 13})  # plain memory, and memory pinned or managed by CUDA or ROCm
 _DEVICES: Final = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU"}
 
 
@@ -44,13 +43,13 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
-    """``DLManagedTensor``, which every producer gives where no newer version is asked for."""
+    """The C structure ``DLManagedTensor``, which producers return if no version is requested."""
 
     _fields_ = [("tensor", _Tensor), ("manager", ctypes.c_void_p), ("deleter", _Deleter)]
 
 
 class _Versioned(ctypes.Structure):
-    """``DLManagedTensorVersioned``, which says more."""
+    """The C structure ``DLManagedTensorVersioned``, which adds a version and flags."""
 
     _fields_ = [
         ("major", ctypes.c_uint32),
@@ -87,13 +86,13 @@ _TYPES: Final = dict(_plain_types()) | _RARE
 
 
 def as_array(value: Any, title: str = "it") -> Array:
-    """Return the array that something is or can be seen as: without a copy where it lies in memory of the host.
+    """Return a value as an array, without a copy if it is in the memory of the host.
 
-    Lists and numbers become arrays. Of other libraries, everything that NumPy takes, that has the buffer protocol, or
-    ``__dlpack__`` is taken.
+    Lists and numbers become arrays. Objects of other libraries are accepted if NumPy can convert them, if they have the
+    buffer protocol, or if they have ``__dlpack__``.
 
     Raises:
-        BindingError: it is none, or lies on a device; names `title`.
+        BindingError: the value cannot be converted, or is on a device; the message begins with `title`.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -106,12 +105,12 @@ def as_array(value: Any, title: str = "it") -> Array:
 
 
 def shared_array(value: Any, title: str = "it") -> Array:
-    """Return an array over the very memory of something: NumPy's, or what has ``__dlpack__`` or the buffer protocol.
+    """Return an array that shares the memory of a NumPy array, or of an object with ``__dlpack__`` or a buffer.
 
-    It is read-only where the other side says that nobody may write there.
+    The array is read-only if the producer marks its memory as read-only.
 
     Raises:
-        BindingError: it cannot be had without a copy, or lies on a device; names `title`.
+        BindingError: the memory cannot be shared without a copy, or is on a device; the message begins with `title`.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -121,34 +120,34 @@ def shared_array(value: Any, title: str = "it") -> Array:
             return _read_shared(value)
         return np.asarray(_buffer(value))
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
-        raise BindingError(f"{title} cannot be used where it lies: {error}") from error
+        raise BindingError(f"{title} cannot be used without a copy: {error}") from error
 
 
 class Exported:
-    """An array that other libraries take over where it lies, as by ``torch.from_dlpack(Exported(array))``.
+    """An array that other libraries can import without a copy, as in ``torch.from_dlpack(Exported(array))``.
 
-    Arrays of NumPy's own types they take as they are; this one can also be bfloat16 or a float of 8 bits. The memory
-    lives as long as somebody has it.
+    NumPy arrays can be imported directly; this class adds bfloat16 and the float8 types. The memory is freed when no
+    library refers to it any more.
     """
 
     def __init__(self, array: Array) -> None:
         self.array = array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return the processor's memory."""
+        """Return the DLPack device type and number of the host memory."""
         return 1, 0
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        """Return the array as a capsule.
+        """Return the array as a DLPack capsule.
 
         Raises:
-            BufferError: the type has no number in DLPack, or the array is read-only and the other side does not know
-                of such.
+            BufferError: DLPack has no code for the element type, or the array is read-only and the consumer's version
+                of DLPack has no flag for that.
         """
         if dl_device not in (None, (1, 0)):
-            raise BufferError(f"the array lies in the processor's memory, and not on device {dl_device}")
+            raise BufferError(f"the array is in the memory of the host, not on device {dl_device}")
         array = self.array.copy() if copy else self.array
         versioned = max_version is not None and max_version[0] >= 1 and _NUMPY_KNOWS_VERSIONS
         how = {"max_version": max_version} if versioned else {}
@@ -156,7 +155,7 @@ class Exported:
             return array.__dlpack__(**how)
         code = _RARE_CODES.get(DataType.of(array.dtype))
         if code is None:
-            raise BufferError(f"DLPack has no number for {array.dtype}")
+            raise BufferError(f"DLPack has no type code for {array.dtype}")
         capsule = array.view(f"u{array.itemsize}").__dlpack__(**how)
         _opened(capsule)[1].tensor.dtype.code = code
         return capsule
@@ -169,7 +168,7 @@ def _check_device(value: Any) -> None:
     device, number = value.__dlpack_device__()
     if int(device) not in _CPU:
         name = _DEVICES.get(int(device), f"type {int(device)}")
-        raise ValueError(f"it lies on device {number} ({name}); bring it to the host first")
+        raise ValueError(f"it is on device {number} ({name}); copy it to the host first")
 
 
 def _of_library(value: Any) -> Array:
@@ -193,7 +192,7 @@ def _buffer(value: Any) -> memoryview:
 def _read_shared(value: Any) -> Array:
     try:
         capsule = value.__dlpack__(max_version=(1, 0))
-    except TypeError:  # it knows of no versions
+    except TypeError:  # the library's DLPack has no versions
         capsule = value.__dlpack__()
     array = _read(capsule)
     if array.flags.writeable and _is_known_read_only(value, array):
@@ -202,7 +201,7 @@ def _read_shared(value: Any) -> Array:
 
 
 def _is_known_read_only(value: Any, array: Array) -> bool:
-    """True for what NumPy sees in the same memory, and must not write to: not every library says so by DLPack."""
+    """Return True if NumPy sees the same memory as read-only, since not every library says so through DLPack."""
     try:
         seen = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError):
@@ -211,15 +210,15 @@ def _is_known_read_only(value: Any, array: Array) -> bool:
 
 
 def _read(capsule: Any) -> Array:
-    """Return the array in a capsule, which is used up by that; the producer's memory is let go of with the array."""
+    """Return the array in a capsule and mark the capsule as used; the producer's memory is released with the array."""
     name, managed = _opened(capsule)
     tensor = managed.tensor
     dtype = _TYPES.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:
-        raise TypeError(f"its type is number {tensor.dtype.code} of DLPack, with {tensor.dtype.bits} bits")
+        raise TypeError(f"its type is not supported: DLPack code {tensor.dtype.code}, {tensor.dtype.bits} bits")
     flags = managed.flags if isinstance(managed, _Versioned) else 0
     if flags & _COPIED:
-        raise BufferError("its library only gives a copy")
+        raise BufferError("its library can only export a copy")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
     span = _span(shape, strides, dtype.itemsize)
@@ -239,7 +238,7 @@ _USED: Final = {name: b"used_" + name for name in _CAPSULES}
 
 
 def _opened(capsule: Any) -> tuple[bytes, Any]:
-    """Return the name of a capsule, and the structure in it."""
+    """Return the name of a capsule, and the ctypes structure in it."""
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -248,19 +247,19 @@ def _opened(capsule: Any) -> tuple[bytes, Any]:
         if api.PyCapsule_IsValid(capsule, name):
             managed = kind.from_address(api.PyCapsule_GetPointer(capsule, name))
             if isinstance(managed, _Versioned) and managed.major != 1:
-                raise TypeError(f"it comes by version {managed.major} of DLPack; expected 1")
+                raise TypeError(f"it uses major version {managed.major} of DLPack; expected 1")
             return name, managed
-    raise TypeError("its capsule holds no tensor, or was used already")
+    raise TypeError("its capsule holds no tensor, or has been used already")
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> int:
-    """Return the bytes from the first to the last element."""
+    """Return the number of bytes from the first element to the end of the last one."""
     if 0 in shape:
         return 0
     if strides is None:
         return int(np.prod(shape, dtype=np.int64)) * itemsize
     if min(strides, default=0) < 0:
-        raise ValueError("its rows lie backwards")
+        raise ValueError("it has negative strides")
     return sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)) + itemsize
 
 

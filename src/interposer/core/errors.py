@@ -3,36 +3,36 @@
 ::
 
     InterposerError
-    ├── InvalidArgumentError (ValueError)      an argument that cannot be meant
+    ├── InvalidArgumentError (ValueError)      an invalid argument
     │   ├── OptionError                        an option that a backend does not declare, or a value of the wrong kind
-    │   ├── UnknownRankError                   a rank or a dimension was asked for, and not even the rank is known
+    │   ├── UnknownRankError                   the rank or a dimension of a tensor of unknown rank was requested
     │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
-    ├── ConfigError (ValueError)               a setting in the environment or a file that cannot be meant; .source
-    ├── InvalidNetworkError                    .errors: everything wrong with a network, all at once
+    ├── ConfigError (ValueError)               an invalid setting in the environment or in a file; .source
+    ├── InvalidNetworkError                    .errors: all errors of a network, reported together
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   ├── DamagedFileError                   a file that is truncated or damaged
-    │   └── UnsupportedOperatorError           .operators: every operator that a front end lacks, with counts
-    │       └── UnboundInputError              .inputs: whose values must be known first; .shapes: the same of shapes
+    │   └── UnsupportedOperatorError           .operators: every operator that a front end does not support, with counts
+    │       └── UnboundInputError              .inputs: inputs whose values must be known; .shapes: all shapes
     ├── UnwritableError                        .layers: every layer that a format cannot express, and why
     ├── LimitExceededError                     a network larger than the limits that the caller set
     ├── MissingDependencyError (ImportError)   an optional package is not installed; says which
     ├── BackendError                           something about a backend; .backend
-    │   ├── UnknownBackendError                nobody knows this id
-    │   ├── BackendUnavailableError            known, but absent; .reason
+    │   ├── UnknownBackendError                no backend has this id
+    │   ├── BackendUnavailableError            a known backend that cannot be used here; .reason
     │   ├── DuplicateBackendError              two backends of one id
-    │   ├── BackendContractError               a backend answered what it must not
+    │   ├── BackendContractError               a backend violated the plug-in interface
     │   ├── BackendCrashedError                an isolated backend's process failed; .reason, .layer and .output
-    │   ├── IncompatibleMemoryError            no way for a tensor from one backend's memory to another's
+    │   ├── IncompatibleMemoryError            a tensor cannot be passed from one backend's memory to another's
     │   ├── PluginError                        a shared object that cannot be used; .check and .path
     │   └── UnsupportedLayerError              .refusals: no backend takes the layer, and why
     ├── UnknownNetworkError                    no network of this id is loaded
     ├── BindingError                           inputs or outputs of a run that do not fit the network
-    │   └── MemoryImportError                  .refusals: tensors that cannot be used where they lie, and why
+    │   └── MemoryImportError                  .refusals: tensors that cannot be used without a copy, and why
     ├── LoadError                              a network that could not be loaded into the runtime; .backend
     └── ExecutionError                         a workload failed while running; .layer and .backend
         ├── RunCancelledError                  the run was cancelled
-        └── DeadlineExceededError              the run was not done in time
+        └── DeadlineExceededError              the run did not end before its deadline
 """
 
 from __future__ import annotations
@@ -84,14 +84,17 @@ __all__ = [
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the nearest of the known names, or nothing where none is near."""
+    """Return ``"; did you mean 'x'?"`` with the most similar of the known names, or "" if none is similar."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def expect(value: object, kind: type | UnionType, requested: str) -> None:
-    """Raise `InvalidArgumentError` if an argument is of another kind; `wanted` says what it must be."""
+    """Raise `InvalidArgumentError` if `value` is not of type `kind`; the message is `requested`, then the value.
+
+    For example, `requested` is ``"the name must be a text"``.
+    """
     if not isinstance(value, kind):
         plain = type(value).__module__ == "builtins"
         raise InvalidArgumentError(f"{requested}, not {reprlib.repr(value) if plain else type(value).__name__}")
@@ -99,9 +102,10 @@ def expect(value: object, kind: type | UnionType, requested: str) -> None:
 
 @contextmanager
 def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator[None]:
-    """Turn a `MemoryError` into an error of ours: ``"there is not enough memory to optimize the network"``.
+    """Turn a `MemoryError` into an error of this package: ``"there is not enough memory to optimize the network"``.
 
-    Serves as a decorator, too. `of` creates the error from the message; it is `LoadError` by default.
+    Usable as a context manager and as a decorator. `do` says what needs the memory ("optimize the network"). `of`
+    creates the error from the message; it is `LoadError` by default.
     """
     try:
         yield
@@ -111,7 +115,7 @@ def memory_to(do: str, of: Callable[[str], Exception] | None = None) -> Iterator
 
 
 def culprit(error: BaseException) -> str:
-    """The id of the backend whose error an error is, as far as it tells; of several, the one that failed first."""
+    """Return the id of the backend that caused an error, or "" if unknown; the innermost cause with a backend wins."""
     named = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
     return next((item for item in reversed(named) if item not in ("", "None")), "")
 
@@ -125,33 +129,33 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class InterposerError(Exception):
-    """The base of all exceptions that this package raises on purpose. They can be pickled, but for their causes."""
+    """The base class of all exceptions that this package raises on purpose. Pickling them drops their causes."""
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
 def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts: Mapping[str, object]) -> object:
-    """Return an exception with its message and its attributes, whatever its class needs to make a new one."""
+    """Return an exception with its message and attributes, without calling the constructor of its class."""
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(facts)
     return error
 
 
 class InvalidArgumentError(InterposerError, ValueError):
-    """An argument that cannot be meant: a wrong value, an unknown name, options that exclude each other."""
+    """An invalid argument: a wrong value, an unknown name, or options that exclude each other."""
 
 
 class OptionError(InvalidArgumentError):
-    """An option that a backend does not declare, or a value of the wrong kind for one."""
+    """An option that a backend does not declare, or an option's value of the wrong type."""
 
 
 class UnknownRankError(InvalidArgumentError):
-    """The rank or the dimensions of a tensor were asked for of which nothing is known before running."""
+    """The rank or the dimensions of a tensor were requested, but its rank is unknown before running."""
 
 
 class FileWriteError(InvalidArgumentError, OSError):
-    """A file that cannot be written: `path` names it, `reason` is the cause. Its previous content is still there."""
+    """A file that cannot be written: `path` is the file, `reason` the cause. Its previous content is unchanged."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
@@ -162,7 +166,7 @@ class FileWriteError(InvalidArgumentError, OSError):
 
 
 class ConfigError(InterposerError, ValueError):
-    """A setting that cannot be meant, or a settings file that cannot be read; `source` is the variable or the file."""
+    """An invalid setting, or a settings file that cannot be read; `source` is the variable or the file."""
 
     def __init__(self, message: str, *, source: str = "") -> None:
         self.source = source
@@ -180,7 +184,7 @@ class InvalidNetworkError(InterposerError):
 
 
 class VerificationError(InterposerError):
-    """A graph that breaks an invariant of the IR; `errors` lists every one, `after` says what had run before."""
+    """A graph that violates an invariant of the IR; `problems` lists all violations, `after` is the step before."""
 
     def __init__(self, errors: Sequence[str], after: str = "") -> None:
         self.problems = tuple(errors)
@@ -191,10 +195,10 @@ class VerificationError(InterposerError):
 
 
 class ParseError(InterposerError):
-    """A model file that is damaged, truncated, of the wrong kind, or outside what the format allows."""
+    """A model file that is damaged, truncated, of the wrong format, or not allowed by its format."""
 
     summary = ""
-    """What the text of the error says before the place and the detail."""
+    """Text of the message before the place and the detail; empty for none."""
 
     def __init__(self, message: str, *, path: str | None = None, where: str | None = None) -> None:
         self.message = message
@@ -214,7 +218,7 @@ class DamagedFileError(ParseError):
 
 
 class UnsupportedOperatorError(ParseError):
-    """A model that uses operators which the front end lacks; `operators` maps each name to its count."""
+    """A model with operators that the front end does not support; `operators` maps each name to its count."""
 
     title = "operators that are not supported:"
 
@@ -244,10 +248,10 @@ class UnsupportedOperatorError(ParseError):
 
 
 class UnboundInputError(UnsupportedOperatorError):
-    """A model that becomes a network only once more is known of its inputs, as operators need it before running.
+    """A model that can only be loaded if more is known of its inputs, because operators depend on it.
 
-    `inputs` names those whose values must be known; `shapes` is True if all shapes must be. `operators` and `notes`
-    tell which operators ask for it.
+    `inputs` names the inputs whose values must be known; `shapes` is True if the shapes of all inputs must be known.
+    `operators` and `notes` list the operators that depend on them.
     """
 
     title = "operators that need to know more of the inputs:"
@@ -283,7 +287,7 @@ class UnwritableError(InterposerError):
 
 
 class LimitExceededError(InterposerError):
-    """A network that would take more memory, arithmetic or time than the caller allowed."""
+    """A network that needs more memory, operations or time than the caller's limits allow."""
 
     def __init__(self, what: str, needed: float, limit: float, unit: str, message: str = "") -> None:
         self.what, self.needed, self.limit = what, needed, limit
@@ -303,7 +307,7 @@ class MissingDependencyError(InterposerError, ImportError):
 
 
 class BackendError(InterposerError):
-    """Something about one backend, whose id is `backend`."""
+    """An error that concerns a backend, whose id is `backend`."""
 
     def __init__(self, message: str, *, backend: str = "") -> None:
         self.backend = backend
@@ -311,7 +315,7 @@ class BackendError(InterposerError):
 
 
 class UnknownBackendError(BackendError):
-    """An id that no registered, discovered or absent backend has."""
+    """An id that no backend has: none that is registered, discovered, or known to be unavailable."""
 
     def __init__(self, backend: str, known: Iterable[str]) -> None:
         self.known = tuple(known)
@@ -322,7 +326,7 @@ class UnknownBackendError(BackendError):
 
 
 class BackendUnavailableError(BackendError):
-    """A known backend that is absent here: not built, its package missing, or disabled; or all of them."""
+    """A known backend that cannot be used here: it is not built, its package is missing, or it is disabled."""
 
     def __init__(self, backend: str, reason: str) -> None:
         self.reason = reason
@@ -331,15 +335,15 @@ class BackendUnavailableError(BackendError):
 
 
 class DuplicateBackendError(BackendError):
-    """A backend whose id is taken already."""
+    """A backend whose id another backend has already."""
 
 
 class BackendContractError(BackendError):
-    """A backend that answered what the plug-in interface does not allow."""
+    """A backend that violated the plug-in interface, for example by its answer to a query."""
 
 
 class IncompatibleMemoryError(BackendError):
-    """A tensor cannot get from the memory of one backend to that of another; the message has both sides' offers."""
+    """A tensor cannot be passed between the memories of two backends; the message lists what both support."""
 
 
 class PluginError(BackendError):
@@ -351,9 +355,10 @@ class PluginError(BackendError):
 
 
 class BackendCrashedError(BackendError):
-    """The child process of an isolated backend crashed, did not answer in time, or answered what nobody can read.
+    """The child process of an isolated backend crashed, missed its deadline, or sent a malformed answer.
 
-    `reason` says which, `layer` what was running where that is known, `output` is what the process wrote last.
+    `reason` says which of these happened, `layer` is the layer that was running (empty if unknown), and `output` holds
+    the last lines that the process wrote.
     """
 
     def __init__(
@@ -364,7 +369,7 @@ class BackendCrashedError(BackendError):
 
 
 class UnsupportedLayerError(BackendError):
-    """One or more layers that no backend takes; `refusals` holds what each backend said of each layer."""
+    """One or more layers that no backend supports; `refusals` holds every backend's reasons for every layer."""
 
     def __init__(self, message: str, refusals: Sequence[Any] = ()) -> None:
         self.refusals = tuple(refusals)
@@ -372,7 +377,7 @@ class UnsupportedLayerError(BackendError):
 
 
 class UnknownNetworkError(InterposerError):
-    """No network of this id is loaded in the runtime."""
+    """No network with this id is loaded in the runtime."""
 
     def __init__(self, network_id: object, loaded: Iterable[object]) -> None:
         self.network_id = network_id
@@ -385,7 +390,7 @@ class BindingError(InterposerError):
 
 
 class MemoryImportError(BindingError):
-    """Memory of the caller that a network cannot use where it lies.
+    """Memory of the caller that a network cannot use without a copy.
 
     `refusals` holds the reason for every tensor, by kind ("input" or "output") and binding id.
     """
@@ -396,7 +401,7 @@ class MemoryImportError(BindingError):
 
 
 class LoadError(InterposerError):
-    """A network that could not be loaded into the runtime; nothing stays behind. `backend` is the cause, if any."""
+    """A network that could not be loaded; nothing of it remains in the runtime. `backend` is the cause, if any."""
 
     def __init__(self, message: str, *, backend: str = "") -> None:
         self.backend = backend
@@ -404,7 +409,7 @@ class LoadError(InterposerError):
 
 
 class ExecutionError(InterposerError):
-    """A workload that failed while running; the runtime stays usable. `layer` and `backend` name it."""
+    """A workload that failed while running; the runtime stays usable. `layer` and `backend` say which one."""
 
     def __init__(self, message: str, *, layer: str = "", backend: str = "") -> None:
         self.layer, self.backend = layer, backend
@@ -412,15 +417,15 @@ class ExecutionError(InterposerError):
 
 
 class RunCancelledError(ExecutionError):
-    """A run that was cancelled before it was done."""
+    """A run that was cancelled before it ended."""
 
 
 class DeadlineExceededError(ExecutionError):
-    """A run that was not done in time; `layer` and `backend` name what it was at."""
+    """A run that missed its deadline; `layer` and `backend` say what was running at that time."""
 
 
 def _name_publicly() -> None:
-    """Let tracebacks name the exceptions by the public module `interposer.errors`."""
+    """Set the module of the exceptions to the public `interposer.errors`, so that tracebacks show that name."""
     for name in __all__:
         result = globals()[name]
         if isinstance(result, type):

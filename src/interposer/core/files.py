@@ -1,7 +1,7 @@
-"""Output files: every file that the package writes comes into being beside its target and then replaces it.
+"""Output files: every file is first written under a temporary name beside its target, which it then replaces.
 
-A reader sees either the old file or the whole new one. If writing fails, the old file stays as it was, and no temporary
-file is left behind.
+A reader sees either the old file or the whole new one. If writing fails, the old file stays unchanged, and the
+temporary file is deleted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from interposer.core.errors import FileWriteError
 __all__ = ["check_regular", "is_same_file", "reason_of", "replacing", "synchronize", "write_file"]
 
 _LONGEST_PREFIX: Final = 200
-"""Bytes of the target's name in the name of its temporary file; file systems allow 255 for all of it."""
+"""Bytes of the target's name in the name of its temporary file; file systems allow 255 bytes for a name."""
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes | Iterable[bytes | memoryview]) -> None:
-    """Write a file as a whole; a text is encoded as UTF-8.
+    """Write a whole file atomically; a text is encoded as UTF-8.
 
     Raises:
-        FileWriteError: the file cannot be written. Its previous content is still there.
+        FileWriteError: the file cannot be written. Its previous content is unchanged.
     """
     with replacing(path) as file:
         if isinstance(content, str):
@@ -37,16 +37,16 @@ def write_file(path: str | os.PathLike[str], content: str | bytes | Iterable[byt
 def replacing(path: str | os.PathLike[str], *, durable: bool = True, permissions: int = 0o666) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`, which replaces `path` when the block ends without an exception.
 
-    A symbolic link stays, and the file that it leads to is replaced. The new file gets the permissions of the old one.
+    A symbolic link stays unchanged, and the file that it points to is replaced. The new file has the same permissions.
     A device, a pipe or a socket (such as ``/dev/stdout``) is written to directly.
 
     Args:
         path: the file to write.
-        durable: whether the content is on the disk before the file is replaced (`os.fsync`).
-        permissions: of a new file, before the umask is taken away.
+        durable: whether to flush the content to disk before the file is replaced (`os.fsync`).
+        permissions: permissions of a new file, before the umask is applied.
 
     Raises:
-        FileWriteError: the file cannot be written. Every `OSError` in the block counts as that.
+        FileWriteError: the file cannot be written. Every `OSError` in the block is converted to this error.
     """
     try:
         if _is_special(path):
@@ -64,18 +64,18 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, permissions
 
 
 def synchronize(file: BinaryIO) -> None:
-    """Bring everything that was written to a file onto the disk."""
+    """Flush a file's buffered content to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Return the cause of a failure in words, without the number and the path that `OSError` puts around it."""
+    """Return the cause of a failure as text, without the error number and the path that `OSError` adds."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Raise `OSError` for what is no regular file: a pipe would block, and files are read more than once."""
+    """Raise `OSError` if the path is not a regular file: a pipe would block, and files are read more than once."""
     if not os.fspath(path):
         raise OSError(errno.ENOENT, "the path is empty", path)
     mode = os.stat(path).st_mode
@@ -83,18 +83,18 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(mode):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
-        raise OSError(errno.EINVAL, f"it is {kind}, and no regular file", path)
+        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", path)
 
 
 def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
-    """Return True if two paths lead to one file: also by links, and if the file does not exist yet."""
+    """Return True if both paths lead to the same file, also through links, and also if the file does not exist yet."""
     with suppress(OSError, ValueError):
         return os.path.samefile(first, second)
     return os.path.realpath(first) == os.path.realpath(second)
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    """Return True for what exists and is neither a regular file nor a folder."""
+    """Return True if the path exists and is neither a regular file nor a folder."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -121,7 +121,7 @@ def _temporary(target: str, durable: bool, permissions: int) -> Iterator[BinaryI
 
 
 def _check_target(target: str) -> None:
-    """Refuse a folder, and a write-protected file, which renaming alone would replace."""
+    """Raise OSError for a folder, and for a write-protected file, which renaming alone would replace."""
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if os.path.exists(target) and not os.access(target, os.W_OK):

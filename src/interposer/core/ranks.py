@@ -1,4 +1,4 @@
-"""Tensors of unknown rank, as the tensors of all ranks that they may turn out to have."""
+"""Tensors of unknown rank, treated as the set of all ranks that they may have."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ Infos = Sequence[TensorInfo | None]
 
 
 def is_ranked(info: TensorInfo | None) -> bool:
-    """False for a tensor of unknown rank."""
+    """Return True if the rank is known, or if the operand is absent (None)."""
     return info is None or info.is_ranked
 
 
 def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:
-    """The infos with ranks for those that have none: all pairs of ranks for two such, else the same rank for all."""
+    """Yield `infos` with every possible combination of ranks for the tensors of unknown rank.
+
+    For one or two such tensors, these are all ranks or all pairs of ranks; for more, all of them get the same rank.
+    """
     places = [place for place, info in enumerate(infos) if not is_ranked(info)]
     ranks = range(MAX_RANK + 1)
     choices = itertools.product(ranks, ranks) if len(places) == 2 else ((rank,) * len(places) for rank in ranks)
@@ -33,7 +36,10 @@ def _of_rank(info: TensorInfo | None, rank: int | None) -> TensorInfo | None:
 
 
 def true_of_all(cases: Iterable[tuple[TensorInfo | None, ...] | None]) -> tuple[TensorInfo | None, ...]:
-    """Return what is true of every result in all cases that can be (those that cannot are None; one can)."""
+    """Return the infos that hold in all valid cases. Each case has one info per result; an invalid case is None.
+
+    At least one case must be valid.
+    """
     first, *others = (case for case in cases if case is not None)
     for other in others:
         first = tuple(a and b and a.joined(b) for a, b in zip(first, other, strict=True))

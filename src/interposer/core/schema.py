@@ -1,7 +1,8 @@
-"""The declaration of an operator: one class is descriptor, validation, shape inference, serial form and documentation.
+"""The declaration of operators: one class defines attributes, validation, shape inference, serialization and docs.
 
-A class under `@op` names its operands and results with `operand` and `result`, its attributes with annotations, and may
-define `check` (an iterator of errors) and `infer` (the infos of its results). Everything else is derived::
+A class decorated with `@op` names its operands and results with `operand` and `result`, and its attributes with
+annotations. It may define `check`, an iterator of error messages, and `infer`, which returns the infos of the results.
+Everything else is derived::
 
     @op
     class DepthToSpace(Op):
@@ -13,7 +14,7 @@ define `check` (an iterator of errors) and `infer` (the infos of its results). E
         def infer(self, input: TensorInfo) -> TensorInfo: ...
 
 `check` and `infer` take one argument per operand: a `TensorInfo`, None if an optional operand is absent, and a tuple
-for a variadic one. They see whole infos, constants included, and shapes whose unknown dimensions are `Dim`.
+for a variadic operand. The infos include constants, and unknown dimensions of their shapes are `Dim` objects.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Rank = int | tuple[int, int] | None
 
 
 class _Slot:
-    """What operands and results have in common: a name, an allowed rank and allowed types."""
+    """The common base of operands and results: a name, an allowed rank, and allowed types."""
 
     name: str = ""
 
@@ -74,7 +75,7 @@ class _Slot:
 
 
 class Operand(_Slot):
-    """One input of an operator; `same_dtype_as` names an operand whose type this one must share."""
+    """One input of an operator; `same_dtype_as` names another operand that must have the same type."""
 
     def __init__(self, *, same_dtype_as: str | None, **common: Any) -> None:
         super().__init__(**common)
@@ -82,7 +83,7 @@ class Operand(_Slot):
 
 
 class Result(_Slot):
-    """One output of an operator; `like` names the operand whose whole info it has, unless `infer` says otherwise."""
+    """One output of an operator; `like` names the operand whose info it has, unless `infer` returns another info."""
 
     def __init__(self, *, like: str | None, dtype_of: str | None, dynamic: bool, **common: Any) -> None:
         super().__init__(**common)
@@ -103,7 +104,7 @@ class Attribute:
         return self.default is _MISSING
 
     def problems(self, value: Any) -> Iterator[str]:
-        """Yield what is wrong with a value of the right type."""
+        """Yield an error message for each bound or choice that a value of the right type violates."""
         yield from self._bound_problems(value)
         if self.choices is not None and value not in self.choices:
             yield f"{self.name} is {value}; expected one of {', '.join(map(str, self.choices))}"
@@ -134,9 +135,15 @@ def operand(
     same_dtype_as: str | None = None,
     doc: str = "",
 ) -> Operand:
-    """Declare an input. `rank` is one rank or (lowest, highest); no `dtypes` means every type of tensors.
+    """Declare an input of an operator.
 
-    A variadic operand takes all values that are left and must come last.
+    Args:
+        rank: one rank, or (lowest, highest); None for any.
+        dtypes: the allowed types; None for all types of tensors.
+        optional: whether the operand may be absent.
+        variadic: whether the operand takes all remaining values; such an operand must come last.
+        same_dtype_as: name of another operand that must have the same type.
+        doc: a line for the reference.
     """
     return Operand(rank=rank, dtypes=dtypes, optional=optional, variadic=variadic, same_dtype_as=same_dtype_as, doc=doc)
 
@@ -152,9 +159,17 @@ def result(
     dynamic: bool = False,
     doc: str = "",
 ) -> Result:
-    """Declare an output; `like` and `dtype_of` name operands, `dynamic` says that its shape depends on data.
+    """Declare an output of an operator.
 
-    A variadic result stands for as many as `Op.num_results` says.
+    Args:
+        rank: one rank, or (lowest, highest); None for any.
+        dtypes: the allowed types; None for all types of tensors.
+        like: name of the operand whose info the output has, without its constant.
+        dtype_of: name of the operand whose type the output has.
+        variadic: whether the result stands for several outputs; `Op.num_results` returns the number of all outputs.
+        optional: whether the output may be absent.
+        dynamic: whether the output's shape depends on data.
+        doc: a line for the reference.
     """
     return Result(
         rank=rank, dtypes=dtypes, like=like, dtype_of=dtype_of, variadic=variadic, optional=optional,
@@ -172,13 +187,13 @@ def attribute(
     choices: Sequence[Any] | None = None,
     doc: str = "",
 ) -> Any:
-    """Declare an attribute with bounds (which hold for every element of a tuple), allowed values and a line of text."""
+    """Declare an attribute with bounds (which apply to every element of a tuple), allowed values and documentation."""
     bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
     return Attribute(default, bounds, choices, doc)
 
 
 class _Signature:
-    """Computes `inspect.signature` of an operator class when it is asked for."""
+    """A descriptor that computes `inspect.signature` of an operator class on access."""
 
     def __get__(self, instance: Op | None, owner: type[Op]) -> inspect.Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -191,7 +206,7 @@ class _Signature:
 
 
 class Op:
-    """The base of all operators. Instances are immutable descriptors, equal where their attributes are.
+    """The base class of all operators. Instances are immutable; they are equal if class and attributes are equal.
 
     Raises:
         InvalidArgumentError: an attribute that is missing, unknown, of the wrong type, or out of its bounds.
@@ -201,13 +216,13 @@ class Op:
     results: ClassVar[tuple[Result, ...]] = ()
     attributes: ClassVar[dict[str, Attribute]] = {}
     executable: ClassVar[bool] = True
-    """False for what has no kernel: the border of a network, stand-ins, compiled parts, and what the runtime runs."""
+    """False if there is no kernel: for inputs, outputs, placeholders, compiled subgraphs, and control flow."""
     pure: ClassVar[bool] = True
-    """False if two runs on equal inputs may differ or leave a trace, so that it is never folded or merged."""
+    """False if two runs on equal inputs may differ or have side effects; such a layer is never folded or merged."""
     in_place: ClassVar[tuple[str, ...]] = ()
-    """Names of operands of the output's shape and size that the output may be written over, element by element."""
+    """Names of operands with the output's shape and size whose memory the output may overwrite, element by element."""
     family: ClassVar[str] = ""
-    """The module that declares it, and that its kernels and samples share their name with."""
+    """Name of the module that declares the operator; the modules of its kernels and samples have the same name."""
     __signature__: ClassVar[_Signature] = _Signature()
     _codecs: ClassVar[dict[str, Codec] | None] = None
 
@@ -249,14 +264,14 @@ class Op:
 
     @classmethod
     def codecs(cls) -> dict[str, Codec]:
-        """Return how each attribute is checked, written and read; worked out from the annotations on first use."""
+        """Return the codec of each attribute, by name; derived from the annotations on first use."""
         if cls.__dict__.get("_codecs") is None:
             cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
         return cast("dict[str, Codec]", cls._codecs)
 
     @classmethod
     def op_name(cls) -> str:
-        """Return the operator's name in text forms, messages and files."""
+        """Return the operator's name in the text format, in messages and in files."""
         return cls.__name__
 
     def attribute_values(self) -> dict[str, Any]:
@@ -264,7 +279,7 @@ class Op:
         return {name: getattr(self, name) for name in self.attributes}
 
     def changed_attributes(self) -> dict[str, Any]:
-        """Return the attributes that are not at their default."""
+        """Return the attributes whose values differ from their defaults, by name."""
         codecs = self.codecs()
         return {
             name: value
@@ -280,7 +295,7 @@ class Op:
         return type(self)(**(self.attribute_values() | changes))
 
     def canonical(self) -> Op:
-        """The form in which a network keeps this operator (an operator with a more specific class gives that)."""
+        """Return the form in which a network stores this operator: `self`, or an operator of a more specific class."""
         return self
 
     def num_results(self) -> int:
@@ -288,18 +303,18 @@ class Op:
         return len(self.results)
 
     def result_name(self, index: int) -> str:
-        """Return the declared name of an output, numbered where it is variadic."""
+        """Return the declared name of the output at `index`; outputs of a variadic result are numbered."""
         declared = self.results[min(index, len(self.results) - 1)]
         return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
 
     def check(self, *operands: Any) -> Iterator[str]:
-        """Yield errors of the operands beyond ranks and types; called only where those are right."""
+        """Yield error messages for the operands; called only if their ranks and types are valid."""
         return iter(())
 
     def infer(self, *operands: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return the infos of the results; by default each is like the operand that its declaration names.
+        """Return the infos of the results; by default, each result is like the operand that its declaration names.
 
-        None stands for a result that cannot be inferred and must be declared where the layer is added.
+        None stands for a result that cannot be inferred; its info must be passed when the layer is added.
         """
         by_name = dict(zip((o.name for o in self.operands), operands, strict=True))
         return tuple(_like(declared, by_name) for declared in self.results for _ in range(self._count(declared)))
@@ -308,14 +323,14 @@ class Op:
         return self.num_results() - len(self.results) + 1 if declared.variadic else 1
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        """About how many arithmetic operations one run takes; here one for every element that comes in or goes out.
+        """Return an estimate of the arithmetic operations of one run: by default, one per input and output element.
 
-        Operators that do more override this; a network's limits are checked against the sum.
+        Operators that do more override this method. The limits of a network are compared to the sum over its layers.
         """
         return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
 
     def arguments(self, ts: Sequence[_T | None]) -> list[Any]:
-        """`given`, one item per operand: None if an optional one is absent, a tuple for a variadic one."""
+        """Return `ts` as one item per operand: None if an optional operand is absent, a tuple for a variadic one."""
         fixed = [o for o in self.operands if not o.variadic]
         padded = [*ts, *[None] * (len(fixed) - len(ts))]
         if len(fixed) < len(self.operands):
@@ -323,21 +338,21 @@ class Op:
         return padded
 
     def operand_name(self, index: int) -> str:
-        """Return the name of the operand at a position, numbered where it is variadic."""
+        """Return the name of the operand at `index`; values of a variadic operand are numbered, as in ``inputs[1]``."""
         declared = self.operands[min(index, len(self.operands) - 1)]
         return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
 
     def arity_problem(self, count: int) -> str | None:
-        """Return why `count` operands are too many, or None."""
+        """Return an error message if `count` operands are too many, else None."""
         variadic = bool(self.operands) and self.operands[-1].variadic
         if variadic or count <= len(self.operands):
             return None
         return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
 
     def violations(self, *infos: TensorInfo | None) -> list[str]:
-        """Return everything that is wrong with operands of these infos; empty where the operator is valid on them.
+        """Return error messages for operands with these infos; empty if the operator is valid for them.
 
-        Where a rank is not known, the operator is valid if it is so for some rank.
+        Operands of unknown rank are valid if there is a rank for which the operator is valid.
         """
         error = self.arity_problem(len(infos))
         if error:
@@ -359,9 +374,9 @@ class Op:
                         yield f"{declared.name} is {info.dtype}; expected {requested}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
-        """Return the infos of all results, for operands without violations; None for those that must be declared.
+        """Return the infos of all results for valid operands; None for a result whose info must be declared.
 
-        Where a rank is not known, they are what is true of the results for every rank that is valid.
+        If the rank of an operand is unknown, each info is what the results for all valid ranks have in common.
         """
         if not all(map(is_ranked, infos)):
             return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
@@ -372,7 +387,7 @@ class Op:
         return match
 
     def _inferred_for(self, infos: Sequence[TensorInfo | None]) -> tuple[TensorInfo | None, ...] | None:
-        """Return the infos of all results, None if the operator is not valid."""
+        """Return the infos of all results; None if the operator is not valid for the operands."""
         if self.violations(*infos):
             return None
         try:
@@ -381,7 +396,7 @@ class Op:
             return None
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the operator as JSON-compatible data: its name and the attributes that are not at their default."""
+        """Return the operator as JSON-compatible data: its name, and the attributes that differ from their defaults."""
         codecs = self.codecs()
         return {"op": self.op_name()} | {
             name: codecs[name].to_plain(value) for name, value in self.changed_attributes().items()
@@ -389,7 +404,7 @@ class Op:
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Op:
-        """Return the operator that `to_plain` described; `InvalidArgumentError` if nothing can be described so."""
+        """Return the operator that `to_plain` wrote; raise `InvalidArgumentError` if the data is not valid."""
         if not isinstance(plain, Mapping):
             raise InvalidArgumentError(f"an operator is described by a mapping, not {reprlib.repr(plain)}")
         if "op" not in plain:
@@ -437,7 +452,7 @@ def _codec(cls: type[Op], name: str) -> Codec:
 
 
 def annotation(cls: type[Op], name: str) -> Any:
-    """Return the type that an operator's attribute is annotated with."""
+    """Return the annotated type of the attribute `name` of an operator."""
     owner = next(base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {}))
     hint = owner.__dict__["__annotations__"][name]
     return eval(hint, vars(sys.modules[owner.__module__])) if isinstance(hint, str) else hint
@@ -482,12 +497,16 @@ def op(
 ) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(attribute,))
 def op(cls: Any = None, /, *, executable: bool | None = None, pure: bool | None = None, register: bool = True) -> Any:
-    """Turn a declaration into an operator and register its name (`register=False` for one that no file will name).
+    """Turn a class into an operator and register its name.
 
-    `executable` and `pure` are True unless they are given here or for an operator that this one derives from.
+    Args:
+        cls: the class to decorate.
+        executable: value of `Op.executable`; None to inherit it.
+        pure: value of `Op.pure`; None to inherit it.
+        register: whether files and `op_class` can name the operator.
 
     Raises:
-        InvalidArgumentError: a wrong declaration, or a name that is taken.
+        InvalidArgumentError: the declaration is not valid, or another operator has the name.
     """
     if cls is None:
         return lambda decorated: _declare(decorated, executable, pure, register)
@@ -515,7 +534,7 @@ def _declare(cls: Any, executable: bool | None, pure: bool | None, register: boo
 
 def _declaration_problems(cls: type[Op]) -> Iterator[str]:
     operands = {declared.name: declared for declared in cls.operands}
-    yield from (f"{name!r} is a name that every operator has" for name in _own_names(cls) & _RESERVED)
+    yield from (f"the name {name!r} is reserved: every operator has it" for name in _own_names(cls) & _RESERVED)
     for slots in (cls.operands, cls.results):
         yield from (f"{slot.name!r} is variadic and must come last" for slot in slots[:-1] if slot.variadic)
     for name, item in cls.__dict__.items():
@@ -523,10 +542,10 @@ def _declaration_problems(cls: type[Op]) -> Iterator[str]:
             yield f"the attribute {name!r} has no annotation"
     for other in (slot.same_dtype_as for slot in cls.operands):
         if other is not None and other not in operands:
-            yield f"there is no operand {other!r}, whose type another one should have"
+            yield f"same_dtype_as names {other!r}, which is not an operand"
     for other in (slot.like for slot in cls.results):
         if other is not None and (other not in operands or operands[other].optional):
-            yield f"there is no required operand {other!r}, which a result should be like"
+            yield f"like names {other!r}, which is not a required operand"
     yield from (error for name in ("check", "infer") for error in _arguments_problems(cls, name))
 
 
@@ -573,12 +592,12 @@ def _attribute_from(value: Any) -> Attribute:
 
 
 def registered_ops() -> dict[str, type[Op]]:
-    """Return all operators that have been declared so far, by name (import `interposer.ops` for the built-in ones)."""
+    """Return all operators declared so far, sorted by name (import `interposer.ops` for the built-in operators)."""
     return dict(sorted(_REGISTRY.items()))
 
 
 def op_class(name: str) -> type[Op]:
-    """Return the operator of this name; `InvalidArgumentError` with the nearest name where there is none."""
+    """Return the operator with this name; raise `InvalidArgumentError` with the most similar name if there is none."""
     match = _REGISTRY.get(name)
     if match is None:
         raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, _REGISTRY)}")

@@ -1,4 +1,4 @@
-"""Dimensions and shapes: what is known of how large a tensor is."""
+"""Dimensions and shapes of tensors, which may be unknown."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_RANK: Final = 8
 
 
 class Dim(int):
-    """A dimension that is not known yet, optionally named (``Dim("batch")``); arithmetic with it gives `UNKNOWN` again.
+    """An unknown dimension, optionally named (``Dim("batch")``). Arithmetic with it yields `UNKNOWN`.
 
-    It orders with nothing (every ``<`` or ``>`` is False) and divides by everything, so that a check which reports
-    errors by comparing keeps quiet about what cannot be known. Its value as an int is -1.
+    Every comparison by ``<`` or ``>`` is False, and every remainder is 0. So checks that compare dimensions report no
+    errors for unknown ones. Its value as an int is -1.
     """
 
     name: str | None
@@ -75,9 +75,9 @@ ShapeLike: TypeAlias = "Iterable[int | str | None] | EllipsisType"
 
 
 class TensorShape(tuple[int, ...]):
-    """The dimensions of a tensor, rank 0 to 8; `None` or a name stands for a dimension that is not known yet.
+    """The dimensions of a tensor of rank 0 to 8; None or a name stands for an unknown dimension.
 
-    The Ellipsis stands for a shape of which not even the rank is known: see `UNRANKED`.
+    The Ellipsis stands for a shape of unknown rank: see `UNRANKED`.
 
     >>> TensorShape((1, None, "width", 3))
     TensorShape(1, ?, width, 3)
@@ -101,12 +101,12 @@ class TensorShape(tuple[int, ...]):
 
     @property
     def rank(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self)
 
     @property
     def is_ranked(self) -> bool:
-        """True if the rank is known, and so a dimension, known or not, for every axis."""
+        """True if the rank is known, even if dimensions are not."""
         return True
 
     @property
@@ -116,23 +116,23 @@ class TensorShape(tuple[int, ...]):
 
     @property
     def num_elements(self) -> int:
-        """The product of the dimensions (1 for a scalar); `UNKNOWN` where one is unknown."""
+        """The product of the dimensions (1 for a scalar); `UNKNOWN` if a dimension is unknown."""
         return math.prod(self) if self.is_concrete else UNKNOWN
 
     def accepts(self, other: TensorShape) -> bool:
-        """Return True if `other` has the same rank and agrees in every dimension that both know."""
+        """Return True if the ranks are equal and all dimensions that both shapes know; an unknown rank always fits."""
         if not other.is_ranked:
             return True
         return len(self) == len(other) and not any(differ(a, b) for a, b in zip(self, other, strict=True))
 
     def joined(self, other: TensorShape) -> TensorShape:
-        """Return what is true of both shapes: a dimension that differs is unknown, and so is a rank that does."""
+        """Return what both shapes have in common: dimensions that differ become unknown, and so does the rank."""
         if not other.is_ranked or len(self) != len(other):
             return UNRANKED
         return TensorShape(a if a == b else UNKNOWN for a, b in zip(self, other, strict=True))
 
     def merged(self, other: TensorShape) -> TensorShape:
-        """Return all that either shape knows of one tensor; where both know a dimension, what this one says."""
+        """Return the combined knowledge of two shapes of one tensor; dimensions of this shape take precedence."""
         if not other.is_ranked:
             return self
         return TensorShape(b if isinstance(a, Dim) else a for a, b in zip(self, other, strict=True))
@@ -145,7 +145,7 @@ class TensorShape(tuple[int, ...]):
 
 
 class _Unranked(TensorShape):
-    """The only shape of unknown rank. What asks for the rank or for dimensions gets an `UnknownRankError`."""
+    """The only shape of unknown rank. Access to its rank or its dimensions raises `UnknownRankError`."""
 
     __slots__ = ()
 
@@ -203,9 +203,9 @@ class _Unranked(TensorShape):
 
 
 UNRANKED: Final[TensorShape] = tuple.__new__(_Unranked)
-"""The shape of a tensor whose rank is not known before running, such as that of an element of some sequences.
+"""The shape of a tensor whose rank is unknown before running, for example an element of some sequences.
 
-`TensorShape.is_ranked` tells it from others; its rank and its dimensions cannot be asked for.
+Its `TensorShape.is_ranked` is False. Access to its rank or its dimensions raises `UnknownRankError`.
 """
 
 

@@ -1,4 +1,4 @@
-"""Data types, layouts, shapes and the description of a tensor: what every other part of the package speaks in."""
+"""Data types, layouts, quantization and tensor infos, which describe tensors in every other part of the package."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ Array: TypeAlias = NDArray[Any]
 
 
 class DataType(Enum):
-    """How one element is stored; whether it stands for a float value by scale and zero point, `Quantization` says.
+    """The storage type of one element. `Quantization` says whether stored integers represent float values.
 
-    Two of them are no types of tensors: a sequence is an array of arrays, and an optional one that holds one or none.
+    SEQUENCE and OPTIONAL are not types of tensors: a sequence is a list of arrays, an optional holds one array or none.
 
     Arm NN's names (``QAsymmU8`` ...) are aliases of the storage types.
     """
@@ -91,21 +91,21 @@ class DataType(Enum):
     BFloat16 = "bfloat16"
 
     __hash__ = object.__hash__
-    """Members are unique; five times as fast as that of their names."""
+    """Members are unique, so identity suffices; five times as fast as the hash of their names."""
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of an array of this type (`ml_dtypes` supplies those that NumPy lacks)."""
+        """The NumPy dtype of arrays of this type (from `ml_dtypes` for types that NumPy lacks)."""
         return _numpy_dtype(self)
 
     @property
     def bits(self) -> int:
-        """Bits of one element in a packed buffer; 0 for strings and arrays, which have no fixed size."""
+        """Bits of one element in a packed buffer; 0 for strings and collections, which have no fixed size."""
         return _BITS[self]
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element of the NumPy array (types of fewer than 8 bits take a whole byte there)."""
+        """Bytes of one element of the NumPy array; types of fewer than 8 bits take a whole byte there."""
         return self.numpy.itemsize
 
     @property
@@ -115,17 +115,21 @@ class DataType(Enum):
 
     @property
     def is_integer(self) -> bool:
-        """True for the integer types of any width; false for bool."""
+        """True for the integer types of any width; False for bool."""
         return self in INTEGERS
 
     @property
     def is_collection(self) -> bool:
-        """True for what is no tensor: sequences and optionals, whose elements are arrays."""
+        """True for sequences and optionals, whose elements are arrays."""
         return self in COLLECTIONS
 
     @classmethod
     def of(cls, what: DataType | str | np.dtype[Any] | type) -> DataType:
-        """Return the type named by a member, its name or value, or a NumPy dtype; else `InvalidArgumentError`."""
+        """Return the type for a member, its name or value, or a NumPy dtype.
+
+        Raises:
+            InvalidArgumentError: there is no such type.
+        """
         if isinstance(what, DataType):
             return what
         if isinstance(what, np.dtype):
@@ -151,19 +155,19 @@ _BY_VALUE: Final = {str(member.value): member for member in DataType}
 STORED_FLOATS: Final = frozenset(
     {DataType.FLOAT8_E8M0FNU, DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN}
 )
-"""Floats that are only stored, moved and converted: nothing is computed in them."""
+"""Float types that are only stored, moved and converted: no operator computes in them."""
 FLOATS: Final = frozenset(member for value, member in _BY_VALUE.items() if "float" in value) - STORED_FLOATS
-"""Floats that are computed with."""
+"""Float types that operators compute in."""
 SIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("int"))
 UNSIGNED_INTEGERS: Final = frozenset(member for value, member in _BY_VALUE.items() if value.startswith("uint"))
 INTEGERS: Final = SIGNED_INTEGERS | UNSIGNED_INTEGERS
 QUANTIZABLE: Final = INTEGERS
 COLLECTIONS: Final = frozenset({DataType.SEQUENCE, DataType.OPTIONAL})
-"""What is no tensor."""
+"""The types of sequences and optionals, which are not tensors."""
 ANY_TYPE: Final = frozenset(DataType) - COLLECTIONS
 """The types of tensors."""
 ANYTHING: Final = frozenset(DataType)
-"""The types of tensors, and what is no tensor."""
+"""The types of tensors, sequences and optionals."""
 _BITS: Final = {
     member: {"bool": 8}.get(value) or int("".join(filter(str.isdigit, value.split("_")[0])) or 0)
     for value, member in _BY_VALUE.items()
@@ -199,13 +203,13 @@ def _dtype_name(what: np.dtype[Any] | type) -> str:
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """Return the least and the greatest value of an integer type."""
+    """Return the smallest and the largest value of an integer type."""
     bits = data_type.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if data_type in SIGNED_INTEGERS else (0, (1 << bits) - 1)
 
 
 def largest_float(data_type: DataType) -> float:
-    """Return the greatest finite value of a float type."""
+    """Return the largest finite value of a float type."""
     try:
         return float(np.finfo(data_type.numpy).max)
     except ValueError:  # a type that NumPy lacks
@@ -215,7 +219,7 @@ def largest_float(data_type: DataType) -> float:
 
 
 def smallest_float(data_type: DataType) -> float:
-    """Return the least positive value of a float type, which is a subnormal number."""
+    """Return the smallest positive value of a float type, which is a subnormal number."""
     try:
         return float(np.finfo(data_type.numpy).smallest_subnormal)
     except ValueError:  # a type that NumPy lacks
@@ -225,7 +229,7 @@ def smallest_float(data_type: DataType) -> float:
 
 
 def from_bits(codes: Array, data_type: DataType) -> Array:
-    """Return elements of a type of fewer than 8 bits, of which each byte of `codes` holds one in its lowest bits."""
+    """Return elements of a type of fewer than 8 bits; each byte of `codes` holds one element in its lowest bits."""
     bits = (codes & (2**data_type.bits - 1)).astype(np.int8)
     if data_type.is_float:
         floats: Array = bits.view(data_type.numpy)
@@ -236,7 +240,7 @@ def from_bits(codes: Array, data_type: DataType) -> Array:
 
 
 class LayoutAxes(NamedTuple):
-    """Positions of the axes of an image tensor."""
+    """Indices of the height, width and channel axes of an image tensor."""
 
     height: int
     width: int
@@ -252,7 +256,7 @@ class DataLayout(Enum):
     NDHWC = "NDHWC"
 
     def axes(self) -> LayoutAxes:
-        """Positions of height, width and channels."""
+        """Return the indices of the height, width and channel axes."""
         return LayoutAxes(*(self.value.index(letter) for letter in "HWC"))
 
     @property
@@ -262,7 +266,7 @@ class DataLayout(Enum):
 
     @property
     def rank(self) -> int:
-        """How many axes the layout names."""
+        """The number of axes."""
         return len(self.value)
 
     def __str__(self) -> str:
@@ -270,12 +274,12 @@ class DataLayout(Enum):
 
 
 class Quantization:
-    """How stored integers stand for float values: ``real = scale * (stored - zero_point)``.
+    """The mapping of stored integers to float values: ``real = scale * (stored - zero_point)``.
 
-    One scale for the whole tensor, or one for every index along `axis`. Immutable and hashable.
+    There is one scale for the whole tensor, or one for every index along `axis`. Instances are immutable and hashable.
 
     Raises:
-        InvalidArgumentError: no scale, a scale that is not finite and positive, a zero point that is no integer, or
+        InvalidArgumentError: no scale, a scale that is not finite and positive, a zero point that is not an integer, or
             counts that do not agree.
     """
 
@@ -299,7 +303,7 @@ class Quantization:
 
     @property
     def per_axis(self) -> bool:
-        """True if every index along `axis` has a scale of its own."""
+        """True if every index along `axis` has its own scale."""
         return self.axis is not None
 
     @property
@@ -341,12 +345,12 @@ class Quantization:
 
 
 _PLAIN: Final = {float: {float}, operator.index: {int}}
-"""The types of numbers that need not be converted."""
+"""The types of numbers that need no conversion."""
 
 
 def _numbers(value: Any, convert: Callable[[Any], Any], requested: str) -> tuple[Any, ...]:
     if type(value) in {tuple, list} and set(map(type, value)) == _PLAIN[convert]:
-        return tuple(value)  # which large networks have by the thousand
+        return tuple(value)  # a fast path, since large networks have thousands of scales
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", True)
     return tuple(_number(item, convert, requested) for item in (value if several else (value,)))
 
@@ -375,16 +379,16 @@ def _quantization_problems(scales: tuple[float, ...], points: tuple[int, ...], a
 
 
 _HEAD: Final = 128
-"""About the bytes that an array takes without its elements."""
+"""Approximate size of an array in bytes, without its elements."""
 
 
 class TensorInfo:
-    """What is known of a tensor without its data: shape, type, quantization and, where it is constant, the value.
+    """The description of a tensor without its data: shape, type, quantization and, for a constant, its value.
 
-    A sequence has the shape of how many elements there are, and an optional that of 0 or 1; `element` then says what
-    is known of every element, and is None for tensors. `constant` is an array that shape inference may read (axes,
-    target shapes ...); it takes no part in equality. Immutable; copies with changes come from `with_shape`,
-    `with_dtype`, `with_quantization`, `with_constant` and `with_element`.
+    A sequence has the shape [number of elements], and an optional the shape [0] or [1]; `element` then describes what
+    all elements have in common. It is None for tensors. `constant` is an array that shape inference may read (axes,
+    target shapes ...); equality ignores it. Instances are immutable; `with_shape`, `with_dtype`, `with_quantization`,
+    `with_constant` and `with_element` return changed copies.
 
     >>> str(TensorInfo((1, 4), "uint8", Quantization(0.5, 3)))
     'uint8[1, 4] q(0.5, 3)'
@@ -417,7 +421,7 @@ class TensorInfo:
 
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
-        """Return the info of a constant array, which it keeps."""
+        """Return the info of a constant array, which the info refers to."""
         array = np.asarray(array)
         return cls(array.shape, array.dtype, quantization, array)
 
@@ -472,7 +476,7 @@ class TensorInfo:
 
     @property
     def rank(self) -> int:
-        """How many axes there are; a scalar has none. `UnknownRankError` if that is not known."""
+        """The number of axes, 0 for a scalar. Raises `UnknownRankError` if the rank is unknown."""
         return len(self.shape)
 
     @property
@@ -487,12 +491,12 @@ class TensorInfo:
 
     @property
     def num_elements(self) -> int:
-        """How many elements there are; `UNKNOWN` where a dimension is."""
+        """The number of elements; `UNKNOWN` if a dimension is unknown."""
         return self.shape.num_elements
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the NumPy array, or of all arrays that a collection holds; `UNKNOWN` where a dimension is."""
+        """Bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
         return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
 
     @property
@@ -502,21 +506,21 @@ class TensorInfo:
 
     @property
     def is_quantized(self) -> bool:
-        """True if stored integers stand for float values."""
+        """True if stored integers represent float values."""
         return self.quantization is not None
 
     @property
     def scale(self) -> float:
-        """The scale of a quantized tensor (the first of several), 1.0 where there is none."""
+        """The scale of a quantized tensor (the first one if per axis); 1.0 if the tensor is not quantized."""
         return self.quantization.scale if self.quantization else 1.0
 
     @property
     def zero_point(self) -> int:
-        """The zero point of a quantized tensor (the first of several), 0 where there is none."""
+        """The zero point of a quantized tensor (the first one if per axis); 0 if the tensor is not quantized."""
         return self.quantization.zero_point if self.quantization else 0
 
     def with_shape(self, shape: ShapeLike) -> TensorInfo:
-        """This info with another shape; a per-axis quantization is kept where it still fits, a constant is not."""
+        """Return this info with another shape, without the constant; a per-axis quantization must fit or is dropped."""
         shape = TensorShape(shape)
         q = self.quantization
         if q is not None and q.axis is not None:
@@ -525,32 +529,32 @@ class TensorInfo:
         return TensorInfo(shape, self.dtype, q, element=self.element)
 
     def with_dtype(self, dtype: DataType) -> TensorInfo:
-        """This info with another type and, unless it is the same type, without quantization; without the constant."""
+        """Return this info with another type, without the constant; the quantization is dropped if the type changes."""
         same = dtype is self.dtype
         return TensorInfo(
             self.shape, dtype, self.quantization if same else None, element=self.element if same else None
         )
 
     def with_quantization(self, quantization: Quantization | None) -> TensorInfo:
-        """Return this info with another quantization, constant kept."""
+        """Return this info with another quantization and the same constant."""
         return TensorInfo(self.shape, self.dtype, quantization, self.constant, self.element)
 
     def with_constant(self, constant: Array | None) -> TensorInfo:
-        """Return this info with the value that the tensor is known to have, or without one."""
+        """Return this info with a constant value, or without one for None."""
         return TensorInfo(self.shape, self.dtype, self.quantization, constant, self.element)
 
     def with_element(self, element: TensorInfo) -> TensorInfo:
-        """Return this info of a collection with something else known of its elements."""
+        """Return this info of a collection with another description of its elements."""
         return TensorInfo(self.shape, self.dtype, element=element)
 
     def joined(self, other: TensorInfo) -> TensorInfo:
-        """Return what is true of both infos: dimensions and ranks that differ are unknown, and so is the constant.
+        """Return what both infos have in common: dimensions that differ become unknown; the constant is dropped.
 
         Raises:
-            InvalidArgumentError: the types, or how they are quantized, differ.
+            InvalidArgumentError: the types or the quantizations differ.
         """
         if self.dtype is not other.dtype or self.quantization != other.quantization:
-            raise InvalidArgumentError(f"nothing is both {self} and {other}")
+            raise InvalidArgumentError(f"{self} and {other} differ in type or quantization and have no common info")
         mine, its = self.element, other.element
         element = None if mine is None or its is None else _merged_elements(self, other, mine, its)
         return TensorInfo(self.shape.joined(other.shape), self.dtype, self.quantization, element=element)
@@ -595,7 +599,7 @@ def _with_article(dtype: DataType) -> str:
 
 
 def _merged_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
-    """Return what is known of elements of either collection; of one that is empty, they say nothing."""
+    """Return the common description of the elements of two collections; that of an empty collection is ignored."""
     if first.dtype is second.dtype and a.shape[0] == 0:
         return second
     return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)
