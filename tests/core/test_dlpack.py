@@ -55,7 +55,7 @@ WRONG = {
     "gradient": (lambda: torch.ones(2, 3, requires_grad=True) * 2, "cannot be made into an array: Can't call numpy()"),
     "device": (lambda: torch.ones(2, 3, device="meta"), "cannot be made into an array: Unknown device type meta"),
     "shape": (lambda: torch.ones(3, 2), "has shape [3, 2]; expected [2, 3]"),
-    "type": (lambda: torch.ones(2, 3, dtype=torch.complex64), "is complex64; expected float32; convert it as you"),
+    "type": (lambda: torch.ones(2, 3, dtype=torch.complex64), "is complex64; expected float32; convert it explicitly"),
 }
 
 
