@@ -113,7 +113,7 @@ def supporting(query: Callable[..., Any]) -> Backend:
         (supporting(giving(None)), "query of backend 'Faulty' returned NoneType; expected list"),
         (supporting(giving((Support.yes(),) * 3)), "query of backend 'Faulty' returned tuple; expected list"),
         (supporting(giving([True] * 3)), "query of backend 'Faulty' returned bool; expected Support"),
-        (supporting(giving([Support.yes()])), "query of backend 'Faulty' returned 1 verdicts for 3 layers"),
+        (supporting(giving([Support.yes()])), "query of backend 'Faulty' gave 1 verdicts for 3 layers"),
     ],
 )
 def test_verdicts_of_the_wrong_kind_or_number_are_refused(runtime: Runtime, backend: Backend, text: str) -> None:
