@@ -55,7 +55,7 @@ class Candidate:
         return ",".join(main)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible data."""
+        """Return the object as JSON-compatible data."""
         timing = self.timing
         return {
             "name": self.name,
@@ -88,7 +88,7 @@ class BenchReport:
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
-        """The candidates that the noise of the measurement cannot tell from the quickest one, itself included."""
+        """The fastest candidate, and the candidates whose times do not differ from it by more than the noise."""
         timed = {
             str(number): candidate
             for number, candidate in enumerate(self.candidates)
@@ -98,7 +98,7 @@ class BenchReport:
         return tuple(timed[name] for name in close)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible data."""
+        """Return the object as JSON-compatible data."""
         best = self.quickest
         return {
             "network": self.network,
@@ -109,7 +109,7 @@ class BenchReport:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress; the default of `progress`."""
 
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
@@ -143,7 +143,7 @@ def bench(
         limits: the most memory and arithmetic that the network may need.
         rounds: how often each has its turn; the more, the less a busy machine disturbs.
         seconds: how long a turn is.
-        progress: told what is done, and how much of how much is over.
+        progress: called with the current step, the number of finished steps, and their total.
         budget_seconds: how long the fastest mix is looked for, where it is not known from before.
         plan: one more candidate, which is placed as this says.
 

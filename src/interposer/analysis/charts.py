@@ -13,7 +13,7 @@ COLOUR: Final = "#1f6fb4"
 
 
 def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes: tuple[str, str] | None = None) -> str:
-    """Horizontal bars: for each a name, its length, and a smaller value that a line across the bar marks.
+    """Return a chart of horizontal bars: each has a name, a length, and a smaller value marked by a line across it.
 
     `axes` are what the names and the lengths are called; None draws no axes.
     """

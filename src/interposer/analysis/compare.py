@@ -44,7 +44,7 @@ class LayerComparison:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible data."""
+        """Return the object as JSON-compatible data."""
         return asdict(self)
 
 
@@ -62,7 +62,7 @@ class Culprit:
     divergence: Divergence
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible data."""
+        """Return the object as JSON-compatible data."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Comparison:
         return max(result, key=lambda item: self.tolerance.share(item.local), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-compatible data."""
+        """Return the object as JSON-compatible data."""
         first, largest = self.first, self.largest
         return {
             "network": self.network,
@@ -134,7 +134,7 @@ class Comparison:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress; the default of `progress`."""
 
 
 def compare(
@@ -160,7 +160,7 @@ def compare(
         backends: two ids, the one that is believed first.
         inputs: arrays by the names of inputs; None means random ones, made from `seed`.
         tolerance: how much may differ; None means `Tolerance()`.
-        progress: told what is done, and how much of how much is over.
+        progress: called with the current step, the number of finished steps, and their total.
 
     Raises:
         InvalidArgumentError: not two backends, or no inputs and shapes that are not known.

@@ -140,7 +140,7 @@ class Tolerance:
         return _ratio(divergence.steps, self.steps if eight else 0.0)
 
     def exceeded(self, divergence: Divergence | None, layers: int = 1) -> bool:
-        """Return True if a difference is too large behind so many layers, each of which may add to it."""
+        """Return True if a difference is too large after `layers` layers, each of which may add to it."""
         return self.share(divergence) > layers
 
     def worst(self, divergences: Iterable[Divergence]) -> Divergence | None:

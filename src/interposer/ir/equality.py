@@ -1,4 +1,4 @@
-"""Equality of graphs: layers are told apart by their names, and the order in which they were added does not matter."""
+"""Equality of graphs: layers are matched by name, and the order of their addition does not matter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
 
 
 def differences(a: Graph, b: Graph, *, opaque: bool = True) -> Iterator[str]:
-    """Yield what sets two graphs apart, a line each; nothing where they are the same."""
+    """Yield one line for each difference of two graphs; none if they are equal."""
     if a.name != b.name:
         yield f"the graphs are called {a.name!r} and {b.name!r}"
     others = {layer.name: layer for layer in b}
@@ -64,7 +64,7 @@ def _same_op(a: Op, b: Op, opaque: bool) -> bool:
 
 
 def _input_names(layer: Layer) -> list[str]:
-    """Absent inputs behind the last one that is there say nothing."""
+    """Return the names of a layer's inputs, without trailing absent inputs, which have no meaning."""
     names = ["_" if value is None else f"%{value.producer.name}:{value.index}" for value in layer.inputs]
     while names and names[-1] == "_":
         names.pop()

@@ -25,7 +25,7 @@ SHOWN: Final = 10
 
 
 class Use(NamedTuple):
-    """One place where a value goes in: operand number `position` of `layer`."""
+    """One use of a value: as operand number `position` of `layer`."""
 
     layer: Layer
     position: int
@@ -72,9 +72,9 @@ class Uses(Collection[Use]):
 class Value:
     """A tensor in the graph (Arm NN's output slot): output number `index` of `producer`.
 
-    `info` is None while it is not known. `declared` is what the maker of the network said of it: inference takes the
-    quantization from there and checks the rest. `factory` is the id of the tensor handle factory that makes its memory,
-    once the optimizer has chosen one. `aliases` are the names that a model file gives the tensor, beside `name`.
+    `info` is None while it is unknown. `declared` is the info that was passed when the layer was added: inference takes
+    the quantization from it and checks the rest. `factory` is the id of the tensor handle factory for its memory, once
+    the optimizer has chosen one. `aliases` are additional names of the tensor in a model file.
     """
 
     __slots__ = ("aliases", "declared", "factory", "index", "info", "producer", "uses")
@@ -90,29 +90,29 @@ class Value:
 
     @property
     def known(self) -> TensorInfo:
-        """The info; `VerificationError` if it is not known."""
+        """The info; raises `VerificationError` if it is unknown."""
         if self.info is None:
             raise VerificationError([f"the tensor {self.name} has no known info"])
         return self.info
 
     @property
     def constant(self) -> Array | None:
-        """The value, where it is known before running."""
+        """The tensor's value as an array if it is known before running, else None."""
         return self.info.constant if self.info is not None else None
 
     @property
     def is_constant(self) -> bool:
-        """True if a Constant layer gives it."""
+        """True if the producer is a Constant layer."""
         return isinstance(self.producer.op, Constant)
 
     @property
     def consumers(self) -> list[Layer]:
-        """The layers that take it, each once, in order of first use."""
+        """The layers that use the value, each once, in order of first use."""
         return list(dict.fromkeys(use.layer for use in self.uses))
 
     @property
     def name(self) -> str:
-        """The producer's name, with the output's number where there are several."""
+        """The producer's name, followed by the output's number if the producer has several outputs."""
         return self.producer.name if len(self.producer.outputs) == 1 else f"{self.producer.name}:{self.index}"
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class Value:
 
 
 class Inference(NamedTuple):
-    """The infos of a layer's outputs that follow from its operator, the infos of its inputs, and declared ones."""
+    """A result of shape inference: the infos of a layer's outputs, with the operator and infos it was inferred from."""
 
     op: Op
     inputs: tuple[TensorInfo | None, ...]
@@ -131,10 +131,10 @@ class Inference(NamedTuple):
 class Layer:
     """An operator in a graph, with its inputs (None if an optional one is absent or not connected yet) and outputs.
 
-    `backend` is the id of the backend that has it, `hint` that of the one to try first. `source` says where it came
-    from ("net.onnx, node 'MatMul_3'"). `merged` holds the names of the layers that it stands for after rewriting, and
-    `replaced` gives them as a tuple. `guid` is unique within the process. `inferred` is what shape inference found when
-    it was last asked.
+    `backend` is the id of the assigned backend, `hint` the id of the backend to try first. `source` is the layer's
+    origin ("net.onnx, node 'MatMul_3'"). `merged` holds the names of the layers that this layer has replaced in
+    rewrites, and `replaced` returns them as a tuple. `guid` is unique within the process. `inferred` is the last
+    result of shape inference.
     """
 
     __slots__ = (
@@ -157,12 +157,12 @@ class Layer:
 
     @property
     def inputs(self) -> tuple[Value | None, ...]:
-        """The values that go in, by position."""
+        """The input values by position; None for an absent input."""
         return tuple(self._inputs)
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The names of the layers that it stands for after rewriting; empty if it stands for itself alone."""
+        """The names of the layers that this layer has replaced in rewrites; empty if there are none."""
         return self.merged.flat()
 
     @replaced.setter
@@ -171,7 +171,7 @@ class Layer:
 
     @property
     def regions(self) -> tuple[Graph, ...]:
-        """The graphs that the layer runs, if it is one of control flow; each belongs to this layer alone."""
+        """The subgraphs of a control flow layer; each belongs to this layer only."""
         return self._regions
 
     @regions.setter
@@ -182,12 +182,12 @@ class Layer:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values that go in, without absent ones."""
+        """The input values, without absent ones."""
         return tuple([value for value in self._inputs if value is not None])
 
     @property
     def output(self) -> Value:
-        """The only output; `InvalidArgumentError` if there is not exactly one."""
+        """The only output; raises `InvalidArgumentError` if the layer does not have exactly one."""
         if len(self.outputs) != 1:
             raise InvalidArgumentError(
                 f"layer {self.name!r} ({self.op.op_name()}) has {len(self.outputs)} outputs; name one"
@@ -225,10 +225,10 @@ class Layer:
 
 
 class Graph:
-    """Layers with the values between them. Iterating gives the layers in the order in which they were added.
+    """A graph of layers and the values between them. Iteration yields the layers in the order of their addition.
 
-    `owner` is the layer whose region it is; a graph that is no region has none. `folded` describes, by name, small
-    tensors of a model file that the front end computed and that no layer takes any more; each info has its constant.
+    If the graph is a region of a control flow layer, `owner` is this layer, else None. `folded` holds, by name, the
+    infos of small tensors of a model file that the front end has folded to constants and that no layer uses any more.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -259,13 +259,13 @@ class Graph:
         source: str = "",
         regions: Sequence[Graph] = (),
     ) -> Layer:
-        """Append a layer. `outputs` are declared infos; a name that is taken gets a number behind it.
+        """Append a layer. `outputs` are declared infos; a number is appended to a name that is not unique.
 
-        Absent inputs behind the last one that is there are left out. `regions` become the layer's own.
+        Trailing absent inputs are dropped. The layer takes ownership of `regions`.
 
         Raises:
-            InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or something
-                that is no value, info or name.
+            InvalidArgumentError: a value of another graph, more inputs or outputs than the operator has, or an argument
+                of the wrong type.
         """
         for value in inputs:
             self._check_own(value)
@@ -300,7 +300,7 @@ class Graph:
             raise InvalidArgumentError(f"layer {layer} belongs to another network")
 
     def free_name(self, requested: str) -> str:
-        """`wanted`, or `wanted` with a number behind it where that is taken; the name is then taken."""
+        """Reserve and return the name `requested`, with a number appended if another layer has this name."""
         name = requested
         while name in self._names:
             self._numbers[requested] = number = self._numbers.get(requested, 0) + 1
@@ -309,13 +309,13 @@ class Graph:
         return name
 
     def rename(self, layer: Layer, requested: str) -> None:
-        """Give a layer another name, with a number behind it if it is taken."""
+        """Rename a layer; a number is appended if another layer has the name."""
         self._check_member(layer)
         self._names.discard(layer.name)
         layer.name = self.free_name(requested)
 
     def set_input(self, layer: Layer, index: int, value: Value | None) -> None:
-        """Make `value` operand number `index` of a layer, instead of what was there."""
+        """Replace operand number `index` of a layer by `value`."""
         self._check_own(value)
         self._check_member(layer)
         if index < 0:
@@ -331,7 +331,7 @@ class Graph:
             value.uses.add(Use(layer, index))
 
     def set_inputs(self, layer: Layer, values: Sequence[Value | None]) -> None:
-        """Make these the operands of a layer, instead of those that it has."""
+        """Replace all operands of a layer."""
         for index in range(len(layer._inputs)):
             self.set_input(layer, index, None)
         layer._inputs.clear()
@@ -339,12 +339,12 @@ class Graph:
             self.set_input(layer, index, value)
 
     def replace_uses(self, old: Value, new: Value, where: Callable[[Use], bool] = lambda _: True) -> None:
-        """Let every use of `old` (for which `where` holds) take `new` instead."""
+        """Replace `old` by `new` in every use for which `where` returns True."""
         for use in [use for use in old.uses if where(use)]:
             self.set_input(use.layer, use.position, new)
 
     def erase(self, layer: Layer) -> None:
-        """Remove a layer whose outputs nobody uses; `InvalidArgumentError` if somebody does."""
+        """Remove a layer; raise `InvalidArgumentError` if one of its outputs is used."""
         self._check_member(layer)
         users = [str(use.layer) for value in layer.outputs for use in value.uses]
         if users:
@@ -356,9 +356,9 @@ class Graph:
         self._names.discard(layer.name)
 
     def erase_dead(self, start: Iterable[Layer] | None = None) -> list[Layer]:
-        """Remove all layers that nothing depends on (Inputs, Outputs and impure layers stay); returns them.
+        """Remove all layers whose outputs are unused, except Input, Output and impure layers; return the removed ones.
 
-        With `start`, only these layers are looked at, and what was used by those of them that go.
+        With `start`, only these layers are considered, and the producers of the inputs of removed layers.
         """
         gone = []
         pending = list(self if start is None else start)
@@ -391,17 +391,17 @@ class Graph:
         return [layer for _, layer in sorted(result, key=lambda item: item[0])]
 
     def layer(self, name: str) -> Layer:
-        """Return the layer of that name; `InvalidArgumentError` if there is none."""
+        """Return the layer with this name; raise `InvalidArgumentError` if there is none."""
         for layer in self._layers.values():
             if layer.name == name:
                 return layer
         raise InvalidArgumentError(f"no layer is called {name!r}")
 
     def topological(self) -> list[Layer]:
-        """Return the layers in an order in which they can run: producers first, otherwise as they were added.
+        """Return the layers in topological order; ties are broken by the order of addition.
 
         Raises:
-            VerificationError: layers that depend on themselves.
+            VerificationError: the graph has a cycle.
         """
         order, stuck = self.schedule()
         if stuck:
@@ -409,7 +409,7 @@ class Graph:
         return order
 
     def schedule(self) -> tuple[list[Layer], list[Layer]]:
-        """The layers that can run, in order, and those that never can, as they wait for themselves or such layers."""
+        """Return the layers in topological order, and the layers that are in a cycle or depend on a cycle."""
         if self._scheduled is None:
             self._scheduled = self._schedule()
         order, stuck = self._scheduled
@@ -430,7 +430,7 @@ class Graph:
         return order, [layer for layer in layers if waiting[layer.guid] > 0]
 
     def clone(self) -> Graph:
-        """A copy with layers and values of its own; operators and constant arrays are shared, as they are immutable."""
+        """Return a copy of the graph; operators and constant arrays are shared, since they are immutable."""
         copy = Graph(self.name)
         copy.absorb(self.topological(), {})
         copy.folded = self.folded
@@ -445,12 +445,12 @@ class Graph:
         return graph_of, parts_of(self)
 
     def absorb(self, layers: Iterable[Layer], values: Mapping[Value, Value]) -> dict[Value, Value]:
-        """Append copies of `layers` (in running order), with `values` standing in for what is outside of them.
+        """Append copies of `layers` (in topological order); `values` maps their external inputs to values here.
 
-        Returns the given map, extended by every copied layer's outputs.
+        Returns the map `values`, extended by the outputs of the copied layers.
 
         Raises:
-            InvalidArgumentError: a layer takes a value that neither `values` nor a layer before it gives.
+            InvalidArgumentError: an input of a layer is neither in `values` nor an output of a layer before it.
         """
         known = dict(values)
         for layer in layers:
@@ -473,14 +473,14 @@ class Graph:
 
 
 def binding_id(layer: Layer) -> int:
-    """Return the number by which a caller gives an Input layer's tensor, or asks for an Output layer's."""
+    """Return the binding id of an Input or Output layer, by which a run identifies its tensor."""
     op = layer.op
     assert isinstance(op, Input | Output)
     return op.binding_id
 
 
 def cycle_problem(stuck: Sequence[Layer]) -> str:
-    """Return what is wrong with layers that can never run, without those of them that are only behind a cycle."""
+    """Return an error message that names the layers in a cycle, without layers that only depend on the cycle."""
     among = set(stuck)
     left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}
     ends = [layer for layer, count in left.items() if count == 0]
@@ -504,7 +504,7 @@ def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) ->
 
 
 def copy_attributes(source: Layer, target: Layer) -> None:
-    """Give `target` everything that `source` says of itself beside operator, name and connections."""
+    """Copy all attributes of `source` except operator, name and connections to `target`."""
     target.backend, target.hint = source.backend, source.hint
     target.source, target.merged = source.source, source.merged
     target.regions = tuple(region.clone() for region in source.regions)

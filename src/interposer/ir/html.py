@@ -32,7 +32,7 @@ Border = Iterable[tuple[str, TensorInfo | None]]
 """Names and infos of inputs or outputs, which are not all known."""
 
 MOST_ROWS: Final = 200
-"""Larger tables are cut off, as a notebook keeps what it shows."""
+"""Tables are truncated to this number of rows, because notebooks save their outputs."""
 MOST_LAYERS: Final = 200
 _CELL: Final = (
     "text-align:left;vertical-align:top;padding:1px 12px 1px 0;background:none;border:none;"
@@ -94,7 +94,7 @@ def border_table(inputs: Border, outputs: Border) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of escaped texts, cut off after `MOST_ROWS` rows."""
+    """Return a table of escaped texts, truncated after `MOST_ROWS` rows."""
     head = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
     body = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
     more = len(rows) - MOST_ROWS

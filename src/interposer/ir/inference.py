@@ -16,10 +16,10 @@ __all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_
 
 
 def infer_layer(layer: Layer) -> list[str]:
-    """Set the infos of a layer's outputs from those of its inputs; returns the errors, none where all is well.
+    """Infer the infos of a layer's outputs from those of its inputs, and set them; return error messages.
 
-    Of a layer with control flow, the infos of its regions' values are set too. Where there are errors, or an input is
-    not known, the outputs are left unknown.
+    For a control flow layer, the infos of the values in its regions are set too. If there are errors, or an input is
+    unknown, the outputs become unknown.
     """
     known = known_inference(layer)
     if known is not None:
@@ -125,10 +125,10 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
-    """The infos of a layer's outputs where its inputs turn out to be these; what is known of the outputs holds on.
+    """Return the infos of a layer's outputs for inputs with these infos, merged with the known infos of the outputs.
 
     Raises:
-        InvalidArgumentError: the operator cannot be run on such inputs, or gives something else than is known.
+        InvalidArgumentError: the operator does not accept the inputs, or its results contradict the known infos.
     """
     errors = layer.op.violations(*inputs)
     if errors:
@@ -147,8 +147,8 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
 def shaped_by_data(graph: Graph) -> set[Value]:
     """Return the values whose shape is only known while running, however much is known of the inputs' shapes.
 
-    These are results that are declared dynamic, as far as inference could not tell their shape, and what follows; in a
-    region, all of whose shape is unknown.
+    These are dynamic results whose shape inference could not determine, and the values that depend on them. In a
+    region, these are all values of unknown shape.
     """
     if graph.owner is not None:
         return {value for layer in graph for value in layer.outputs if value.info and not value.info.is_concrete}

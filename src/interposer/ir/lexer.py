@@ -67,7 +67,7 @@ class Lexer:
             tokens.append(Token(str(result.lastgroup), result.group(), start, fresh))
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return the next word, or one behind it."""
+        """Return the word `ahead` words after the next one, without consuming it."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def sees(self, kind: str, text: str | None = None, ahead: int = 0) -> bool:

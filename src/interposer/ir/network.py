@@ -20,9 +20,9 @@ __all__ = ["Network"]
 class Network(Builders):
     """A network of layers, to be optimized for some backends and run.
 
-    Layers are added with `add_layer` or with a method of their own (`add_convolution2d_layer` ...); a layer's inputs
-    are values, that is outputs of layers added before (a layer with one output may stand for it). Errors of shape stay
-    on the layer and are reported by `validate` and by `optimize`, all at once. Not safe to change from several threads.
+    Layers are added with `add_layer` or with an operator's method (`add_convolution2d_layer` ...). The inputs of a
+    layer are values: outputs of layers that were added before. A layer with one output can be passed instead of the
+    output. Shape errors do not raise at once: `validate` and `optimize` report all of them. Not thread safe.
 
     >>> network = Network("sum")
     >>> x = network.add_input_layer(0, TensorInfo((2, 3)), name="x")
@@ -37,7 +37,7 @@ class Network(Builders):
 
     @property
     def name(self) -> str:
-        """What the network is called in messages."""
+        """The network's name in messages."""
         return self.graph.name
 
     def add_layer(
@@ -52,11 +52,11 @@ class Network(Builders):
         """Add a layer that runs `op` on `values`, one for each operand in order (None skips an optional one).
 
         `outputs` declares infos of the outputs: needed for quantized results, checked for everything else. Operands
-        that are not given can be connected later with `connect`. `regions` are what a layer with control flow runs; it
-        gets copies of them.
+        that are not passed can be connected later with `connect`. `regions` are the subgraphs of a control flow layer;
+        the layer gets copies of them.
 
         Raises:
-            InvalidArgumentError: too many values, a value of another network, or something that is no value.
+            InvalidArgumentError: too many values, a value of another network, or an argument that is not a value.
         """
         declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
         expect(op, Op, "add_layer needs an operator such as Addition()")
@@ -67,12 +67,12 @@ class Network(Builders):
         return layer
 
     def add_input_layer(self, binding_id: int, info: TensorInfo, name: str | None = None) -> Layer:
-        """Add an input of the network, which a run gives by `binding_id`."""
+        """Add an input of the network; runs pass its tensor by `binding_id`."""
         expect(info, TensorInfo | None, "an input is described by a TensorInfo(shape, dtype)")
         return self.add_layer(Input(binding_id), name=name or f"input_{binding_id}", outputs=info)
 
     def add_output_layer(self, binding_id: int, value: Value | Layer | None = None, name: str | None = None) -> Layer:
-        """Add an output of the network, which a run fills by `binding_id`."""
+        """Add an output of the network; runs return its tensor by `binding_id`."""
         values = () if value is None else (value,)
         return self.add_layer(Output(binding_id), *values, name=name or f"output_{binding_id}")
 
@@ -93,7 +93,7 @@ class Network(Builders):
         self._infer_from(layer)
 
     def _infer_from(self, layer: Layer) -> None:
-        """Infer this layer again, and of those behind it what that concerns; a cycle is left as it is."""
+        """Infer this layer again, and the layers that depend on changed infos; do nothing if it is in a cycle."""
         changed: set[Layer] = set()
         for each in _behind(layer):
             if each is layer or any(value.producer in changed for value in each.values):
@@ -121,14 +121,14 @@ class Network(Builders):
         """Check that the network can be optimized.
 
         Raises:
-            InvalidNetworkError: with all errors: what is not connected, does not fit, is bound twice, or missing.
+            InvalidNetworkError: lists all errors, such as unconnected inputs, wrong shapes or duplicate binding ids.
         """
         errors = list(self.problems())
         if errors:
             raise InvalidNetworkError(errors, self.name)
 
     def problems(self) -> Iterator[str]:
-        """Yield everything that is wrong with the network, a sentence each."""
+        """Yield a message for each error in the network."""
         order, stuck = self.graph.schedule()
         if stuck:
             yield cycle_problem(stuck)
@@ -137,10 +137,10 @@ class Network(Builders):
         yield from _border_problems(self.graph)
 
     def text(self, *, elide: int | None = None) -> str:
-        """The network in the text form, with every constant in full: `parse` gives the same network, bit for bit.
+        """Return the network in the text format, with all constants; `parse` reads back an identical network.
 
-        Names that a model file gives tensors beside those of layers are not in it. ``str(network)`` is for reading:
-        it shows large constants as a hash only.
+        Additional tensor names of a model file (`Value.aliases`) are not included. ``str(network)`` is shorter: it
+        shows large constants as a hash.
 
         Args:
             elide: show constants of more elements than this as a hash; such text cannot be read back.
@@ -149,10 +149,10 @@ class Network(Builders):
 
     @classmethod
     def parse(cls, text: str) -> Network:
-        """Return the network that `text` has written, or somebody in that form.
+        """Return the network that a text in the format of `Network.text` describes.
 
         Raises:
-            ParseError: the text is no network; says line and column.
+            ParseError: the text is not a valid network; `where` is the line and column.
         """
         expect(text, str, "the text form must be a text")
         network = cls(graph=parse_graph(text))
@@ -177,7 +177,7 @@ def _known(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
 
 
 def _behind(layer: Layer) -> list[Layer]:
-    """Return the layer and all that depend on it, in running order; none where it depends on itself."""
+    """Return the layer and all layers that depend on it, in topological order; empty if it depends on itself."""
     order: list[Layer] = []
     seen = {layer}
     path = [(layer, iter(_consumers(layer)))]

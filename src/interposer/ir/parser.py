@@ -28,11 +28,11 @@ _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
     """Return the graph that `print_graph` wrote.
 
-    Infos are taken as they stand; `infer_graph` works out those that the text leaves out, and `verify` tells whether
-    the graph is a sound one. `opaque` gives, by layer name, the objects that text cannot hold (printed `<opaque>`).
+    Infos are read without checks: `infer_graph` computes missing infos, and `verify` checks the graph. `opaque` maps
+    layer names to the objects that text cannot represent (printed as `<opaque>`).
 
     Raises:
-        ParseError: the text is no graph; `where` is line and column.
+        ParseError: the text is not a valid graph; `where` is the line and column.
     """
     import interposer.ops  # noqa: F401, PLC0415 - a text may name any operator
 
@@ -289,7 +289,7 @@ class _Parser:
         return result
 
     def items(self, item: Callable[[], _T], until: str | None = None) -> list[_T]:
-        """Items with commas between them; the mark `until` closes them, and a comma may stand before it."""
+        """Return items separated by commas, up to the mark `until`; a trailing comma is allowed."""
         items: list[_T] = []
         while until is None or not self.lexer.accept("mark", until):
             items.append(item())

@@ -19,19 +19,19 @@ __all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "sel
 
 
 def is_placed_by_a_backend(layer: Layer) -> bool:
-    """False for the border of the network, for constants, and for the layers that the runtime runs itself."""
+    """Return False for inputs, outputs and constants, and for layers that the runtime executes itself."""
     return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
 
 
 class SubgraphView:
-    """Some layers of a graph, in running order, with the values at their border. A view never changes the graph.
+    """A subset of a graph's layers, in topological order, with the values at its border. It never changes the graph.
 
-    `operands` are all values that come in, in the order of first use; `inputs` are those that are not constant, and
-    `constants` the others. `outputs` are the values that go out. Constant layers are never part of a view.
+    `operands` are all values that enter the view, in the order of first use: `inputs` are those that are not constant,
+    and `constants` the others. `outputs` are the values that are used outside. Constant layers are never in a view.
     """
 
     def __init__(self, graph: Graph, layers: Iterable[Layer], order: Iterable[Layer] | None = None) -> None:
-        """Make a view of `layers`; `order` may save finding a running order, where one is at hand."""
+        """Create a view of `layers`; `order` is a known topological order, which saves computing one."""
         requested = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
         self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in requested)
@@ -67,7 +67,7 @@ class SubgraphView:
         return SubgraphView(self.graph, requested, self.layers)
 
     def chains(self, *ops: type[Op]) -> list[SubgraphView]:
-        """The runs of layers of these operators, each of which is the only user of the one before; none overlap."""
+        """Return the disjoint chains of layers with these operators, each the only user of the layer before it."""
         taken: set[int] = set()
         result = []
         for layer in self.layers:
@@ -88,7 +88,7 @@ class SubgraphView:
         return run
 
     def is_convex(self) -> bool:
-        """Return True if no path leaves the part and comes back."""
+        """Return True if no path of the graph leaves the view and reenters it."""
         return quotient_is_acyclic(self.graph, [self.layers])
 
     def __repr__(self) -> str:

@@ -132,7 +132,7 @@ class _Printer:
 
 
 def _in_order(graph: Graph) -> list[Layer]:
-    """In running order; a broken graph, which has none, as it was built."""
+    """Return the layers in topological order, or in order of addition if the graph has a cycle."""
     try:
         return graph.topological()
     except (VerificationError, KeyError):
@@ -160,7 +160,7 @@ def _dimensions(shape: TensorShape) -> str:
 
 
 def _operands(layer: Layer) -> list[str]:
-    """Absent ones behind the last one that is there say nothing."""
+    """Return a layer's inputs as text, without trailing absent inputs, which have no meaning."""
     shown = ["_" if value is None else _value(value) for value in layer.inputs]
     while shown and shown[-1] == "_":
         shown.pop()

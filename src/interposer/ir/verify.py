@@ -1,4 +1,4 @@
-"""The invariants of a graph: what holds before and after every pass, whoever wrote it."""
+"""The invariants of a graph, which hold before and after every pass, including passes of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def verify(graph: Graph, after: str = "", *, placed: bool = False) -> None:
     - Names are unique and the graph knows them; binding ids are unique among inputs and among outputs.
     - Every layer has the outputs that its operator gives, no more inputs than operands, and all required ones.
     - Every input is an output of a layer of the graph; inputs and uses agree both ways; nothing depends on itself.
-    - Every tensor has an info: one that its layer's operator infers, as far as that can tell.
+    - Every tensor has an info that agrees with the info that its layer's operator infers.
     - A layer with control flow has the regions that its operator names, with the inputs and outputs that it binds.
     - With `placed`, every layer that runs has a backend, and takes only tensors for which a kind of memory was chosen.
 
     Raises:
-        VerificationError: with everything that is broken; `after` says in it what had run before.
+        VerificationError: lists all violations; `after` names the pass that ran before.
     """
     errors = list(_graph_problems(graph, placed))
     if errors:
@@ -135,7 +135,7 @@ def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
     arguments = tuple(tuple(info for info in infos if info is not None) for infos in results)
     if tuple(map(len, arguments)) != op.region_outputs():
-        return  # what is missing there is told of the region
+        return  # the missing infos are reported for the region itself
     try:
         for carried in (op.initial(operands), op.carried_on(arguments)):
             yield from _entering_problems(layer, op.bound(operands, carried))

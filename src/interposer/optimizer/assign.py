@@ -1,4 +1,4 @@
-"""Assignment: every layer gets the first backend in order of preference that takes it; every refusal is kept."""
+"""Assignment of each layer to the first preferred backend that supports it; all refusals are recorded."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
 def _asked(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
     try:
         support = backend.layer_support(options)
-    except InvalidArgumentError:  # whoever chose the options should hear of it
+    except InvalidArgumentError:  # an invalid option is an error of the caller
         raise
     except Exception as error:
         return _not_answered(backend, view, error)
@@ -93,7 +93,7 @@ def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> lis
 
 
 class Records:
-    """What is kept of the assignment of a whole network: every no, what there is to say, and who has which layer.
+    """The records of a network's assignment: all refusals, messages, and the backend of every layer.
 
     Layers in regions are named with the layers and regions around them in front.
     """

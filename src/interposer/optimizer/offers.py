@@ -126,6 +126,6 @@ def _makes_arrays(backend: Backend, options: Options) -> bool:
     """Return True if the backend's workload factory leaves the making of handles as it is."""
     try:
         factory = backend.create_workload_factory(ArenaMemoryManager(), options)
-    except Exception:  # what is wrong with it is told when the network is loaded
+    except Exception:  # the error is reported when the network is loaded
         return False
     return bool(getattr(factory, "makes_arrays", False))

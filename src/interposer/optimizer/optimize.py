@@ -129,7 +129,7 @@ def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions)
 
 
 def _assign(assigners: Sequence[Assigner]) -> None:
-    """Assign the layers of the network and of all regions; what no backend takes anywhere is told at once."""
+    """Assign the layers of the network and of all regions; report all unsupported layers in a single error."""
     failures = []
     for assigner in assigners:
         try:

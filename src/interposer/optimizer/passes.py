@@ -61,7 +61,7 @@ class Pass(Protocol):
         """What the pass is called in records and messages."""
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Change the graph; tells how often it did what."""
+        """Change the graph, and return how often each rewrite was applied."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Floating-point types: a whole network in half precision, or one layer back in float32 where a backend lacks that.
+"""Floating-point precision: a whole network in half precision, and single layers in float32 for backends without it.
 
-Both float16 and bfloat16 are for the whole network: conversions stand behind the inputs and before the outputs, which
-keep their type, and around layers that cannot do without float32.
+Reduction to float16 or bfloat16 applies to the whole network. The network's inputs and outputs keep their types:
+conversions are inserted after inputs, before outputs, and around layers that need float32.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _CONVERSIONS: Final = (ConvertFp32ToFp16, ConvertFp16ToFp32, ConvertFp32ToBf16, 
 def reduce_precision(graph: Graph, dtype: DataType) -> list[Message]:
     """Compute in `dtype`, FLOAT16 or BFLOAT16, what the graph computes in float32; inputs and outputs keep their type.
 
-    A layer stays in float32 where its operator wants that, where it takes or gives what is no tensor, and where one of
-    its constants would overflow to infinity; of the last kind the messages tell. Regions are reduced on their own;
+    A layer stays in float32 if its operator requires it, if it has sequences or optionals as inputs or outputs, or if
+    one of its constants would overflow to infinity; the messages report the last kind. Regions are reduced separately;
     their inputs and outputs keep their types too.
 
     Raises:
@@ -156,7 +156,7 @@ def in_fp32(layer: Layer) -> SubgraphView:
     """Return a view of a copy of the layer in float32, in a graph of its own, to ask backends about.
 
     Raises:
-        InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
+        InvalidArgumentError: the layer cannot be in float32 (see `has_half_types`).
     """
     op = _op_in_fp32(layer)
     graph = Graph(layer.name)
@@ -177,12 +177,12 @@ def _outside(graph: Graph, value: Value) -> Value:
 
 
 def convert_layer_to_fp32(graph: Graph, layer: Layer) -> list[Layer]:
-    """Let a layer compute in float32 what it computes in half precision, converting before and behind it.
+    """Change a layer from half precision to float32, and insert conversions before and after it.
 
-    Returns the conversions, which need a backend yet; constants are converted at once.
+    Returns the conversion layers, which still have to be assigned to a backend. Constants are converted immediately.
 
     Raises:
-        InvalidArgumentError: the layer cannot be in float32; `has_half_types` tells.
+        InvalidArgumentError: the layer cannot be in float32 (see `has_half_types`).
     """
     op = _op_in_fp32(layer)
     before = _widen_inputs(graph, layer)

@@ -30,7 +30,7 @@ class Kind:
 
     @classmethod
     def of(cls, factory: TensorHandleFactory) -> Kind:
-        """That of a factory."""
+        """Return the kind of memory of a tensor handle factory."""
         return cls(
             factory.id,
             bool(factory.supports_map),

@@ -61,7 +61,7 @@ class Explanation:
     absent: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
-    """Those of the notes that tell more than refusals."""
+    """The notes that contain more than refusals."""
     facts: Facts = field(default_factory=Facts)
     times: Times | None = None
 
@@ -162,7 +162,7 @@ class Explanation:
         return dict(sorted(result.items(), key=lambda item: self.preferences.index(item[0].backend)))
 
     def table(self) -> list[tuple[str, ...]]:
-        """A row for every layer under a row of titles. Numbers in brackets are those that `summary` gives to reasons.
+        """Return a row of titles and one row per layer. Numbers in brackets refer to the reasons that `summary` lists.
 
         Columns that would be empty are left out.
         """
@@ -173,7 +173,7 @@ class Explanation:
         return _without_empty(_TITLES, rows, _ALWAYS)
 
     def part_table(self) -> list[tuple[str, ...]]:
-        """A row for every part under a row of titles: its backend, its layers, its time, and what crosses its border.
+        """Return a row of titles and one row per part: its backend, layers and time, and the tensors at its border.
 
         Times with a ~ are estimated; where nothing is measured, it is the share of the work instead. Empty where
         there is one part only, of which nothing is known.

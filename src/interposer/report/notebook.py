@@ -13,7 +13,7 @@ __all__ = ["explanation_html", "model_html"]
 
 
 def model_html(name: str, inputs: Border, outputs: Border, explanation: Explanation | None, note: str = "") -> str:
-    """A model: its inputs and outputs, and who runs what, folded up; `note` stands where that is not known yet."""
+    """Return a model as HTML: inputs, outputs and the folded explanation, or `note` if there is no explanation yet."""
     below = paragraph(note) if explanation is None else _explained(explanation)
     return box(title("Model", name), border_table(inputs, outputs), below)
 

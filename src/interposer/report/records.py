@@ -118,7 +118,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing that the optimizer has to say; `level` is "info", "warning" or "error"."""
+    """One message of the optimizer; `level` is "info", "warning" or "error"."""
 
     level: str
     text: str

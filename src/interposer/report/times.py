@@ -58,7 +58,7 @@ def time_text(ms: float) -> str:
 
 
 class Clock:
-    """Tells the times of a network's layers and parts."""
+    """Computes the times of a network's layers and parts."""
 
     def __init__(self, facts: Facts, times: Times | None) -> None:
         self._facts = facts

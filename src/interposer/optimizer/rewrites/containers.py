@@ -58,7 +58,7 @@ def take_known_tensor(op: SequenceAt, layer: Layer) -> Replacement:
 
 @rewrite(ConcatFromSequence)
 def join_known_tensors(op: ConcatFromSequence, layer: Layer) -> Replacement:
-    """Return the tensors that a sequence was made of, joined."""
+    """Replace the concatenation of a sequence of known tensors by a Concat of these tensors."""
     tensors = _tensors(layer.inputs[0])
     if not tensors or not all(value.known.is_ranked for value in tensors):
         return None

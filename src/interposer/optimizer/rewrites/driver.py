@@ -1,8 +1,8 @@
 """Applies rewrites to a graph until none has anything to say.
 
-However a rewrite was found, it is applied in the same way: the layers that it describes are made and their infos
-inferred, each stand-in is checked to have the info of what it replaces, all uses are moved over, and what nobody uses
-any more is removed. Names of layers that went are kept in `Layer.replaced` of what stands in for them.
+All rewrites are applied in the same way. The new layers are created and their infos inferred. Each replacement value
+must have the info of the value that it replaces. Then all uses are replaced, and unused layers are removed. The names
+of removed layers are stored in `Layer.replaced` of the layers that replace them.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def join_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Transpose, Permute)
 def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """A Transpose after an elementwise layer is before it, where another Transpose is further up to be joined with.
+    """Move a Transpose from the output of an elementwise layer to its inputs if it can be merged with one further up.
 
-    Inputs that are constant are transposed at once. At most one input that leads to no Transpose gets one.
+    Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot be merged.
     """
     inner = above(layer.inputs[0], *POINTWISE)
     if inner is None or len(inner.layer.output.uses) > 1 or not keeps_codes(layer):

@@ -1,14 +1,14 @@
-"""Layers between Dequantize and Quantize that become quantized layers, as files mean it that write these so.
+"""Layers between Dequantize and Quantize that become quantized layers, as exporters of such files intend.
 
-Two kinds of rewrites, told apart by what they may change:
+There are two kinds of rewrites, which differ in what they may change:
 
 - What moves or chooses elements does the same with stored integers, and the numbers are the same to the bit.
 - What computes sums and multiplies the same float values without an error, as integers do, and then rounds to the
   steps of the result, as the reference does it: in fixed point. The stored result differs by one step at most from that
   of computing in float32, which has rounded its sums before.
 
-The second kind asks for a Quantize that rounds half to even, as ONNX's does: in other formats, whoever puts a
-Dequantize before a layer wants it computed with float values.
+The second kind asks for a Quantize that rounds half to even, as ONNX's does: in other formats, a Dequantize
+before a layer means that the layer computes with float values.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ SAMPLED: Final = 64
 
 
 def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
-    """Yield every layer that computes what an earlier one does, with the outputs of the earlier one; changes nothing.
+    """Yield every layer that repeats the computation of an earlier layer, with the earlier layer's outputs.
 
-    The earlier ones are kept themselves, so that the pairs can be applied in any order.
+    The graph is not changed. The earlier layers are never replaced themselves, so the order of the pairs is arbitrary.
     """
     order = graph.topological()
     looks = {layer: _look(layer.op, layer.output.info) for layer in order if isinstance(layer.op, Constant)}
@@ -43,7 +43,7 @@ def _may_be_shared(layer: Layer) -> bool:
 
 
 def _look(op: Constant, info: TensorInfo | None) -> Hashable:
-    """Return what equal constants have in common and can be told at once: their info and some of their elements."""
+    """Return a cheap hash key that is the same for equal constants: their info and some of their elements."""
     array = op.value
     if array.dtype.kind == "O":
         return info

@@ -49,7 +49,7 @@ def unroll(graph: Graph) -> Rewritten:
 
 
 def _inferred_anew(graph: Graph, layer: Layer) -> set[Layer]:
-    """Infer a layer again; the layers behind it, where more or less is known now."""
+    """Infer a layer again; return the layers that use its outputs if their infos have changed."""
     before = [(value.info, value.constant is None) for value in layer.outputs]
     _infer(graph, layer)
     if before == [(value.info, value.constant is None) for value in layer.outputs]:

@@ -19,8 +19,8 @@ _ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"
 def html(data: Mapping[str, Any]) -> str:
     """Return the page for what `Explanation.to_dict` gave.
 
-    Nothing in the data can become markup or code: texts are set as text only, and the browser is told to run no script
-    but the page's own, and to load nothing.
+    Nothing in the data can become markup or code: texts are set as text only, and the page's security policy
+    forbids other scripts and all network access.
     """
     folder = Path(__file__).parent
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
