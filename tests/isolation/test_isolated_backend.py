@@ -90,7 +90,7 @@ def test_layers_that_cannot_cross_are_refused_with_the_reason() -> None:
     with ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as runtime:
         view = SubgraphView(network.graph, [network.graph.layer("column")])
         [verdict] = runtime.registry.get("CpuRef").layer_support({}).query(view)
-        assert verdict == Support.no("'words' holds string, which does not lie in shared memory")
+        assert verdict == Support.no("'words' holds string, which cannot be stored in shared memory")
 
 
 @pytest.mark.parametrize(("by", "kind"), [("operator", "PreCompiled"), ("graph", "Multiplication")])

@@ -28,10 +28,10 @@ __all__ = ["Life", "during"]
 _log = logging.getLogger("interposer.backend.isolated")
 _BOOT: Final = """
 import json, sys
-told = json.loads(sys.argv[1])
-sys.path[:] = told["path"]
+settings = json.loads(sys.argv[1])
+sys.path[:] = settings["path"]
 from interposer.isolation.server import serve
-serve(told)
+serve(settings)
 """
 _POLITELY: Final = 2.0
 """Seconds that a process has to exit by itself before it is killed."""

@@ -150,12 +150,12 @@ class RemoteWorkload(Workload):
             self._ready = life
 
     def post_allocation_configure(self) -> None:
-        """Configure the workload in the child."""
+        """Call `post_allocation_configure` of the workload in the child."""
         self._configured = True
         self.factory.supervisor.call(self.configure)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Schedule the workload; it runs at the latest when the host accesses a tensor of the network."""
+        """Enqueue the workload; it runs at the latest when the host accesses a tensor of the network."""
         step = self._step
         if step is None or step.inputs is not inputs or step.outputs is not outputs:
             step = self._step_on(inputs, outputs)

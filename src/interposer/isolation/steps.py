@@ -123,7 +123,7 @@ class Steps:
         return handle.slot if isinstance(handle, SharedHandle | ConstantHandle) else ABSENT
 
     def add(self, step: Step) -> None:
-        """Queue a step."""
+        """Enqueue a step."""
         self._queue.append(step)
         if len(self._queue) >= MOST_STEPS:
             self.flush()
