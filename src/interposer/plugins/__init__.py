@@ -1,4 +1,4 @@
-"""Plug-ins: the registry of backends, their discovery, and the C interface to backends in shared objects."""
+"""Plug-ins: the registry of backends, their discovery, and the C interface for backends in shared objects."""
 
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.device_spec import DeviceSpec

@@ -14,14 +14,14 @@ __all__ = ["DeviceSpec"]
 
 
 class DeviceSpec:
-    """The backends that a network may be optimized for: those of one registry."""
+    """The backends that a network may be optimized for, taken from one registry."""
 
     def __init__(self, registry: BackendRegistry) -> None:
         self.registry = registry
 
     @classmethod
     def default(cls) -> DeviceSpec:
-        """Return the process-wide backends and the dynamic ones, without those that the environment disables."""
+        """Return the backends of the process and the dynamic ones, without those that the environment disables."""
         return cls(_default_registry(disabled_backends()))
 
     @property
@@ -31,7 +31,7 @@ class DeviceSpec:
 
     @property
     def default_backends(self) -> tuple[str, ...]:
-        """The ids of those that are used where none is named: all but those with the capability ``OnlyByName``."""
+        """The ids of the backends that are used by default: all without the capability ``OnlyByName``."""
         return self.registry.by_default()
 
     def __str__(self) -> str:

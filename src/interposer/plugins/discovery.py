@@ -1,4 +1,4 @@
-"""Whether there are dynamic backends to load; where there is nowhere to look, none of what loads them is imported."""
+"""Loading of dynamic backends; the loader is imported only if there are folders to search."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def load_dynamic_backends(
     disabled: Collection[str] = (),
     backend_options: Mapping[str, Options] | None = None,
 ) -> DynamicBackends | None:
-    """Register the dynamic backends that are found; None if there is nowhere to look.
+    """Find and register dynamic backends; return None if there are no folders to search.
 
-    Backends of the package that were not built are known then, with the reason.
+    Backends of this package that were not built are registered as unavailable, with the reason.
 
-    What is None is taken from the environment, or from ``interposer.toml``; the arguments are those of
+    An argument of None is taken from the environment, or from ``interposer.toml``; the arguments are those of
     `interposer.runtime.CreationOptions`.
 
     Raises:
-        ConfigError: a setting that cannot be meant, or a list of allowed backends that cannot be read.
+        ConfigError: a setting is invalid, or the list of allowed backends cannot be read.
     """
     folders = folders_to_search(None if path is None else os.fsdecode(path))
     result = None

@@ -1,4 +1,4 @@
-"""Which backends exist: registration by code, and discovery by entry points."""
+"""`BackendRegistry`: registration of backends by code, and discovery by entry points."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ENTRY_POINTS: Final = "interposer.backends"
 """The entry-point group under which packages name their backends: ``Id = "package.module:BackendClass"``."""
 
 EVENTS: Final = 1000
-"""How many events a registry keeps; the oldest go first."""
+"""The number of events that a registry keeps; the oldest are dropped first."""
 
 Factory = Callable[[], Backend]
 _log = logging.getLogger("interposer.backend")
 making = threading.RLock()
-"""Held while a registry that the whole process shares is created."""
+"""The lock that is held while a registry of the whole process is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendRecord:
-    """What is known of one backend: whether it is available, why not, and where it comes from."""
+    """The description of one backend: whether it is available, the reason if not, and where it comes from."""
 
     id: str
     available: bool
@@ -67,15 +67,15 @@ class _Entry:
     load: Callable[[], Factory]
     source: str
     recipe: Callable[[], object] | None = None
-    """What makes the backend in another process; it can be pickled, or that process will be told why not."""
+    """The picklable factory that creates the backend in another process, or a value whose pickling explains why not."""
 
 
 class BackendRegistry:
-    """The backends that can be asked for by id. A registry with a parent sees the parent's backends too.
+    """The backends that are known by id. A registry with a parent also has the backends of the parent.
 
-    Backends are made on demand, one instance for each registry that is asked; one that turns out to be broken or
-    unavailable stays so in that registry. Those that `isolate` names run in child processes; what happens to them is
-    in `events`. Thread safe.
+    Backends are created on demand, one instance per registry. A backend that fails to be created or is unavailable
+    stays unavailable in that registry. Backends in `isolate` run in child processes; their crashes and restarts are
+    recorded in `events`. Thread-safe.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BackendRegistry:
         self._isolate = dict(isolate or {})
         self.events: deque[BackendEvent] = deque(maxlen=EVENTS)
         self._entries: dict[str, _Entry] = {}
-        self._known: dict[_Entry, Backend | str] = {}  # the backend, or why it cannot be used
+        self._known: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
         self._refused: list[BackendRecord] = []
         self._in_place: set[str] = set()
         self._lock = threading.RLock()
@@ -98,14 +98,15 @@ class BackendRegistry:
     def register(
         self, backend_id: str, factory: Factory, *, source: str = "registered by code", in_place: bool = False
     ) -> None:
-        """Add a backend, made by ``factory()`` when it is first needed.
+        """Register a backend, which is created by ``factory()`` on first use.
 
-        An id that is disabled here and belongs to a backend above is free: the new backend takes its place. So it does
-        with `in_place`: it can be used although its id is disabled.
+        If the id belongs to a backend of the parent registry and is disabled here, the new backend replaces that one.
+        With
+        `in_place`, the new backend can be used although its id is disabled.
 
         Raises:
-            DuplicateBackendError: the id is taken; names by whom.
-            InvalidArgumentError: the id is no valid one, or the factory cannot be called.
+            DuplicateBackendError: the id is taken; the message names the source of the registered backend.
+            InvalidArgumentError: the id is not valid, or the factory is not callable.
         """
         if not callable(factory):
             raise InvalidArgumentError(f"register needs a Backend class or a function that makes one, not {factory!r}")
@@ -114,11 +115,11 @@ class BackendRegistry:
             self._in_place.add(backend_id)
 
     def register_absent(self, backend_id: str, reason: str, *, source: str) -> None:
-        """Let an id be known although there is no backend of it here: who asks for it is told the reason.
+        """Register an id without a backend; requests for it raise `BackendUnavailableError` with the reason.
 
         Raises:
             DuplicateBackendError: the id is taken.
-            InvalidArgumentError: the id is no valid one.
+            InvalidArgumentError: the id is not valid.
         """
 
         def absent() -> Factory:
@@ -137,7 +138,7 @@ class BackendRegistry:
             self._entries[backend_id] = entry
 
     def deregister(self, backend_id: str) -> None:
-        """Remove a backend that was registered here; `UnknownBackendError` if it was not."""
+        """Remove a backend that was registered here; raise `UnknownBackendError` if it was not."""
         with self._lock:
             if backend_id not in self._entries:
                 raise UnknownBackendError(backend_id, self._entries)
@@ -156,13 +157,13 @@ class BackendRegistry:
         return None
 
     def taken_by(self, backend_id: str) -> str | None:
-        """Return where the backend comes from that has this id, so that it cannot be registered; None if it is free."""
+        """Return the source of the backend that has this id, or None if the id is free for registration."""
         taken = self._taken(backend_id)
         return None if taken is None else taken.source
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All ids, available or not: the parent's first, then in order of registration."""
+        """All ids, available or not: those of the parent first, then in order of registration."""
         above = self._parent.ids if self._parent is not None else ()
         return tuple(dict.fromkeys((*above, *self._entries)))
 
@@ -183,7 +184,7 @@ class BackendRegistry:
         """Return why a known backend cannot be used here, or None if it can.
 
         Raises:
-            UnknownBackendError: nobody knows the id.
+            UnknownBackendError: the id is not registered.
         """
         try:
             self.get(backend_id)
@@ -192,12 +193,12 @@ class BackendRegistry:
         return None
 
     def get(self, backend_id: str) -> Backend:
-        """Return the backend of this id.
+        """Return the backend with this id.
 
         Raises:
-            UnknownBackendError: nobody knows the id.
-            BackendUnavailableError: it is known, but absent: disabled, broken, or something it needs is missing.
-            OptionError: its runtime gives it an option that it does not declare, or a value of the wrong kind.
+            UnknownBackendError: the id is not registered.
+            BackendUnavailableError: the backend is disabled or broken, or a requirement of it is missing.
+            OptionError: the runtime has an option for it that it does not declare, or a value of the wrong type.
         """
         expect(backend_id, str, "a backend is named by its id, such as 'CpuRef'")
         with self._lock:
@@ -216,13 +217,13 @@ class BackendRegistry:
             return result
 
     def restrict(self, backends: Collection[str], reason: str) -> None:
-        """Leave all backends out but these, also those that come later; `reason` is what is said of the others."""
+        """Disable all other backends, including those registered later; `reason` is the message for them."""
         self._only = frozenset(backends), reason
 
     def _is_disabled(self, backend_id: str) -> bool:
         above = self._parent is not None and self._parent.is_registered(backend_id)
         if backend_id in self._in_place or (above and backend_id in self._entries):
-            return False  # it has taken the place of the one that is disabled
+            return False  # it replaces the disabled backend
         return backend_id in self._disabled or (self._parent is not None and self._parent._is_disabled(backend_id))
 
     def isolation(self, backend_id: str) -> Isolation | None:
@@ -232,7 +233,7 @@ class BackendRegistry:
 
     @property
     def isolates_any(self) -> bool:
-        """Whether there are backends that run in processes of their own."""
+        """True if some backends run in child processes."""
         return bool(self._isolate) or (self._parent is not None and self._parent.isolates_any)
 
     def _placed(self, backend_id: str, entry: _Entry) -> _Entry:
@@ -243,7 +244,7 @@ class BackendRegistry:
         return _Entry(lambda: factory, entry.source)
 
     def record(self, event: BackendEvent) -> None:
-        """Keep what happened to a backend; `events` has the last thousand."""
+        """Record an event of a backend; `events` keeps the last thousand."""
         self.events.append(event)
 
     def _note(self, entry: _Entry, event: BackendEvent) -> None:
@@ -252,22 +253,22 @@ class BackendRegistry:
             self._known[entry] = event.text
 
     def close(self) -> None:
-        """End the child processes of the backends that were made here; one that is still used starts again."""
+        """End the child processes of the backends of this registry; a backend that is used later starts again."""
         for entry, backend in tuple(self._known.items()):
             if isinstance(backend, Backend) and entry.recipe is not None:
                 end_process(backend)
 
     def available(self) -> tuple[str, ...]:
-        """Return the ids of the backends that can be used here; CpuRef last."""
+        """Return the ids of the backends that can be used here, CpuRef last."""
         backend_ids = [backend_id for backend_id in self.ids if self.reason_absent(backend_id) is None]
         return tuple(sorted(backend_ids, key=lambda backend_id: backend_id == "CpuRef"))
 
     def by_default(self) -> tuple[str, ...]:
-        """Return those among `available` that are used where no backend is named."""
+        """Return the available ids that are used if no backend is named."""
         return tuple(item for item in self.available() if not self.get(item).capabilities.has("OnlyByName"))
 
     def records(self) -> list[BackendRecord]:
-        """Return one record for each known backend, available or not, and for each that discovery refused."""
+        """Return one record for each known backend, available or not, and for each one that discovery rejected."""
         return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
 
     def _all_refused(self) -> list[BackendRecord]:
@@ -286,9 +287,9 @@ class BackendRegistry:
         )
 
     def discover(self) -> None:
-        """Add the backends that installed packages name in their entry points.
+        """Register the backends that installed packages name in their entry points.
 
-        This package comes first, the others in alphabetical order. One that cannot be added is logged and recorded.
+        This package comes first, the others in alphabetical order. Invalid entries are logged and recorded.
         """
         for package, point in _entry_points():
             source = f"entry point of {package}"
@@ -325,7 +326,7 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
             reason, level = backend.unavailable(), logging.INFO
     except BackendUnavailableError as error:
         reason, level = error.reason, logging.INFO
-    except OptionError:  # the caller's mistake, and no error of the backend
+    except OptionError:  # an error of the caller, not of the backend
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -339,7 +340,7 @@ def _made(backend_id: str, entry: _Entry) -> Backend | str:
 
 
 def process_registry() -> BackendRegistry:
-    """Return the registry of the whole process, with the backends that entry points name; made on first use."""
+    """Return the registry of the process, with the backends of entry points; it is created on first use."""
     with making:
         return _discovered()
 

@@ -1,4 +1,4 @@
-"""``ipr.blobs/1``: compiled parts as bytes that a file can keep."""
+"""The extension ``ipr.blobs/1``: compiled parts as bytes that can be stored in a file."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _FUNCTIONS: Final = {name: name for name in ("fingerprint", "save", "check", "re
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A compiled part as bytes. One that `needs_graph` has no constants in it and is restored with its part."""
+    """A compiled part as bytes. If `needs_graph` is True, it has no constants and is restored with its part."""
 
     data: bytes | memoryview
     needs_graph: bool = False
 
 
 class Blobs:
-    """Saving and restoring what a plug-in has compiled. Thread safe."""
+    """Saves and restores compiled parts of a plug-in. Thread-safe."""
 
     @classmethod
     def of(cls, library: Library, owner: object = None) -> Blobs | None:
-        """Return the extension of a plug-in, or None if it has none.
+        """Return the extension of a plug-in, or None if it does not have it.
 
         Raises:
-            BackendContractError: its table is damaged.
+            BackendContractError: the table of the extension is damaged.
         """
         functions = library.extension(abi.EXT_BLOBS, abi.BlobsApi, _FUNCTIONS)
         return None if functions is None else cls(library, functions, owner)
@@ -52,7 +52,7 @@ class Blobs:
         self._library, self._functions, self._owner = library, functions, owner
 
     def fingerprint(self, options: Options | OptionTable | None = None) -> str:
-        """Return a text that is different where blobs of one setting are of no use in another."""
+        """Return a string that differs between settings whose blobs are not interchangeable."""
         out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
         table = options if isinstance(options, OptionTable) else self._options(options)
         with self._library.serialized():
@@ -61,7 +61,7 @@ class Blobs:
                 return read_text(out.text, "the fingerprint")
 
     def save(self, executable: Executable) -> Blob | None:
-        """Return the bytes of a compiled part, or None if the plug-in cannot save this one."""
+        """Return the bytes of a compiled part, or None if the plug-in cannot save it."""
         if executable.library is not self._library:
             raise InvalidArgumentError(f"the part was compiled by another backend than {self._library.id!r}")
         out = abi.Blob(struct_size=ctypes.sizeof(abi.Blob))
@@ -92,11 +92,11 @@ class Blobs:
         return None
 
     def restore(self, blob: Blob, view: SubgraphView | None = None, options: Options | None = None) -> Executable:
-        """Make a compiled part from its bytes. `view` is the part, which may be left out unless the blob needs it.
+        """Restore a compiled part from its bytes. `view` is the part, which is optional unless the blob needs it.
 
         Raises:
-            CallError: the plug-in cannot; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` where the blob is the cause.
-            InvalidArgumentError: the blob needs its part, and there is none.
+            CallError: the plug-in failed; ``.status`` is ``abi.STALE`` or ``abi.CORRUPT`` if the blob is the cause.
+            InvalidArgumentError: the blob needs its part, and `view` is None.
         """
         if blob.needs_graph and view is None:
             raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
@@ -112,10 +112,10 @@ class Blobs:
     def restore_tables(
         self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
     ) -> Executable:
-        """Return the same with the tables of a part, which are not looked at before; what is made keeps `owner` alive.
+        """Restore a compiled part with the tables of its part, which are not validated; the result keeps `owner` alive.
 
         Raises:
-            CallError: the plug-in cannot.
+            CallError: the plug-in failed.
         """
         out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
         address = None if flat is None else flat.address
@@ -132,5 +132,5 @@ class Blobs:
 
 
 def _bytes(blob: Blob) -> tuple[int | None, int]:
-    """Return where the bytes lie, valid while the blob is, and how many there are."""
+    """Return the address of the bytes, valid as long as the blob is, and their number."""
     return address_of(np.frombuffer(blob.data, np.uint8)) or None, len(blob.data)

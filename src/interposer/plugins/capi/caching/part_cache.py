@@ -1,8 +1,8 @@
-"""Compiled parts that are kept between processes, as blobs in the cache folder: a file for every part and setting.
+"""The cache of compiled parts, as blobs in the cache folder: one file per part and setting.
 
-A part is found again by its tables and constants, the file and the fingerprint of the plug-in, and the options. Nothing
-here fails: what cannot be restored is compiled again. A plug-in that declares the option `CACHE_DIRECTORY` lets users
-say which folder is taken instead of the cache folder.
+The key of a part consists of its tables and constants, the file and the fingerprint of the plug-in, and the options.
+The cache never fails: a part that cannot be restored is compiled again. If a plug-in declares the option
+`CACHE_DIRECTORY`, users can choose another folder instead of the cache folder.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ __all__ = [
 ]
 
 FOLDER: Final = "compiled"
-"""The folder in the cache folder."""
+"""The name of the folder inside the cache folder."""
 TRIAL: Final = ".trial"
-"""What is behind the name of a part while a plug-in saves or restores it, and stays there if that ends the process."""
+"""The suffix of a part's mark file, which exists during saving or restoring and remains if the process crashes."""
 NAMES: Final = own_names(r"[0-9a-f]{32}\.\d+(-\d+){4}(\.trial)?")
-"""The files in it that are written here."""
+"""The pattern of the file names that this module writes."""
 CACHE_DIRECTORY: Final = "CacheDirectory"
-"""The option, a text, by which users name the folder; where what is kept lies says nothing of what it is."""
+"""The string option that names the folder; it is not a part of the cache key."""
 LONGEST_TRIAL: Final = 24 * 3600
-"""Seconds after which the mark of a process that ended there does not count any more."""
+"""Seconds after which the mark of a crashed process is ignored."""
 MOST_CACHED: Final = 1 << 29
-"""All of them together have no more bytes; the oldest go first."""
+"""The limit on the bytes of all cached files together; the oldest files are deleted first."""
 _FIRST: Final = b"saves it for the first time\n"
 _MAGIC: Final = b"interposer compiled part 2\n"
 _log = logging.getLogger("interposer.cache")
@@ -81,13 +81,13 @@ _log = logging.getLogger("interposer.cache")
 
 @dataclass(frozen=True)
 class CachedPart:
-    """A compiled part that is kept: `made` says by what, from what and for which options."""
+    """A cached compiled part; `made` has the backend, the part and the options that it was made with."""
 
     made: Mapping[str, Any]
     blob: Blob
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Why it is of no use here any more, or None if it is, as far as the backend tells without restoring it."""
+        """Return why the part can no longer be used here, or None if it probably can."""
         name = self.made["backend"]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
@@ -105,18 +105,18 @@ class CachedPart:
         return said
 
     def content(self) -> list[bytes | memoryview]:
-        """Return what the file holds."""
+        """Return the content of the file."""
         return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
 def read_part(content: bytes | memoryview) -> CachedPart:
-    """Return the part that a file holds; ValueError, KeyError or TypeError if it is damaged or none."""
+    """Return the part in the content of a file; raise ValueError, KeyError or TypeError if it is damaged."""
     facts, [data] = read_record(content, _MAGIC)
     return CachedPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
 
 
 def cache_directory(library: Library, options: Options) -> str:
-    """The folder that users have named for what a plug-in compiles with these options; empty: the cache folder."""
+    """Return the folder that users have chosen for compiled parts with these options; empty for the cache folder."""
     declared = _declared_directory(library)
     if declared is None:
         return ""
@@ -125,7 +125,7 @@ def cache_directory(library: Library, options: Options) -> str:
 
 
 def without_directory(library: Library, options: Options) -> Options:
-    """Return the options but for the folder."""
+    """Return the options without the one for the folder."""
     if _declared_directory(library) is None:
         return dict(options)
     return {name: value for name, value in options.items() if name != CACHE_DIRECTORY}
@@ -137,16 +137,16 @@ def _declared_directory(library: Library) -> DeclaredOption | None:
 
 
 def keeps_parts(library: Library, options: OptionTable) -> bool:
-    """Return whether there is a folder for what a plug-in compiles."""
+    """Return whether there is a folder for the compiled parts of a plug-in."""
     return cache_folder(cache_directory(library, options.options)) is not None
 
 
 class PartKeeper:
-    """Keeps what becomes of one part with certain options, and gives it back."""
+    """Stores and restores the compiled result of one part with certain options."""
 
     @classmethod
     def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
-        """Return the keeper of a part; None if there is no cache folder, or the plug-in has no blobs to be used."""
+        """Return the keeper of a part; None if there is no cache folder, or the plug-in has no usable blobs."""
         folder = cache_folder(cache_directory(library, options.options))
         if folder is None:
             return None
@@ -179,12 +179,15 @@ class PartKeeper:
 
     @cached_property
     def name(self) -> str:
-        """That of the file."""
+        """The name of the file."""
         digest = hashlib.sha256(json.dumps(self._made, sort_keys=True).encode()).hexdigest()
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
-        """Return the compiled part, for the tables that it was made of; None if it is not kept, or no good any more."""
+        """Return the compiled part, for the tables that it was made from.
+
+        None if it is not cached or no longer usable.
+        """
         settle(self._job)
         if not has_cached(FOLDER, self._outline, self._folder):
             return None  # found without the digest of all constants
@@ -200,7 +203,7 @@ class PartKeeper:
             return None
 
     def keep(self, executable: Executable, source: str) -> None:
-        """Write a compiled part that `restored` did not give: a large one later, if it may be saved while it runs."""
+        """Store a compiled part that was not cached; large parts are stored in the background if possible."""
         if executable.concurrent and executable.memory > LATER:
             later(self._job, lambda: self._keep(executable, source))
         else:
@@ -222,7 +225,7 @@ class PartKeeper:
 
 
 class Mark(Enum):
-    """What the mark of a trial tells."""
+    """The state of the mark file of a part."""
 
     NONE = "there is none, or its process is alive"
     ONCE = "a process ended while a backend saved this part, which is tried once more"
@@ -231,7 +234,7 @@ class Mark(Enum):
 
 
 def read_mark(name: str, folder: str = "") -> Mark:
-    """What the mark of the part of this name tells; neither a killed process nor a power failure counts for ever."""
+    """Return the state of a part's mark; old marks expire and have no lasting effect."""
     where = cache_folder(folder)
     if where is None:
         return Mark.NONE
@@ -242,7 +245,7 @@ def read_mark(name: str, folder: str = "") -> Mark:
 
 
 def _locked(path: Path) -> tuple[int, Mark]:
-    """Return a mark of a process that is gone: the file, open and locked, or else -1."""
+    """Return the mark of a process that has ended: the open and locked file, or -1 if there is none."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except (OSError, ValueError):
@@ -259,7 +262,7 @@ def _locked(path: Path) -> tuple[int, Mark]:
 
 @cache
 def _begun() -> bytes:
-    """Return what a mark holds: since when this machine runs."""
+    """Return the content of a new mark: the boot time of this machine."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
@@ -269,10 +272,10 @@ def _begun() -> bytes:
 
 @contextmanager
 def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]:
-    """True if a plug-in may be let loose on the part of this name: that has not ended a process lately.
+    """Yield True if a plug-in may save or restore this part, because doing so has not crashed a process recently.
 
-    A process that ends while a part is saved may be one that somebody has killed, as that takes place when `load` is
-    over: only the second one counts.
+    A process that ends while a part is saved may have been killed by a user, because saving takes place after `load`
+    returns. Therefore only the second such end counts.
     """
     where = cache_folder(folder)
     if where is None:
@@ -299,7 +302,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
 
 
 def _taken_away(path: Path) -> Mark:
-    """Return what the mark at `path` tells, which is deleted unless it forbids a trial."""
+    """Return the state of the mark at `path`, and delete the mark unless it forbids a trial."""
     descriptor, result = _locked(path)
     if descriptor >= 0:
         if result is not Mark.FATAL:

@@ -1,4 +1,4 @@
-"""What plug-ins compile for a network, recorded for those who keep it."""
+"""Recording of the parts that plug-ins compile for a network, for the network cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Recording", "current_recording", "recording"]
 
 @dataclass(frozen=True)
 class Recording:
-    """What was compiled, in pairs with copies of the tables that it was made of, where `whole` asks for them.
+    """The compiled parts, paired with copies of the tables that they were made from if `whole` is True.
 
     `source` is the name of the network's file.
     """
@@ -32,7 +32,7 @@ _recording: ContextVar[Recording | None] = ContextVar("interposer_recording", de
 
 @contextmanager
 def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
-    """Keep all parts that are compiled in this block; what was compiled before is restored from the cache folder."""
+    """Record all parts that are compiled in this block; parts in the cache folder are restored."""
     result = Recording(source, whole)
     token = _recording.set(result)
     try:
@@ -42,5 +42,5 @@ def recording(source: str = "", *, whole: bool = False) -> Iterator[Recording]:
 
 
 def current_recording() -> Recording | None:
-    """That of the innermost block, or None outside."""
+    """Return the recording of the innermost block, or None outside of any."""
     return _recording.get()

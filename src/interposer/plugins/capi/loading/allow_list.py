@@ -16,13 +16,13 @@ _LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(\s.*)?")
 
 
 def allowed_digests(text: str | PathLike[str] | Collection[str]) -> frozenset[str]:
-    """Return the digests of a list: in a file as ``sha256sum`` writes it, or one by one.
+    """Return the allowed SHA-256 digests, from a file in the format of ``sha256sum`` or from a collection.
 
-    In a file, each line begins with a digest; lines that are empty or begin with ``#`` say nothing.
+    In a file, each line begins with a digest; empty lines and lines that begin with ``#`` are ignored.
 
     Raises:
         ConfigError: the file cannot be read, or a line has no digest.
-        InvalidArgumentError: one of the digests is none.
+        InvalidArgumentError: an element of the collection is not a digest.
     """
     if isinstance(text, str | PathLike):
         return frozenset(_digests_in(Path(text)))

@@ -1,7 +1,7 @@
-"""What an ELF file says of itself, read without executing any of it: machine, kind, and exported functions.
+"""A reader of ELF files that checks machine, type and exported functions without executing any code.
 
-Symbols are looked up as the dynamic linker does it, by the hash tables of the dynamic segment; sections are not needed.
-Every offset and size in the file is checked against what there is before it is followed.
+Symbols are looked up like in the dynamic linker, by the hash tables of the dynamic segment; sections are not needed.
+Every offset and size in the file is validated before it is used.
 
 Source: System V ABI, chapters 4 and 5; the GNU hash table as in glibc's ``elf/dl-lookup.c``.
 """
@@ -47,14 +47,14 @@ _EXPORTED_VISIBILITIES: Final = frozenset({0, 3})  # default, protected
 
 @dataclass(frozen=True)
 class Elf:
-    """The header of an ELF file that is open, and the reading of what stands behind it."""
+    """The header of an open ELF file, with functions for reading the rest."""
 
     descriptor: int
     size: int
     wide: bool
-    """64 bits rather than 32."""
+    """True for 64-bit files, False for 32-bit files."""
     order: str
-    """The order of bytes, as `struct` writes it."""
+    """The byte order, as in `struct` format strings."""
     kind: int
     machine: int
     segments_at: int
@@ -63,7 +63,7 @@ class Elf:
 
     @classmethod
     def of(cls, descriptor: int) -> Elf:
-        """Read the header of an open file; raises ValueError with words for what is wrong."""
+        """Read the header of an open file; raise ValueError with a message if it is invalid."""
         size = os.fstat(descriptor).st_size
         start = os.pread(descriptor, 64, 0)
         if start[:4] != b"\x7fELF":
@@ -80,25 +80,25 @@ class Elf:
 
     @property
     def target(self) -> str:
-        """The kind of machine that it is for, in words."""
+        """The description of the target machine."""
         name = _MACHINES.get(self.machine, f"machine {self.machine}")
         return f"{name} ({64 if self.wide else 32}-bit, {'little' if self.order == '<' else 'big'}-endian)"
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly these bytes of the file."""
+        """Return exactly these bytes of the file; raise ValueError if the file is shorter."""
         result = os.pread(self.descriptor, size, offset) if offset >= 0 and offset + size <= self.size else b""
         if len(result) != size:
             raise ValueError(CUT_OFF)
         return result
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Return numbers at an offset, in this file's order of bytes."""
+        """Return the numbers at an offset, in the byte order of the file."""
         layout = self.order + layout
         return struct.unpack(layout, self.read(offset, struct.calcsize(layout)))
 
 
 def elf_problem(descriptor: int, functions: Sequence[str]) -> str | None:
-    """Return why an open file is no shared object for this process that exports these functions; None if it is one."""
+    """Return why an open file is not a shared object for this process with these functions, or None if it is one."""
     try:
         elf = Elf.of(descriptor)
         return _header_problem(elf) or _symbols_problem(elf, functions)
@@ -163,11 +163,11 @@ class _Symbol:
 
 @dataclass(frozen=True)
 class _Tables:
-    """The tables that the dynamic linker uses; addresses become offsets by the segments that are loaded."""
+    """The tables that the dynamic linker uses; addresses are translated to file offsets by the loaded segments."""
 
     elf: Elf
     loaded: tuple[tuple[int, int, int], ...]
-    """Address, offset and size in the file of each segment."""
+    """The address, the file offset and the size of each segment."""
     entries: dict[int, int]
 
     @classmethod
@@ -182,7 +182,7 @@ class _Tables:
         return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
 
     def offset(self, tag: int) -> int:
-        """Return where in the file the table of an entry is."""
+        """Return the file offset of the table of a dynamic entry."""
         address = self.entries[tag]
         for start, offset, size in self.loaded:
             if start <= address < start + size:

@@ -1,4 +1,4 @@
-"""How the file of a dynamic backend is called: ``<vendor>_<name>_backend.so[<version>]``."""
+"""The naming scheme of dynamic backend files: ``<vendor>_<name>_backend.so[<version>]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 def name_problem(file_name: str) -> str | None:
-    """Return why this is no file name of a dynamic backend, or None if it is one."""
+    """Return why a file name does not follow the scheme, or None if it does."""
     if _FILE.fullmatch(file_name):
         return None
     return f"the file name {_problem(file_name)}; expected {SCHEME}"
@@ -39,5 +39,5 @@ def _problem_of_ending(file_name: str) -> str:
 
 
 def looks_like_a_backend(file_name: str) -> bool:
-    """Return True if a file was probably meant to be one, though its name may be wrong."""
+    """Return True if a file is probably meant to be a backend, even if its name does not follow the scheme."""
     return "backend" in file_name.lower()

@@ -1,6 +1,6 @@
-"""From folders to registered backends, step by step; what became of each file is a record.
+"""Loading of dynamic backends from folders, step by step, with a record for each file.
 
-Nothing that is found can stop the search or this process: a file that does not pass a check is skipped with a reason.
+An invalid file never stops the search or the process: it is skipped, and the record has the reason.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backend
 DISABLED: Final = "it is disabled"
 _log = logging.getLogger("interposer.backend")
 _verdicts: Final[dict[tuple[FileIdentity, float, str], tuple[str, Verdict]]] = {}
-"""For files that were tried for so many seconds, and with these options, their SHA-256 and what came of it."""
+"""Trial results by the time limit, the options and the SHA-256 of the file."""
 _probing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """How dynamic backends are loaded.
+    """Options for loading dynamic backends.
 
     Args:
-        allowed: the SHA-256 of every file that may be loaded; None allows all.
-        probe_seconds: how long a file may take when it is tried out; 0 loads it without.
-        unload: whether libraries leave the process with their last user.
+        allowed: the SHA-256 digests of files that may be loaded; None allows all.
+        probe_seconds: the time limit for the trial of a file; 0 loads it without a trial.
+        unload: whether libraries are unloaded from the process when they are no longer used.
         disabled: ids of backends that are not loaded.
-        backend_options: for backends by id, the options for their ``init``.
+        backend_options: the options for ``init``, by backend id.
     """
 
     allowed: frozenset[str] | None = None
@@ -63,7 +63,7 @@ class LoadingOptions:
 
 
 class DynamicBackends:
-    """The dynamic backends of one registry, and the records of all that was seen."""
+    """The dynamic backends of one registry, and the records of all files that were considered."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class DynamicBackends:
         self.records = tuple(records)
 
     def close(self) -> None:
-        """Take the backends out of the registry; each is shut down as soon as nobody uses it. May be called again."""
+        """Deregister the backends; each is shut down when it is no longer used. May be called again."""
         for name in self._registered:
             with suppress(UnknownBackendError):
                 self._registry.deregister(name)
         if any(backend() is not None for backend in self._opened):
-            gc.collect()  # optimized networks that nobody has any more keep their backends until then
+            gc.collect()  # unreachable optimized networks keep their backends alive until then
         self.records = tuple(
             replace(record, state=State.CLOSED) if record.state is State.LOADED else record for record in self.records
         )
@@ -90,13 +90,13 @@ class DynamicBackends:
 def load_backends(
     registry: BackendRegistry, folders: Sequence[Folder], options: LoadingOptions, own_folder: str = PACKAGE_FOLDER
 ) -> DynamicBackends:
-    """Load what is in the package's own folder and then in the folders of the user, and register it.
+    """Load and register the backends in the package's own folder, and then in the given folders.
 
-    Folders come in the given order, their entries by name. This never raises because of what is found. Nobody looks at
-    an own backend that is disabled, and one of the user may take its place.
+    Folders are searched in the given order, and their entries by name. Invalid files never raise an exception. Own
+    backends that are disabled are not loaded, and a backend in `folders` may use their id.
 
     Raises:
-        OptionError: an option that a backend does not declare, or a value of the wrong kind.
+        OptionError: an option that a backend does not declare, or a value of the wrong type.
     """
     search = _Search(registry, options)
     search.own(own_files(own_folder))
@@ -107,7 +107,7 @@ def load_backends(
 
 
 def forget_verdicts() -> None:
-    """Let files that were tried out in this process be tried again."""
+    """Forget the results of trials in this process, so that files are tried again."""
     _verdicts.clear()
 
 
@@ -127,10 +127,10 @@ class _Search:
         self.opened: list[weakref.ref[Backend]] = []
         self.seen: dict[tuple[int, int], str] = {}
         self.vacant = set(OWN_BACKENDS) & set(options.disabled)
-        """Ids of the package's own backends that are disabled: others may take their places."""
+        """Ids of the package's own backends that are disabled; other backends may use these ids."""
 
     def own(self, files: Mapping[str, str]) -> None:
-        """Go through the package's own files, by the ids that their names tell."""
+        """Load the package's own files, given by the ids in their names."""
         for name, path in files.items():
             if name in self.options.disabled:
                 self.vacant.add(name)
@@ -138,7 +138,7 @@ class _Search:
                 self._record(_File(self, path, own_id=name).load(), ours=True)
 
     def folder(self, folder: Folder) -> None:
-        """Go through the entries of a folder."""
+        """Load the entries of a folder."""
         try:
             if folder.fault:
                 raise StepError(Step.FOLDER, folder.fault)
@@ -150,7 +150,7 @@ class _Search:
             self._record(_File(self, os.path.join(folder.path, name)).load())
 
     def register_absent(self) -> None:
-        """Let the ids of files that were not loaded be known, so that who asks for one is told the reason."""
+        """Register the ids of files that were not loaded, so that requests for them report the reason."""
         for record in self.records:
             if record.id and record.id not in self.registry:
                 self.registry.register_absent(record.id, record.reason, source=record.source)
@@ -173,19 +173,19 @@ def _entries(folder: str) -> list[str]:
 
 
 class _File:
-    """The loading of one file: every step adds to the record."""
+    """The loading of one file; every step updates the record."""
 
     def __init__(self, search: _Search, path: str, *, own_id: str = "") -> None:
         self.search, self.options, self.ours = search, search.options, bool(own_id)
         self.record = DynamicBackendRecord(path, State.REFUSED, Step.LINK, id=own_id)
 
     def load(self) -> DynamicBackendRecord:
-        """Take all steps, or as many as go well."""
+        """Perform the steps until one fails, and return the record."""
         try:
             self._take_steps()
         except StepError as error:
             self._note(step=error.step, reason=error.reason, state=error.state)
-        except OptionError:  # the caller's mistake, and no error of the file
+        except OptionError:  # an error of the caller, not of the file
             raise
         except Exception as error:
             reason = f"this should not have happened, it is an error of Interposer ({type(error).__name__}: {error})"
@@ -224,7 +224,7 @@ class _File:
 
     @property
     def _exactly(self) -> bool:
-        """Whether to load what was hashed, rather than what has the path now."""
+        """Whether to load the content that was hashed, even if the file at the path is replaced in the meantime."""
         return self.options.allowed is not None and not self.ours
 
     def _check_probe(self, descriptor: int) -> None:
@@ -278,7 +278,7 @@ class _File:
 
     @property
     def _is_isolated(self) -> bool:
-        """Whether another process is to run it; known as soon as its id is."""
+        """True if the backend runs in another process; known as soon as its id is known."""
         return bool(self.record.id) and self.search.registry.isolation(self.record.id) is not None
 
     def _open_and_register(self, descriptor: int) -> None:

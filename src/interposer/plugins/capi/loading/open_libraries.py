@@ -1,4 +1,4 @@
-"""The shared objects that this process has open: each once, however many runtimes use its backend."""
+"""The shared objects that this process has open; each is opened once, even if several runtimes use its backend."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 PATIENCE: Final = 20.0
-"""Seconds to wait for the end of a backend that somebody else has just let go of."""
+"""Seconds to wait for the shutdown of a backend that was released in another thread."""
 _changed = threading.Condition(threading.RLock())
 _opened: dict[tuple[int, int], _Opened] = {}
 
 
 class FileIdentity(NamedTuple):
-    """Which file it is, whatever its name, and which state of it."""
+    """The identity of a file, regardless of its name, and of its content."""
 
     device: int
     number: int
@@ -58,13 +58,13 @@ class FileIdentity(NamedTuple):
 
     @property
     def content(self) -> tuple[int, int]:
-        """What is different after its content was changed."""
+        """The size and modification time, which differ after the content has changed."""
         return self.size, self.modified
 
 
 @contextmanager
 def opened_file(path: str) -> Iterator[int]:
-    """A descriptor of a regular file; `StepError` if it cannot be opened, or is something else."""
+    """Open a regular file and yield its descriptor; raise `StepError` if it cannot be opened or is not regular."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -79,9 +79,9 @@ def opened_file(path: str) -> Iterator[int]:
 
 @dataclass(eq=False)
 class _Opened:
-    """A shared object that is open. `busy` from the start of its backend until that has come to its end.
+    """An open shared object. `busy` is True from the start of its backend until the backend is shut down.
 
-    `stuck` where its backend could not be shut down, so that it cannot be started again.
+    `stuck` is True if the backend could not be shut down, so that it cannot be started again.
     """
 
     path: str
@@ -100,23 +100,23 @@ class _Opened:
 def shared_backend(
     path: str, descriptor: int, *, options: Mapping[str, Options], unload: bool = False, exactly: bool = False
 ) -> DynamicBackend:
-    """Return the backend of a shared object, which is opened if it is not open yet.
+    """Return the backend of a shared object, which is opened if necessary.
 
-    It is shut down when nobody refers to it any more; whoever asks before that gets the same one, or one of the same
-    plug-in with other options. Thread safe.
+    The backend is shut down when nothing refers to it any more. Until then all callers get the same backend, or one of
+    the same plug-in with other options. Thread-safe.
 
     Args:
         path: the canonical path of the file.
-        descriptor: the file, open.
-        options: for backends by id, what is given to ``init``; the first who asks decides. For others, those of them
-            that networks can have are given with every network.
-        unload: whether the library leaves the process with the backend, which it does if all who asked say so.
-        exactly: load what `descriptor` is open on, even if another file has the path meantime. The library then does
-            not know its own folder (``$ORIGIN``).
+        descriptor: a descriptor of the open file.
+        options: the options for ``init``, by backend id. The first caller determines them; for later callers with
+            other options, those that a network may have are passed with every network.
+        unload: whether the library is unloaded with the backend, which happens if all callers request it.
+        exactly: load the file of `descriptor`, even if another file replaces it at the path in the meantime. The
+            library does not know its folder (``$ORIGIN``) then.
 
     Raises:
-        StepError: it cannot be loaded, with the step that failed.
-        OptionError: an option that it does not declare, or a value of the wrong kind.
+        StepError: the library cannot be loaded; has the step that failed.
+        OptionError: an option that the backend does not declare, or a value of the wrong type.
     """
     with _changed:
         opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
@@ -144,13 +144,13 @@ def _for_runtime(living: DynamicBackend, options: Mapping[str, Options]) -> Dyna
 def backend_of_file(
     path: str | os.PathLike[str], options: Mapping[str, Options] | None = None, *, sha256: str = ""
 ) -> DynamicBackend:
-    """Return the backend of one file, whatever its name, loaded into this process without a trial.
+    """Return the backend of one file with any name, loaded into this process without a trial.
 
-    `options` are those of backends by id; with `sha256`, it is refused unless the file has this content.
+    `options` are options by backend id. If `sha256` is given, the content of the file must have this digest.
 
     Raises:
-        PluginError: it cannot be loaded; ``.check`` names the step that failed.
-        OptionError: an option that it does not declare, or a value of the wrong kind.
+        PluginError: the file cannot be loaded; ``.check`` names the step that failed.
+        OptionError: an option that the backend does not declare, or a value of the wrong type.
     """
     library = os.path.realpath(path)
     try:
@@ -202,7 +202,7 @@ def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, e
 
 @contextmanager
 def _same_arithmetic() -> Iterator[None]:
-    """Keep what is loaded from changing how this thread computes, as code does that was linked with -ffast-math."""
+    """Restore the floating-point settings of this thread, which code linked with -ffast-math changes on loading."""
     process = ctypes.CDLL(None)
     state = ctypes.create_string_buffer(4096)
     try:
@@ -233,7 +233,7 @@ def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBack
 
 
 def step_error(error: InterposerError) -> StepError:
-    """Return what `open_library` raised, as the step that failed."""
+    """Return the exception of `open_library` as a `StepError`."""
     if isinstance(error, PluginError):
         return StepError(Step.FILE if error.check == "symbols" else Step(error.check), error.reason)
     if isinstance(error, BackendUnavailableError):
@@ -242,10 +242,10 @@ def step_error(error: InterposerError) -> StepError:
 
 
 def host_settings(path: str) -> HostSettings:
-    """Return what a plug-in is told of this machine, with a folder of its own in the cache folder.
+    """Return the settings of this machine that a plug-in gets, with a separate folder in the cache folder.
 
     Raises:
-        ConfigError: the setting ``num_threads`` cannot be meant.
+        ConfigError: the setting ``num_threads`` is invalid.
     """
     above, threads = cache_folder(), thread_budget()
     if above is None:

@@ -1,4 +1,4 @@
-"""Where dynamic backends are looked for: a list of folders from the environment, or one that the caller names."""
+"""The folders that are searched for dynamic backends: from the environment, or given by the caller."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ __all__ = [
 ]
 
 PACKAGE_FOLDER: Final = str(Path(__file__).parents[3] / "native")
-"""Where the package's own shared objects are; searched first, whatever the user says."""
+"""The folder of the package's own shared objects, which is always searched first."""
 NOT_BUILT: Final = "not_built.txt"
-"""The file in that folder in which the package's build says why there are none."""
+"""The file in that folder in which the build records why backends were not built."""
 OWN_BACKENDS: Final = ("CpuAcc",)
-"""The ids of the backends that the package's build makes."""
+"""The ids of the backends that the build of this package creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that was asked for: `error` says why it cannot be searched, or is empty."""
+    """A folder to search; `fault` is the reason why it cannot be searched, or empty."""
 
     path: str
     fault: str = ""
 
 
 def own_file(backend_id: str, folder: str = PACKAGE_FOLDER) -> str:
-    """Return the path at which the build of the package puts one of `OWN_BACKENDS`."""
+    """Return the path of the shared object of one of `OWN_BACKENDS`."""
     return os.path.join(folder, f"Interposer_{backend_id}_backend.so")
 
 
 def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
-    """Return the paths of the package's own shared objects, by the ids that their names tell."""
+    """Return the paths of the package's own shared objects, by the backend ids in their file names."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -52,7 +52,7 @@ def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
 
 
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
-    """Return why there is no file of one of `OWN_BACKENDS`."""
+    """Return the reason why the shared object of one of `OWN_BACKENDS` is missing."""
     try:
         noted = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -61,9 +61,9 @@ def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
 
 
 def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
-    """Return the folders of the user's list, in its order and without repetitions.
+    """Return the folders to search, in the order of the user's list and without repetitions.
 
-    `override` is one path that takes the place of the whole list of ``INTERPOSER_BACKEND_PATH``, even if it is no good.
+    `override` is a single path that replaces the list in ``INTERPOSER_BACKEND_PATH``, even if it is invalid.
     """
     if override is not None:
         return (_folder(override),)

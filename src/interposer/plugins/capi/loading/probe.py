@@ -1,4 +1,4 @@
-"""Whether a shared object can be loaded without harm, found out in a process of its own."""
+"""The trial of a shared object in a separate process, which shows whether it can be loaded safely."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from interposer.plugins.capi.loading.records import State, Step, StepError
 __all__ = ["Verdict", "cached_verdict", "keep_verdict", "probe"]
 
 START_SECONDS: Final = 120.0
-"""How long the process may take before it comes to the shared object."""
+"""The time limit in seconds for starting the trial process."""
 TRIAL: Final = "interposer.session.trial"
-"""The module that the process runs: it has the whole package to try the backend with."""
+"""The module that the trial process runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a probe has found: who the backend is, and why it must not be loaded, unless `error` is None."""
+    """The result of a trial: the id and version of the backend, and the error, or None if it can be loaded."""
 
     id: str = ""
     version: str = ""
     error: StepError | None = None
     option_problem: str = ""
-    """What is wrong with the options that the caller gave; the file was not tried to the end then."""
+    """The error in the options of the caller, or empty; the trial is incomplete then."""
     files: tuple[str, ...] = ()
-    """The other libraries that were in the process with it."""
+    """The other libraries that were loaded in the process."""
 
 
 def probe(
@@ -50,11 +50,11 @@ def probe(
     """Load a shared object in another process, run small networks on it, and shut it down.
 
     Args:
-        library: the canonical path of the file, as the plug-in is told.
-        opened_as: the path that is loaded: the same, or that of the descriptor.
-        descriptor: the file, open; the process has it under the same number.
-        seconds: how long all of that may take.
-        options: for backends by id, their options.
+        library: the canonical path of the file, which the plug-in gets.
+        opened_as: the path that is loaded: the same, or the path of the descriptor.
+        descriptor: a descriptor of the open file, which the process inherits with the same number.
+        seconds: the time limit in seconds.
+        options: options by backend id.
         only_id: only read the id and the version of the backend, without initializing it.
     """
     arguments = {
@@ -71,7 +71,7 @@ def probe(
 
 
 class _Watch:
-    """Listens to the process: what it is doing, and what it has found."""
+    """Reads the messages of the trial process."""
 
     def __init__(self, child: Child, seconds: float) -> None:
         self.child, self.seconds = child, seconds
@@ -121,9 +121,9 @@ def _name(digest: str) -> str:
 
 
 def cached_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | None:
-    """The verdict of an earlier probe of a file with this SHA-256, by this version of everything; only good ones.
+    """Return the successful result of an earlier trial of a file with this SHA-256, or None.
 
-    None also where the backend had other options then, or where a library that was loaded with it has changed.
+    The result is also None if the options, or a library that was loaded with the file, have changed since.
     """
     content = read_cached(_name(digest))
     try:
@@ -138,7 +138,7 @@ def cached_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | Non
 
 
 def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) -> None:
-    """Let later processes know that a probe went well."""
+    """Store the result of a successful trial in the cache folder."""
     if verdict.error is not None or verdict.option_problem:
         return
     files = {path: state for path in verdict.files if (state := _state(path)) is not None}
@@ -152,7 +152,7 @@ def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) 
 
 
 def _state(path: str) -> list[int] | None:
-    """Return what is different after a file was replaced or changed; None if there is none."""
+    """Return the size and modification time of a file; None if the file is missing."""
     try:
         result = os.stat(path)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What became of every file that was seen while dynamic backends were looked for."""
+"""Records of the files that were considered as dynamic backends."""
 
 from __future__ import annotations
 
@@ -11,60 +11,61 @@ __all__ = ["DynamicBackendRecord", "State", "Step", "StepError"]
 
 
 class State(Enum):
-    """What became of a file."""
+    """The result of loading a file."""
 
     LOADED = "loaded"
-    """Its backend is registered."""
+    """The backend of the file is registered."""
     SKIPPED = "skipped"
-    """There is no need of it, or it was not meant to be a backend: nothing is wrong."""
+    """The file is not needed, or is not meant to be a backend; this is not an error."""
     REFUSED = "refused"
-    """It did not pass a check."""
+    """The file failed a check."""
     CLOSED = "closed"
-    """It was loaded, and is gone with its runtime."""
+    """The backend was loaded, and was closed with its runtime."""
 
 
 class Step(Enum):
-    """The steps of loading, in their order. A record has the last one that was taken."""
+    """The steps of loading, in order. A record has the last step that was reached."""
 
     FOLDER = "folder"
-    """The folder is there: its path is absolute, and it can be read."""
+    """The folder exists, has an absolute path and can be read."""
     LINK = "link"
-    """Symbolic links lead to a file."""
+    """Symbolic links are resolved to a file."""
     NAME = "name"
-    """The file name is that of a backend."""
+    """The file name has the form of a backend."""
     LIBRARY = "library"
-    """The same file was not seen before under another name."""
+    """The file was not seen before under another name."""
     FILE = "file"
-    """It is a shared object for this machine that exports the three functions."""
+    """The file is a shared object for this machine that exports the three required functions."""
     ALLOW_LIST = "allow-list"
-    """It is one of those that may be loaded, where there is such a list."""
+    """The file is in the list of allowed files, if there is such a list."""
     PROBE = "probe"
-    """A process of its own has loaded and tried it, and survived."""
+    """A child process has loaded and tried the file successfully."""
     OPEN = "open"
-    """The dynamic linker takes it."""
+    """The dynamic linker has loaded the file."""
     VERSION = "version"
-    """It was made for this version of the interface."""
+    """The backend is compatible with this version of the interface."""
     ID = "id"
-    """It tells an id that can be one."""
+    """The backend has a valid id."""
     FACTORY = "factory"
-    """Its factory gives something."""
+    """The factory function returns a value."""
     TABLE = "table"
-    """That is a table of functions, and nothing in it is missing."""
+    """The value is a complete table of functions."""
     INFO = "info"
-    """What it says of itself makes sense."""
+    """The backend's information about itself is valid."""
     INIT = "init"
-    """Its ``init`` succeeds."""
+    """The backend's ``init`` function succeeds."""
     REGISTER = "register"
-    """No other backend has its id, and nobody disables it."""
+    """The id is not taken by another backend and is not disabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicBackendRecord:
-    """What became of one file, or of a folder that could not be searched.
+    """The result for one file, or for a folder that could not be searched.
 
-    `path` is where it was found and `library` the file itself, which is another where `path` is a symbolic link. `step`
-    is the last step that was taken, `reason` says why it was the last. `id`, `version` (of the interface, such as
-    ``"1.0"``) and `sha256` are empty as long as they are not known.
+    `path` is where the file was found. `library` is the file itself, which differs if `path` is a symbolic link. `step`
+    is the last step that was reached, and `reason` says why loading ended there. `id`, `version` (of the interface,
+    such
+    as ``"1.0"``) and `sha256` are empty as long as they are not known.
     """
 
     path: str
@@ -83,7 +84,7 @@ class DynamicBackendRecord:
 
     @property
     def source(self) -> str:
-        """Where a backend comes from, in words."""
+        """The source of the backend, for messages."""
         return f"{'folder' if self.step is Step.FOLDER else 'shared object'} {self.path}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a plug-in answers to ``optimize``, read and checked: substitutions, and layers that it gives back."""
+"""Decoding and validation of a plug-in's answer to ``optimize``: substitutions and rejected layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Answer", "Replacement", "optimized"]
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A graph of the plug-in, with the values that its inputs are and those that its outputs stand for."""
+    """A replacement graph of the plug-in, and the values of the part that its inputs and outputs correspond to."""
 
     graph: Graph
     inputs: tuple[Value, ...]
@@ -31,7 +31,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Parts to be compiled, parts to be replaced, and parts that are given back with the reason; all disjoint."""
+    """The parts to compile, the parts to replace, and the rejected parts with the reason; all are disjoint."""
 
     units: tuple[tuple[Layer, ...], ...]
     replaced: tuple[tuple[tuple[Layer, ...], Replacement], ...]
@@ -39,11 +39,11 @@ class Answer:
 
 
 def optimized(library: Library, flat: FlatGraph, options: OptionTable) -> Answer:
-    """Ask a plug-in what to make of the layers of its tables.
+    """Call ``optimize`` of a plug-in for the layers of its tables, and return the answer.
 
     Raises:
-        CallError: it failed.
-        BackendContractError: an answer that cannot be meant.
+        CallError: the function failed.
+        BackendContractError: the answer is not valid.
     """
     out = abi.Answer(struct_size=ctypes.sizeof(abi.Answer))
     function, arguments = library.functions["optimize"], (library.self, flat.address, options.address)

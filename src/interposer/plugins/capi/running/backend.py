@@ -1,4 +1,4 @@
-"""`DynamicBackend`: an opened plug-in as a `Backend` like any other."""
+"""`DynamicBackend`: an opened plug-in as a `Backend`."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = ["DynamicBackend", "DynamicWorkloadFactory"]
 
 
 class DynamicBackend(Backend):
-    """The backend behind a plug-in's table. Thread safe; works until the library is closed.
+    """The backend of a plug-in. Thread-safe; usable until the library is closed.
 
-    What it makes keeps it alive, so that the library can be closed when the backend is gone, and nobody uses it then.
+    Objects that the backend creates keep it alive, so the library can be closed when the backend is garbage-collected.
 
-    A connected part becomes one compiled unit, unless the plug-in's ``optimize`` says otherwise; layers that it leaves
-    as they are are compiled one by one. Tensors lie in ordinary memory, and are not copied.
+    A connected part becomes one compiled unit, unless the plug-in's ``optimize`` decides otherwise. Layers that it
+    leaves unchanged are compiled individually. Tensors are in ordinary memory, and are not copied.
     """
 
     def __init__(self, library: Library, defaults: Options | None = None, shared: DynamicBackend | None = None) -> None:
@@ -55,12 +55,12 @@ class DynamicBackend(Backend):
         self.capabilities = library.info.named_capabilities()  # type: ignore[misc]
 
     def for_runtime(self, options: Options) -> DynamicBackend:
-        """Return the same plug-in for a runtime that gives it other options than it was initialised with.
+        """Return the same plug-in for a runtime with other options than those at its initialisation.
 
-        What can also be given for a network is, for all networks of that runtime; of the rest the log tells.
+        Options that networks may have apply to all networks of that runtime; others are ignored with a log message.
 
         Raises:
-            InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
+            InvalidArgumentError: the plug-in has no such option, or the value has the wrong type.
         """
         declared = {option.name: option for option in self.library.info.options}
         requested = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
@@ -78,17 +78,17 @@ class DynamicBackend(Backend):
 
     @property
     def handle_factory_preferences(self) -> Sequence[str]:
-        """What the plug-in says that it takes; arrays in ordinary memory where it has no memory of its own."""
+        """The handle factories that the plug-in prefers; ordinary arrays if it has no private memory."""
         handles = self._plain_handles
         return () if handles is None else handles.preferences
 
     def register_tensor_handle_factories(self, registry: TensorHandleFactoryRegistry, options: Options) -> None:
-        """Bring the plug-in's kinds of memory."""
+        """Register the handle factories for the plug-in's kinds of memory."""
         if self._plain_handles is not None:
             Handles(self.library, self._plain_handles.functions, self._options(options)).register(registry, self)
 
     def use_custom_memory_allocator(self, allocator: CustomAllocator) -> str | None:
-        """Return what the plug-in says of it; one without memory of its own works on ordinary memory from anywhere."""
+        """Return why the plug-in refuses the allocator, or None; plug-ins without private memory accept all."""
         allocators = Allocators.of(self.library)
         if allocators is not None:
             return allocators.refusal(allocator.memory_source)
@@ -102,52 +102,52 @@ class DynamicBackend(Backend):
         return Handles.of(self.library, self._options({}))
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Return what the plug-in says that it can run."""
+        """Return the object that asks the plug-in which layers it supports."""
         return DynamicSupport(self.library, {**self._defaults, **options}, self)
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Let the plug-in compile the view, or what it makes of it."""
+        """Let the plug-in optimize and compile the view."""
         return Optimizer(self.library, view, self._options(options), self).views()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Makes workloads that run compiled parts, and compiles what is not."""
+        """Return a factory of workloads that run compiled parts, and that compiles single layers."""
         strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
         return DynamicWorkloadFactory(self.library, memory_manager, self._options(options), self, strided=strided)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
-        """Return the plug-in's context, where it has the extension."""
+        """Return the plug-in's context, or None if it does not have the extension."""
         return DynamicContext.of(self.library, options, self)
 
     @property
     def declared_options(self) -> Sequence[DeclaredOption]:
-        """The options that it takes, with their defaults and a line about each."""
+        """The options that the plug-in declares, with defaults and descriptions."""
         return self.library.info.options
 
     @property
     def identity(self) -> str:
-        """A text that is different after the library was changed."""
+        """A string that differs after the library has changed."""
         return self.library.stamp
 
     def cache_directory(self, options: Options) -> str:
-        """The folder that was named for what is compiled for a network with these options; empty: the cache folder."""
+        """Return the folder for compiled parts that the options of a network name; empty for the cache folder."""
         return cache_directory(self.library, {**self._defaults, **options})
 
     def without_directory(self, options: Options) -> Options:
-        """Return the options of a network but for that folder."""
+        """Return the options of a network without the option for that folder."""
         return without_directory(self.library, options)
 
     def compiled_image(self, image: Image, options: Options) -> Executable:
-        """Compile a part that was kept as an image, for a network with these options, or restore what it became.
+        """Compile a part that is stored as an image, for a network with these options, or restore its compiled blob.
 
         Raises:
-            CallError: the plug-in cannot.
-            InvalidArgumentError: the image is damaged, or the options cannot be meant.
+            CallError: the plug-in failed.
+            InvalidArgumentError: the image is damaged, or the options are not valid.
         """
         return compile_image(self.library, image, self._options(options), self)
 
     @property
     def blobs(self) -> Blobs | None:
-        """Saving and restoring of compiled parts, where the plug-in can."""
+        """The functions to save and restore compiled parts, or None if the plug-in does not have them."""
         return Blobs.of(self.library, self)
 
     def _options(self, options: Options) -> OptionTable:
@@ -156,7 +156,7 @@ class DynamicBackend(Backend):
 
 
 class DynamicWorkloadFactory(WorkloadFactory):
-    """Makes the workloads of one network for a plug-in."""
+    """Creates the workloads of one network for a plug-in."""
 
     def __init__(
         self,

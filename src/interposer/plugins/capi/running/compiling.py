@@ -1,4 +1,4 @@
-"""Compiling the layers of tables, or restoring what they became when they were compiled before."""
+"""Compilation of the layers in tables, or restoring of their cached result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from interposer.plugins.capi.library.option_tables import OptionTable
 __all__ = ["compile_image", "compile_part"]
 
 MOST_BYTES: Final = 1 << 26
-"""Parts with more bytes of constants are not recorded."""
+"""The largest size of constants, in bytes, of parts that are recorded."""
 
 
 def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner: object = None) -> Executable:
-    """Let a plug-in compile the layers of its tables; what it makes keeps `owner` alive.
+    """Compile the layers of `flat` with a plug-in; the result keeps `owner` alive.
 
     Raises:
-        CallError: it cannot; what it names as defective is one of `flat`.
+        CallError: the plug-in failed; layers that it reports as defective are indices into `flat`.
     """
     if abi.Cap.WANTS_HASHES in library.info.capabilities:
         flat.hash_constants()
@@ -43,10 +43,10 @@ def compile_part(library: Library, flat: FlatGraph, options: OptionTable, owner:
 
 
 def compile_image(library: Library, image: Image, options: OptionTable, owner: object = None) -> Executable:
-    """Return the same for a part that was kept as an image.
+    """Compile a part that is stored as an image with a plug-in; the result keeps `owner` alive.
 
     Raises:
-        CallError: it cannot.
+        CallError: the plug-in failed.
         InvalidArgumentError: the image is damaged.
     """
     into = current_recording()

@@ -1,4 +1,4 @@
-"""``ipr.context/1``: a plug-in that is told of networks."""
+"""The extension ``ipr.context/1``, which notifies a plug-in of networks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FUNCTIONS: Final = {"create": "create", "destroy": "destroy"} | dict.fromkeys(_
 
 
 class DynamicContext(BackendContext):
-    """A context of a plug-in. What it refuses, and why, is raised as a `CallError`."""
+    """A context of a plug-in. If it refuses a notice, a `CallError` with the reason is raised."""
 
     @classmethod
     def of(cls, library: Library, options: Options, owner: object = None) -> DynamicContext | None:
-        """Return a new context, or None if the plug-in wants to be told nothing.
+        """Return a new context, or None if the plug-in does not want notices.
 
         Raises:
-            CallError: the plug-in could not make one.
-            BackendContractError: its table is damaged.
+            CallError: the plug-in could not create a context.
+            BackendContractError: the table of the extension is damaged.
         """
         functions = library.extension(abi.EXT_CONTEXT, abi.ContextApi, _FUNCTIONS)
         return None if functions is None else cls(library, functions, options, owner)

@@ -1,4 +1,4 @@
-"""Checking mode: what a plug-in writes beside its outputs, to its inputs or to constants is found after each run."""
+"""Checking mode, which detects writes of a plug-in outside of its outputs, to its inputs or to constants."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from interposer.plugins.capi.library.executable import Executable
 __all__ = ["GuardedRun"]
 
 MARGIN: Final = 4096
-"""Bytes before and behind each output in which nothing must be written; also what outputs are aligned to then."""
+"""The size in bytes of the guard area before and after each output, and the alignment of outputs in this mode."""
 _CANARY: Final = 0xA5
 
 
 class GuardedRun:
-    """Outputs with margins, for one run in a ``with`` block; on leaving it they are checked and copied.
+    """Outputs with guard areas, for one run in a ``with`` block; they are checked and copied at its end.
 
     Raises:
-        BackendContractError: on leaving, where something was written that must not be.
+        BackendContractError: at the end of the block, if memory outside of the outputs was written.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ def _field(size: int) -> Array:
 
 
 def _first_change(field: Array, size: int) -> int | None:
-    """Return the place, counted from the output's beginning, of the first byte of the margins that has changed."""
+    """Return the offset, relative to the output, of the first changed byte in the guard areas; None if none changed."""
     changed = field != _CANARY
     changed[MARGIN : MARGIN + size] = False
     return int(changed.argmax()) - MARGIN if changed.any() else None

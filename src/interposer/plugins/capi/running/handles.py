@@ -1,4 +1,4 @@
-"""``ipr.handles/1`` and ``ipr.allocator/1``: tensors of a plug-in in memory of its own, or of the user's."""
+"""The extensions ``ipr.handles/1`` and ``ipr.allocator/1``: tensors in memory of a plug-in or of a custom allocator."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Handles:
 
     @classmethod
     def of(cls, library: Library, options: OptionTable) -> Handles | None:
-        """Return what the plug-in says of its kinds of memory, or None if it has none of its own.
+        """Return the plug-in's kinds of memory, or None if it has no private memory.
 
         Raises:
-            CallError: it could not say.
-            BackendContractError: its tables are damaged.
+            CallError: the plug-in failed.
+            BackendContractError: the tables of the extension are damaged.
         """
         functions = library.extension(abi.EXT_HANDLES, abi.HandlesApi, _FUNCTIONS)
         return None if functions is None else cls(library, functions, options)
@@ -71,11 +71,11 @@ class Handles:
                 for row in rows]  # fmt: skip
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call one of the functions; `CallError` if it fails."""
+        """Call one of the functions; raise `CallError` if it fails."""
         self.library.call(name, self.functions[name], self.library.self, *arguments)
 
     def register(self, registry: TensorHandleFactoryRegistry, owner: object) -> None:
-        """Bring the factories, which share the memory of one run."""
+        """Register the handle factories, which share the memory of one run."""
         pool = NativePool(self, registry.custom_allocators.get(self.library.id), owner)
         registry.register_memory_manager(pool)
         for index, kind in enumerate(self.kinds):
@@ -83,12 +83,12 @@ class Handles:
 
 
 def _sources(kinds: int) -> MemorySource:
-    """Kinds of memory as the host names them; those that it does not know are left out. The numbers are the same."""
+    """Convert the plug-in's kinds of memory to `MemorySource`; unknown kinds are dropped. The numbers are the same."""
     return MemorySource(kinds & int(~MemorySource.UNDEFINED & 0xF))
 
 
 class NativePool(MemoryManager):
-    """The memory of one run, made when the first tensor is: the optimizer only asks for what a factory can."""
+    """The memory of one run, created with the first tensor, because the optimizer only needs factory properties."""
 
     def __init__(self, handles: Handles, allocator: CustomAllocator | None, owner: object) -> None:
         self.handles, self._allocator, self._owner = handles, allocator, owner
@@ -96,7 +96,7 @@ class NativePool(MemoryManager):
 
     @property
     def pool(self) -> int:
-        """The pool of the plug-in."""
+        """The handle of the pool in the plug-in."""
         if self._pool is None:
             self._pool = self._made()
         return self._pool
@@ -118,18 +118,18 @@ class NativePool(MemoryManager):
         self.handles.call(name, self.pool, *arguments)
 
     def acquire(self) -> None:
-        """Let the plug-in get the memory that was planned."""
+        """Let the plug-in allocate the planned memory."""
         if self._pool is not None:
             self.call("acquire")
 
     def release(self) -> None:
-        """Let it give the memory back."""
+        """Let the plug-in free the memory."""
         if self._pool is not None:
             self.call("give_back")
 
 
 class NativeHandleFactory(TensorHandleFactory):
-    """One kind of memory of a plug-in."""
+    """The factory of tensors in one kind of memory of a plug-in."""
 
     def __init__(self, pool: NativePool, index: int, kind: tuple[str, int, MemorySource, MemorySource]) -> None:
         self.id, flags, self.import_sources, self.export_sources = kind
@@ -143,7 +143,7 @@ class NativeHandleFactory(TensorHandleFactory):
         return self._created(info, 0)
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return a constant, which the device copies or the host writes, once."""
+        """Return a constant; its content is copied once, by the device or by the host."""
         handle = self._created(info, abi.HANDLE_ALONE)
         handle.allocate()
         if self.supports_device_copy:
@@ -160,12 +160,12 @@ class NativeHandleFactory(TensorHandleFactory):
         return NativeHandle(info, self._pool, out.value, can_import=can_import, kind=self.id)
 
     def create_device_copy(self) -> Workload:
-        """Return the device's own copies."""
+        """Return a workload for copies by the device."""
         return _NativeCopy(self.id)
 
 
 class NativeHandle(TensorHandle):
-    """A tensor in memory of a plug-in, which knows it by `number`."""
+    """A tensor in memory of a plug-in, where it is identified by `number`."""
 
     def __init__(
         self,
@@ -191,30 +191,30 @@ class NativeHandle(TensorHandle):
 
     @property
     def library(self) -> Library:
-        """Whose memory it is."""
+        """The library that owns the memory."""
         return self.pool.handles.library
 
     def manage(self) -> None:
-        """Begin the tensor's life."""
+        """Begin the lifetime of the tensor in the memory plan."""
         self._alone = False
         self.pool.call("manage", self.number)
 
     def allocate(self) -> None:
-        """End the tensor's life, or get memory for it alone."""
+        """End the lifetime of the tensor in the memory plan, or allocate separate memory for it."""
         self.pool.call("allocate", self.number)
 
     def map(self) -> Array:
-        """Return what the plug-in shows of the tensor."""
+        """Map the tensor and return its array."""
         out = ctypes.c_void_p()
         self.pool.call("map", self.number, ctypes.addressof(out))
         return _array_at(out.value or 0, self.info, self)
 
     def unmap(self) -> None:
-        """Tell the plug-in that the host is done."""
+        """Unmap the tensor."""
         self.pool.call("unmap", self.number)
 
     def import_memory(self, array: Array) -> bool:
-        """Ask the plug-in whether the tensor can lie there."""
+        """Return True if the plug-in can use the memory of the array for the tensor."""
         if not (array.flags.c_contiguous and array.flags.aligned):
             return False
         try:
@@ -227,7 +227,7 @@ class NativeHandle(TensorHandle):
         return True
 
     def forget_memory(self) -> None:
-        """Let go of the memory that was imported."""
+        """Drop the imported memory."""
         if self._cached is not None:
             self.pool.call("forget_memory", self.number)
             self._cached = None
@@ -241,7 +241,7 @@ class NativeHandle(TensorHandle):
         return _array_at(out.data or 0, self.info, self)
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle | None:
-        """Return a piece, where the plug-in makes one."""
+        """Return a sub-tensor, or None if the plug-in cannot create it."""
         out, reported = ctypes.c_uint64(), _InfoTable(info)
         place = (ctypes.c_int64 * max(1, len(origin)))(*origin)
         try:
@@ -255,16 +255,16 @@ class NativeHandle(TensorHandle):
         return NativeHandle(info, self.pool, out.value, kind=self.kind, whole=self)
 
     def destroy(self) -> None:
-        """Let the plug-in destroy the tensor: now, or after the call that is under way."""
+        """Destroy the tensor in the plug-in: now, or after the current call."""
         self._destroy()
 
     def copy_in(self, array: Array) -> None:
-        """Let the device fetch an array."""
+        """Copy an array into the tensor, by the device if possible."""
         host, own = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
         self.pool.call("copy", host.address, own.address)
 
     def copy_out(self, array: Array) -> None:
-        """Let the device fill an array."""
+        """Copy the tensor into an array, by the device if possible."""
         whole = suitable(array, 1)
         host, own = _HostTensor(whole, self.info), _PrivateTensor(self)
         self.pool.call("copy", own.address, host.address)
@@ -273,7 +273,7 @@ class NativeHandle(TensorHandle):
 
 
 class _NativeCopy(Workload):
-    """Copies by a device, to its memory of one kind or from there; the other side can be mapped."""
+    """A copy by a device, to or from its memory of one kind; the tensor on the other side can be mapped."""
 
     concurrent = strided = True
 
@@ -344,7 +344,7 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
 
 
 class Lent:
-    """An allocator of the user as ``ipr_allocator``; what it gave is kept until it is freed."""
+    """A custom allocator as ``ipr_allocator``; its blocks are referenced here until they are freed."""
 
     def __init__(self, allocator: CustomAllocator) -> None:
         self._allocator, self._given = allocator, dict[int, Array]()
@@ -380,17 +380,20 @@ class Lent:
 
 
 class Allocators:
-    """``ipr.allocator/1`` of a plug-in."""
+    """The extension ``ipr.allocator/1`` of a plug-in."""
 
     @classmethod
     def of(cls, library: Library) -> Allocators | None:
-        """Return the extension, or None if the plug-in has it not."""
+        """Return the extension, or None if the plug-in does not have it."""
         functions = library.extension(abi.EXT_ALLOCATOR, abi.AllocatorApi, {"accept": "accept", "use": "use"})
         return None if functions is None else cls(library, functions)
 
     @classmethod
     def needed(cls, library: Library) -> Allocators:
-        """Return the same, of a plug-in that has accepted an allocator; `BackendContractError` if it has it no more."""
+        """Return the extension of a plug-in that has accepted an allocator.
+
+        Raise `BackendContractError` if it is missing.
+        """
         result = cls.of(library)
         if result is None:
             raise BackendContractError(f"the extension {abi.EXT_ALLOCATOR.decode()} is gone", backend=library.id)
@@ -400,7 +403,7 @@ class Allocators:
         self._library, self._functions = library, functions
 
     def refusal(self, source: MemorySource) -> str | None:
-        """Return why memory of this kind cannot be used, or None."""
+        """Return why memory of this kind cannot be used, or None if it can."""
         try:
             with self._library.serialized():
                 self._library.call("accept", self._functions["accept"], self._library.self, int(source))
@@ -409,6 +412,6 @@ class Allocators:
         return None
 
     def use(self, pool: int, lent: Lent) -> None:
-        """Let a pool take its memory from an allocator."""
+        """Let a pool allocate its memory from an allocator."""
         with self._library.serialized():
             self._library.call("use", self._functions["use"], self._library.self, pool, lent.address)

@@ -1,4 +1,4 @@
-"""What becomes of a part that a plug-in was given: compiled units, substitutes, and layers that it gives back."""
+"""Optimization of a part by a plug-in, into compiled units, replacements and rejected layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flat_view(library: Library, view: SubgraphView) -> FlatGraph:
 
 
 class Optimizer:
-    """Works on one view that was given to a plug-in, for a network with certain options."""
+    """Optimizes one view with a plug-in, for a network with certain options."""
 
     def __init__(self, library: Library, view: SubgraphView, options: OptionTable, owner: object = None) -> None:
         self._library, self._view, self._options, self._owner = library, view, options, owner
@@ -36,11 +36,11 @@ class Optimizer:
         self._failed: list[Failure] = []
 
     def views(self) -> OptimizationViews:
-        """Return the plug-in's answer, compiled.
+        """Return the plug-in's answer, with its parts compiled.
 
         Raises:
-            BackendContractError: an answer that cannot be meant.
-            CallError: the plug-in could not answer.
+            BackendContractError: the answer is not valid.
+            CallError: the plug-in failed.
         """
         waiting = [self._view]
         while waiting:
@@ -59,7 +59,7 @@ class Optimizer:
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
     def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
-        """The layers that the plug-in does not take in this company, as their groups are torn apart for example."""
+        """Return the layers that the plug-in does not support in this part, such as those of an incomplete group."""
         verdicts = ask(self._library, flat, self._options)
         return {
             layer: "; ".join(verdict.reasons)
@@ -73,12 +73,12 @@ class Optimizer:
             self._failed.append(Failure(part.part(layers), reason))
 
     def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
-        """Connected, convex parts of what is left."""
+        """Return the remaining layers as connected, convex parts."""
         left = {layer.guid for layer in layers}
         return select(self._view.graph, lambda layer: True if layer.guid in left else None) if left else []
 
     def _compiled(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
-        """Make one unit of a part; gives what is to be tried again without a layer that could not be compiled."""
+        """Compile a part as one unit; return parts to retry without a layer that could not be compiled."""
         try:
             executable = compile_part(self._library, flat, self._options, self._owner)
         except CallError as error:
@@ -115,7 +115,7 @@ class Optimizer:
 
 
 def _sort_outputs(graph: Graph, order: Sequence[int]) -> None:
-    """Bind the outputs of a graph again: first the one that is number ``order[0]`` now, and so on."""
+    """Renumber the outputs of a graph: the output with number ``order[0]`` becomes the first one, and so on."""
     sources = [layer.values[0] for layer in graph.outputs]
     for layer in graph.outputs:
         graph.erase(layer)

@@ -1,4 +1,4 @@
-"""What a plug-in says that it can run: ``query_support``, with every answer checked."""
+"""Layer support of a plug-in: calls of ``query_support``, with validation of every answer."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Support):
-    """A plug-in's answer for one layer, with what it says beyond yes and no.
+    """A plug-in's answer for one layer, with additional information.
 
-    `group` is the number of the group without which the layer cannot be run, or None. `seconds` for one run and
-    `bytes` of memory are estimates, None if there are none. `code` is one of the header's reason codes.
+    `group` is the number of the group that must be run together with the layer, or None. `seconds` for one run and
+    `bytes` of memory are estimates, or None. `code` is one of the reason codes in the header.
     """
 
     code: int = 0
@@ -50,15 +50,15 @@ class DynamicSupport(LayerSupport):
         self._options = OptionTable(checked_options(library.id, options, library.info.options, abi.SCOPE_MODEL))
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """Return what it says of a layer alone."""
+        """Return the support for a single layer."""
         return self.query(SubgraphView(Graph(), [layer], [layer]))[0]
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """Return one verdict for each layer; layers that the plug-in must not be shown get a no in its name.
+        """Return one verdict for each layer; layers that must not be passed to the plug-in are unsupported.
 
         Raises:
-            BackendContractError: an answer that cannot be meant.
-            CallError: the plug-in could not answer.
+            BackendContractError: the answer is not valid.
+            CallError: the plug-in failed.
         """
         withheld = self.library.withholding.problems(view)
         visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
@@ -68,7 +68,7 @@ class DynamicSupport(LayerSupport):
 
 
 def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
-    """Return what a plug-in answers for the layers of its tables."""
+    """Return the plug-in's verdicts for the layers of its tables."""
     if not flat.layers:
         return []
     out = abi.Report(struct_size=ctypes.sizeof(abi.Report))

@@ -1,4 +1,4 @@
-"""The workload of a compiled part: it lets tensors lie where the handles do, and runs."""
+"""The workload of a compiled part: it binds tensors to the memory of handles, and runs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["DynamicWorkload"]
 
 
 class DynamicWorkload(Workload):
-    """Runs an executable. `inputs` says which operands of the layer it takes, and what they are.
+    """Runs an executable. `inputs` has the operands of the layer that it reads, with their infos.
 
     With `strided`, tensors may be sub-tensors: in memory of the plug-in, or in ordinary memory with strides if it
-    declares ``IPR_CAP_STRIDED``. Tensors in ordinary memory are used in place. Thread safe: runs at the same time have
-    tables of their own, and `Executable.run` lets them wait for each other where the plug-in asks for that.
+    declares ``IPR_CAP_STRIDED``. Tensors in ordinary memory are used in place. Thread-safe: concurrent runs have
+    separate tables, and `Executable.run` serializes them if the plug-in requires it.
     """
 
     concurrent = only_reads = True  # what a plug-in writes to, no flag of an array could forbid
@@ -53,7 +53,7 @@ class DynamicWorkload(Workload):
 
     @property
     def memory(self) -> int | None:
-        """What the plug-in says that the part holds, and a workspace for each run that was at the same time."""
+        """The bytes that the part holds according to the plug-in, plus a workspace for each concurrent run."""
         if not self.executable.memory:
             return None
         runs = max(1, len(self._free))
@@ -81,7 +81,7 @@ class DynamicWorkload(Workload):
         self._free.append(run)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
-        """Fill the tables once, where tensors lie in ordinary memory and as the plug-in wants them."""
+        """Return a function that runs on these handles, with tables that are filled once if all tensors allow it."""
         read = [inputs[operand] for operand in self._operands]
         run = _Run(self.executable, self._input_infos, self._output_infos, workspace=False)
         arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
@@ -93,7 +93,7 @@ class DynamicWorkload(Workload):
         return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
 
     def _call_borrowing(self, run: _Run, call: Callable[[], None]) -> None:
-        """Let a run of prepared tables have the workspace of another one at the same time."""
+        """Call a prepared run with the workspace of another idle run."""
         try:
             lender = self._free.pop()
         except IndexError:
@@ -113,7 +113,7 @@ def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
 
 
 def _seen(handle: ArrayHandle) -> Array:
-    """Return the array that the handle lies in, which stays the same as long as its memory does."""
+    """Return the array of a handle, which stays the same as long as its memory does."""
     with handle.mapped() as array:
         return array
 
@@ -123,7 +123,7 @@ def _fits(array: object, info: TensorInfo) -> bool:
 
 
 class _Run:
-    """The tables of one run after the other."""
+    """The tables of successive runs."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Run:
         self._problem: BaseException | None = None
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
-        """Let the tensors lie in these arrays in every run; False if one would have to be copied."""
+        """Bind the tensors to these arrays for all runs; return False if one would have to be copied."""
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
         self._cached = (*read, *written)
@@ -168,20 +168,20 @@ class _Run:
         return True
 
     def borrow(self, lender: _Run) -> None:
-        """Use the workspace of another one, which must not run at the same time."""
+        """Use the workspace of another run, which must not be running."""
         if lender is self._lender:
             return
         self._lender = lender
         self._struct.workspace, self._struct.workspace_size = lender._struct.workspace, lender._struct.workspace_size
 
     def private(self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle]) -> bool:
-        """Return True if some of the tensors are in memory of the plug-in's own."""
+        """Return True if some of the tensors are in private memory of the plug-in."""
         return any(isinstance(item, NativeHandle) for item in (*read, *written))
 
     def execute_private(
         self, read: Sequence[TensorHandle | None], written: Sequence[TensorHandle], mapped: list[TensorHandle]
     ) -> None:
-        """Run on handles of which some are the plug-in's own; adds to `mapped` what is to be unmapped."""
+        """Run on handles some of which are in private memory; mapped handles are appended to `mapped`."""
         self._bind_all(self._inputs, read, mapped)
         result = self._bind_all(self._outputs, written, mapped)
         self._executable.run(self.address)
@@ -190,7 +190,7 @@ class _Run:
     def _bind_all(
         self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
     ) -> dict[int, Array]:
-        """Bind the tensors, but for those whose shapes are not known; the arrays of those in ordinary memory."""
+        """Bind the tensors of known shape; return the arrays of those in ordinary memory."""
         result: dict[int, Array] = {}
         for index, handle in enumerate(handles):
             if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
@@ -222,7 +222,7 @@ class _Run:
         handles: Sequence[TensorHandle],
         mapped: list[TensorHandle],
     ) -> None:
-        """Run where the shapes of some outputs are only found by running; adds to `mapped` what is to be unmapped."""
+        """Run with outputs whose shapes are determined by the run; mapped handles are appended to `mapped`."""
         self._outputs.reset()
         self._bind_all(self._inputs, read, mapped)
         self._handles, self._mapped, self._problem = handles, mapped, None
@@ -242,7 +242,10 @@ class _Run:
         self._outputs.finish(self._written)
 
     def _resized(self, _: Any, output: int, shape: int | None, rank: int) -> int:
-        """The host's ``resize``. What goes wrong is kept until `execute` comes back, as nothing may be raised here."""
+        """Resize an output; this is the host's ``resize`` callback.
+
+        Errors are stored, as C code cannot propagate them.
+        """
         try:
             self._give_shape(output, shape, rank)
         except BaseException as error:
