@@ -1,4 +1,4 @@
-"""How attributes of operators cross the C interface: the kind that follows from an annotation."""
+"""The kinds of operator attributes in the C interface, derived from type annotations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN = {bool: abi.KIND_BOOL, int: abi.KIND_INT, float: abi.KIND_FLOAT, str: ab
 
 
 def kind_of(hint: Any) -> Kind | None:
-    """Return the kind of an annotated type, or None if values of it cannot be shown to a plug-in."""
+    """Return the attribute kind of an annotated type, or None if plug-ins cannot read values of this type."""
     if hint in _PLAIN:
         return Kind(_PLAIN[hint])
     if isinstance(hint, type) and issubclass(hint, Enum):

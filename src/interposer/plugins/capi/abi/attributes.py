@@ -1,4 +1,4 @@
-"""Attributes of operators as tables in C, and what a plug-in of an older version may not be shown of them."""
+"""Attributes of operators as C tables, and which of them older plug-ins must not get."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from interposer.plugins.capi.abi.vocabulary import CHOICES, LAYERS
 __all__ = ["AttributeTable", "Shown", "shown"]
 
 MOST_CACHED: Final = 2048
-"""Tables that are kept for each operator, as networks use the same attributes over and over."""
+"""The number of cached tables per operator; networks use the same attributes repeatedly."""
 _FLOATS: Final = (abi.KIND_FLOAT, abi.KIND_FLOATS)
 NEVER: Final = 1 << 30
-"""The version of what is in no version yet."""
+"""The version of names that no revision of the vocabulary has yet."""
 OWN: Final = "interposer."
 
 
 class AttributeTable(NamedTuple):
-    """An array of ``ipr_attribute`` and what it points to."""
+    """An array of ``ipr_attribute``, with the memory that it points to."""
 
     address: int
     length: int
@@ -34,7 +34,7 @@ class AttributeTable(NamedTuple):
 
 
 class _Text:
-    """Text in memory that stays where it is, with a NUL behind it."""
+    """A NUL-terminated string at a fixed address."""
 
     def __init__(self, text: str) -> None:
         self._buffer = ctypes.create_string_buffer(text.encode("utf-8", "replace"))
@@ -105,7 +105,7 @@ class Shown:
                 _fill(item, kind, default, _retained_values)
 
     def fault(self, op: Op, operands: int) -> str | None:
-        """Return why one layer of this operator, with so many operands, is not shown; None if it is."""
+        """Return why a layer of this operator with this number of operands is withheld, or None if it is not."""
         if self.refusal is not None:
             return self.refusal
         if operands > self.most_operands:
@@ -124,11 +124,11 @@ class Shown:
 
     @property
     def always(self) -> bool:
-        """True if every layer of this operator is shown, whatever its attributes and operands are."""
+        """True if no layer of this operator is ever withheld."""
         return self.refusal is None and not self._hidden and not self._newer and self.most_operands == NEVER
 
     def table(self, op: Op) -> AttributeTable:
-        """Return the attributes of one operator."""
+        """Return the attribute table of one operator."""
         values = self._values(op)
         key: Hashable = values
         if self._floats:  # 0.0 and -0.0 are equal, but not the same
@@ -173,7 +173,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def _versions(op: type[Op]) -> tuple[int, dict[str, int], dict[str, tuple[str, int]]]:
-    """The versions of an operator and its parts; what does not belong to this package has version 0 throughout."""
+    """Return the versions of an operator and its parts; names that other packages declare have version 0."""
     if op.__module__.startswith(OWN):
         return LAYERS.get(op.op_name(), (NEVER, {}, {}))
     return 0, {operand.name: 0 for operand in op.operands}, {name: ("", 0) for name in op.attributes}
@@ -224,7 +224,7 @@ _shown: dict[tuple[type[Op], int], Shown] = {}
 
 
 def shown(op: type[Op], revision: int) -> Shown:
-    """Return what plug-ins of a revision see of an operator."""
+    """Return what plug-ins with a certain revision of the vocabulary see of an operator."""
     result = _shown.get((op, revision))
     if result is None:
         result = _shown.setdefault((op, revision), Shown(op, revision))

@@ -1,4 +1,4 @@
-"""One call into a plug-in: the error buffer that it may fill, and what becomes of its status."""
+"""Calls of plug-in functions, with their error buffers and status codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _watchers: list[Callable[[str], None]] = []
 
 
 def watch_calls(watcher: Callable[[str], None]) -> None:
-    """Let `watcher` be told the name of every function of a plug-in before it is called, from now on.
+    """Register a function that is called with the name of every plug-in function before its call.
 
     For a process that tries a plug-in out and may not survive the call.
     """
@@ -31,7 +31,7 @@ def watch_calls(watcher: Callable[[str], None]) -> None:
 
 
 def announce(name: str) -> None:
-    """Tell those who watch that a function of a plug-in is called now."""
+    """Notify the watchers that a function of a plug-in is called now."""
     for watcher in _watchers:
         watcher(name)
 
@@ -49,14 +49,14 @@ class CallError(BackendError):
         super().__init__(f"{function}: {self.reason}", backend=backend)
 
     def locate(self, where: str) -> None:
-        """Add the name of what is defective, unless the message has it already."""
+        """Add the name of the defective layer or tensor, unless the message has it already."""
         if where and where not in self.said:
             self._where = f" (at {where})"
             self.args = (f"{self._function}: {self.reason}",)
 
     @property
     def reason(self) -> str:
-        """The message; the status in words where there is none; both where the status says more."""
+        """The message; the name of the status if there is no message, or both if the status is more specific."""
         status = abi.STATUS.get(self.status, f"status {self.status}")
         tail = f"{self._where} (error {self.code})" if self.code else self._where
         if not self.said:
@@ -66,7 +66,7 @@ class CallError(BackendError):
 
 
 class _Buffer:
-    """An ``ipr_error``, its text, and behind that bytes which must stay as they are."""
+    """An ``ipr_error`` and its text, followed by guard bytes that must not change."""
 
     def __init__(self) -> None:
         self.memory = ctypes.create_string_buffer(b"\0" * CAPACITY + _CANARY, CAPACITY + _GUARD)
@@ -77,14 +77,14 @@ class _Buffer:
         self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
     def is_blank(self) -> bool:
-        """False if a function filled it in though it did not fail, which must not be taken for the next error."""
+        """False if a function filled in the error although it succeeded."""
         return not (self.words[_KIND] or self.words[_LENGTH])
 
     def overrun(self) -> bool:
         return self.memory.raw[CAPACITY:] != _CANARY
 
     def text(self) -> str:
-        """Return the message, cut where it is longer than the buffer."""
+        """Return the message, truncated to the size of the buffer."""
         length = int(self.error.length)
         raw = self.memory.raw[: min(length, CAPACITY)]
         cut = f"... ({length:,} bytes)" if length > CAPACITY else ""
@@ -92,7 +92,7 @@ class _Buffer:
 
 
 class ErrorBuffers:
-    """Calls functions of one plug-in. Thread safe: every call under way has a buffer of its own."""
+    """Calls functions of one plug-in. Thread-safe: concurrent calls have separate buffers."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -119,7 +119,7 @@ class ErrorBuffers:
         self._fail(name, status, buffer)
 
     def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
-        """Return what does `call` with the same arguments, by one thread at a time."""
+        """Return a function that repeats `call` with the same arguments; not thread-safe."""
         buffer = _Buffer()
         given, words = (*arguments, buffer.address), buffer.words
 

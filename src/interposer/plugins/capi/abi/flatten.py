@@ -1,4 +1,4 @@
-"""Layers of a graph as the tables of an ``ipr_graph``: columns are gathered first, and written into arrays at once."""
+"""Layers of a graph as the tables of an ``ipr_graph``: columns are collected first, and then written to arrays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), a
 
 
 class Withholding:
-    """Which layers plug-ins of a revision of the vocabulary are not shown, and why."""
+    """The layers that are withheld from plug-ins with a certain revision of the vocabulary, and the reasons."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -41,7 +41,7 @@ class Withholding:
         self._always: set[type[Op]] = set()
 
     def problems(self, layers: Iterable[Layer]) -> dict[Layer, str]:
-        """Return the layers that are withheld, each with the reason."""
+        """Return the withheld layers, each with the reason."""
         result: dict[Layer, str] = {}
         always, dtypes = self._always, self._dtypes
         for layer in layers:
@@ -183,7 +183,7 @@ class FlatGraph:
         self._constant_table = table
 
     def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
-        """Where the data is, in memory and in a file; a copy for the sake of its alignment is made once for all."""
+        """The address and file position of the data; a copy for alignment is made only once."""
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
             result = suitable(array, alignment)
@@ -193,7 +193,7 @@ class FlatGraph:
         return place, array.nbytes, *(place_of(array) or (-1, 0))
 
     def hash_constants(self) -> None:
-        """Give constants their SHA-256, which ``compile`` and ``restore`` may want."""
+        """Compute the SHA-256 of constants, which ``compile`` and ``restore`` may need."""
         self._constant_table["sha256"] = [self._keep(_digest(array)) for array in self.constants]
 
     def _write_tensors(self) -> None:

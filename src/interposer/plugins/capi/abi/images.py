@@ -1,7 +1,7 @@
-"""Parts of networks as bytes that a file can keep: the tables of a `FlatGraph`, which a plug-in can compile again.
+"""Parts of networks as bytes that can be stored: the tables of a `FlatGraph`, which a plug-in can compile again.
 
-An image has all tables and what they point to, one behind the other. Pointers are offsets in it; `places` says where
-they are, so that making them addresses again takes one addition, whatever the size of the part.
+An image has all tables and the data they point to, contiguously. Pointers are stored as offsets in the image; `places`
+has their positions. Therefore they become addresses again by a single addition.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Image:
 
     @cached_property
     def digest(self) -> str:
-        """Another one for every other part; in hexadecimal digits."""
+        """A digest of the part, in hexadecimal digits."""
         result = hashlib.sha256(self.data)
         result.update(self.places)
         return result.hexdigest()
@@ -49,7 +49,7 @@ class Image:
         return cls(memoryview(writer.data), np.array(writer.places, np.uint64).tobytes())
 
     def has_constants_of(self, graph: abi.Graph) -> bool:
-        """Whether the constants of the tables that were copied are what they were; files may be changed in place."""
+        """Return whether the constants of the tables are unchanged; mapped files may be modified in place."""
         ours = abi.Graph.from_buffer_copy(self.data).constants or 0
         step = ctypes.sizeof(abi.Constant)
         return all(
@@ -69,7 +69,7 @@ def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
 
 
 def outline(tables: abi.Graph) -> str:
-    """Return a short text that is the same for the same tables, and for few others."""
+    """Return a short fingerprint of the tables, for quick comparison."""
     counts = (tables.layer_count, tables.tensor_count, tables.constant_count, tables.input_count, tables.output_count)
     return "-".join(map(str, counts))
 
@@ -78,7 +78,7 @@ class ImageGraph:
     """An ``ipr_graph`` that was made of an image; `address` is where it lies, in memory of its own.
 
     Raises:
-        InvalidArgumentError: the image is damaged, as far as can be told.
+        InvalidArgumentError: the image is damaged, as far as this is detected.
     """
 
     def __init__(self, image: Image) -> None:
@@ -95,7 +95,7 @@ class ImageGraph:
         self.address = address_of(memory)
         memory[index] += np.uint64(self.address)
         self.constants: list[Array] = [memory]
-        """All of it: constants lie in the image."""
+        """The whole image, which has the constants."""
 
 
 class _Writer:
@@ -155,10 +155,10 @@ class _Writer:
         self._point(at + abi.Constant.sha256.offset, value.sha256, 32)
 
     def _text(self, at: int, text: Any) -> None:
-        self._point(at + abi.String.data.offset, text.data, text.size + 1)  # a NUL is behind it
+        self._point(at + abi.String.data.offset, text.data, text.size + 1)  # including the final NUL
 
     def _point(self, at: int, address: int | None, size: int) -> int:
-        """Copy what is at an address, and let the pointer at offset `at` lead there."""
+        """Copy the data at an address, and set the pointer at offset `at` to the copy."""
         if not address:
             return 0
         result = self._copy(address, size)

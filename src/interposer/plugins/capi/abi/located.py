@@ -1,4 +1,4 @@
-"""Errors of a plug-in that name a layer or tensor by its index get the name that the index stands for."""
+"""Names of layers and tensors for errors of a plug-in, which refer to them by index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["faulty_layer", "located"]
 
 @contextmanager
 def located(flat: FlatGraph) -> Iterator[None]:
-    """Add to a `CallError` which layer or tensor of these tables it means."""
+    """Add the name of the defective layer or tensor in these tables to a `CallError`."""
     try:
         yield
     except CallError as error:
@@ -24,7 +24,7 @@ def located(flat: FlatGraph) -> Iterator[None]:
 
 
 def faulty_layer(flat: FlatGraph, error: CallError) -> Layer | None:
-    """Return the layer that an error names as defective, if it is one of these."""
+    """Return the layer that an error reports as defective, or None if it is not in these tables."""
     if error.item_kind == abi.ITEM_LAYER and 0 <= error.item < len(flat.layers):
         return flat.layers[error.item]
     return None

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MAX_TEXT: Final = 1 << 16
-"""Bytes of a text that are taken at most; what is longer is cut."""
+"""The largest number of bytes of a string; longer strings are truncated."""
 MAX_BYTES: Final = 1 << 32
 _NOT_ALLOWED: Final = (errno.EPERM, errno.ENOSYS, errno.EACCES)
 _S = TypeVar("_S", bound=ctypes.Structure)
@@ -102,13 +102,13 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
 
 
 def read_array(kind: type[_S], address: int | None, count: int, stride: int, what: str) -> list[_S]:
-    """Copies of the elements of an array; members that came after version 1.0 are zero where a plug-in lacks them."""
+    """Return copies of the elements of an array; members that are newer than the plug-in are zero."""
     raw, stride = _elements(kind, address, count, stride, what)
     return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
 
 
 def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str) -> Array:
-    """Return the same as a structured array of NumPy, for arrays that may be long."""
+    """Return the elements of an array as a structured NumPy array; faster for long arrays."""
     raw, stride = _elements(kind, address, count, stride, what)
     known = np.dtype(kind)
     fields: Any = known.fields or {}
@@ -123,7 +123,7 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
 def _elements(
     kind: type[ctypes.Structure], address: int | None, count: int, stride: int, what: str
 ) -> tuple[bytes, int]:
-    """Return the bytes of an array and its stride; elements as they were in an older version get zeros behind."""
+    """Return the bytes of an array and its stride; smaller elements of older versions are padded with zeros."""
     if count == 0:
         return b"", stride
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
@@ -140,26 +140,26 @@ def _elements(
 
 
 def read_integers(address: int | None, count: int, limit: int, what: str) -> Sequence[int]:
-    """Return a copy of an array of int64, of which at most `limit` can be meant."""
+    """Return a copy of an array of int64; raise an error if it has more than `limit` elements."""
     if count > limit:
         raise BackendContractError(f"{what}: {count:,} numbers; at most {limit:,} can be meant")
     return struct.unpack(f"={count}q", read(address, 8 * count, what))
 
 
 def read_text(text: Any, what: str) -> str:
-    """Return what an ``ipr_string`` of the plug-in says; bytes that are not UTF-8 become replacement characters."""
+    """Return the string in an ``ipr_string`` of the plug-in; invalid UTF-8 becomes replacement characters."""
     size = min(int(text.size), MAX_TEXT)
     return read(text.data, size, what).decode("utf-8", "replace")
 
 
 class CodeMap:
-    """Where the code of this process lies at this moment."""
+    """The current address ranges of executable code in this process."""
 
     def __init__(self) -> None:
         self._ranges = _mapped_ranges()
 
     def fault(self, address: int | None) -> str | None:
-        """Return why this cannot be the address of a function, or None; None also where the system does not say."""
+        """Return why this cannot be the address of a function; None if it can, or if the system has no information."""
         if not address:
             return "is NULL"
         for start, stop, is_code in self._ranges or ():

@@ -1,4 +1,4 @@
-"""Graphs that come from a plug-in: the tables of an ``ipr_graph``, read into a `Graph` with everything checked."""
+"""Decoding of graphs that a plug-in returns: the tables of an ``ipr_graph`` become a validated `Graph`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interposer.plugins.capi.abi.reading import read, read_array, read_integers,
 __all__ = ["read_graph"]
 
 MOST: Final = 1 << 20
-"""Layers, tensors or constants that a graph may have; and numbers that an attribute may have."""
+"""The largest number of layers, tensors or constants of a graph, and of numbers in an attribute."""
 _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 

@@ -1,6 +1,6 @@
 """The C header ``interposer/backend.h`` in ctypes: its constants and, member by member, its structs.
 
-Functions are kept as addresses in the structs, so that reading one never makes an object; `FUNCTIONS` has their types.
+Functions are stored as addresses in structs, so that reading one never makes an object; `FUNCTIONS` has their types.
 Offsets are compared with the C compiler's by a test.
 """
 
@@ -17,7 +17,7 @@ from interposer.core.types import DataType
 API_VERSION: Final = _version.API_VERSION
 MAGIC: Final = 0x31444E4B42525049
 MAX_STRUCT_SIZE: Final = 1 << 16
-"""Bytes that a versioned struct or an array's stride may have at most."""
+"""The largest size in bytes of a versioned struct or an array's stride."""
 
 OK: Final = 0
 FAILED: Final = 1
@@ -135,7 +135,7 @@ HANDLE_ALONE: Final = 1
 
 
 class Cap(IntFlag):
-    """What a backend declares in ``ipr_info.capabilities``."""
+    """Capabilities that a backend declares in ``ipr_info.capabilities``."""
 
     CONCURRENT_EXECUTE = 0x1
     CONCURRENT_COMPILE = 0x2
@@ -150,7 +150,7 @@ class Cap(IntFlag):
 
 
 class ExecutableFlag(IntFlag):
-    """What an executable declares in ``ipr_executable.flags``."""
+    """Flags that an executable declares in ``ipr_executable.flags``."""
 
     CONCURRENT = 1
     KEEPS_CONSTANTS = 2
@@ -459,17 +459,17 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "ipr_factory": Factory, "ipr_factories": Factories, "ipr_handles_api": HandlesApi, "ipr_allocator": Allocator,
     "ipr_allocator_api": AllocatorApi,
 }  # fmt: skip
-"""The structs of the header by their names there."""
+"""The structs of the header, by their names in C."""
 
 TABLE_SIZES: Final = {0: ctypes.sizeof(Backend)}
-"""Bytes of ``ipr_backend`` in each minor version."""
+"""The size in bytes of ``ipr_backend`` in each minor version."""
 ELEMENT_SIZES: Final = {
     "Layer": 80, "TensorInfo": 80, "Constant": 40, "Attribute": 96, "Verdict": 48, "Substitution": 56, "Failure": 40,
     "Property": 72,
 }  # fmt: skip
-"""Bytes that the elements of arrays had in version 1.0; those that a plug-in gives have at least so many."""
+"""The size in bytes of array elements in version 1.0, which is the minimum for elements of a plug-in."""
 REQUIRED: Final = ("init", "shutdown", "get_info", "query_support", "compile", "execute")
-"""Members of the table that must not be NULL."""
+"""The members of the table that must not be NULL."""
 OPTIONAL: Final = ("optimize", "get_extension")
 
 _P: Any = c_void_p

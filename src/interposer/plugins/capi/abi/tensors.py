@@ -1,4 +1,4 @@
-"""The tensors of one run as ``ipr_tensor``, with copies for those that lie where the plug-in cannot take them."""
+"""The tensors of one run as ``ipr_tensor``, with copies of those that the plug-in cannot use directly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TensorTable:
             describe(item, info, shape, abi.TENSOR_READ_ONLY if inputs else 0)
 
     def bind(self, index: int, array: Array) -> None:
-        """Let a tensor lie in an array, or in a copy if the plug-in does not accept its strides or alignment."""
+        """Bind a tensor to an array, or to a copy if the plug-in does not accept its strides or alignment."""
         place, compact = address_of(array), array.flags.c_contiguous
         if place % self._alignment[index] or not (compact or self._accepts_strides(array)):
             place, compact = self._bind_copy(index, array), True
@@ -49,7 +49,7 @@ class TensorTable:
             self._places[index] = self._items[index].data = place
 
     def bind_private(self, index: int, number: int) -> None:
-        """Let a tensor be the one that the plug-in knows by this number."""
+        """Bind a tensor to the plug-in's tensor with this number."""
         item = self._items[index]
         item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
         item.strides = None
@@ -79,7 +79,7 @@ class TensorTable:
             item.strides, item.size = None, array.nbytes
 
     def takes(self, arrays: Sequence[Array]) -> bool:
-        """Return True if `bind` would copy none of them."""
+        """Return True if `bind` would not copy any of the arrays."""
         return all(
             array.flags.c_contiguous and address_of(array) % alignment == 0
             for array, alignment in zip(arrays, self._alignment, strict=True)
@@ -94,18 +94,18 @@ class TensorTable:
         return address_of(copy)
 
     def finish(self, arrays: Sequence[Array] | Mapping[int, Array]) -> None:
-        """After a run: what was written to copies goes to the arrays that were bound."""
+        """Copy the results of a run from copies to the arrays that were bound."""
         for index, copy in self._copies.items():
             if self._places[index] == address_of(copy):
                 np.copyto(arrays[index], copy)
 
     def reshape(self, index: int, shape: Sequence[int]) -> None:
-        """Give a tensor another shape of the same rank."""
+        """Set another shape of the same rank for a tensor."""
         self._shapes[index][:] = list(shape)
         self._items[index].size = self.infos[index].with_shape(shape).num_bytes
 
     def reset(self) -> None:
-        """Give tensors the shapes again that they had at first, and no data where that is not known."""
+        """Reset the shapes of tensors, and the data of tensors of unknown shape."""
         for index, info in enumerate(self.infos):
             if not info.is_concrete:
                 self._shapes[index][:] = list(info.shape)
@@ -113,7 +113,7 @@ class TensorTable:
 
 
 def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
-    """Fill in an ``ipr_tensor`` in memory of the host, but for where it lies."""
+    """Fill in an ``ipr_tensor`` in host memory, except for its address."""
     code, bits = dlpack_type(info.dtype)
     item.device_type, item.ndim = 1, info.rank
     item.dtype_code, item.dtype_bits, item.dtype_lanes = code, bits, 1
@@ -124,6 +124,6 @@ def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
 
 
 def dlpack_type(dtype: DataType) -> tuple[int, int]:
-    """DLPack's code of a type, and its number of bits."""
+    """Return the DLPack type code and the number of bits of a data type."""
     plain = 2 if dtype in FLOATS else 0 if dtype in SIGNED_INTEGERS else 1
     return abi.DLPACK_CODES.get(dtype, plain), dtype.bits

@@ -1,4 +1,4 @@
-"""Parts that a plug-in has compiled, and running them."""
+"""`Executable`: a part that a plug-in has compiled."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MOST_ALIGNMENT: Final = 1 << 21
 
 
 class Executable:
-    """What ``compile`` or ``restore`` of a plug-in gave; released when nobody uses it any more.
+    """A result of ``compile`` or ``restore`` of a plug-in, which is released when nothing refers to it.
 
-    `seconds` for one run and `memory` in bytes are the plug-in's estimates, 0 where there are none.
+    `seconds` for one run and `memory` in bytes are estimates of the plug-in, or 0.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Executable:
         self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
 
     def run(self, run_address: int) -> None:
-        """Call ``execute`` with an ``ipr_run``; where the plug-in does not allow it at the same time, one by one.
+        """Call ``execute`` with an ``ipr_run``; calls are serialized if the plug-in does not support concurrent ones.
 
         Raises:
-            CallError: it failed.
+            CallError: the function failed.
             BackendUnavailableError: the plug-in was shut down.
         """
         if self._turn is None:
@@ -63,13 +63,13 @@ class Executable:
             self._call(run_address)
 
     def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
-        """What does `run` with one ``ipr_run``, which belongs to `owner`, again and again, by one thread at a time."""
+        """Return a function that repeats `run` with one ``ipr_run``, which belongs to `owner`; not thread-safe."""
         library, function = self.library, self.library.functions["execute"]
         call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
         return call if self._turn is None else partial(_call_in_turn, self._turn, call)
 
     def check_constants(self) -> None:
-        """Raise `BackendContractError` if a constant is not what it was; only in checking mode."""
+        """Raise `BackendContractError` if the content of a constant has changed; only in checking mode."""
         for array, before in zip(self.constants, self._sums, strict=False):
             if _sum(array) != before:
                 raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)

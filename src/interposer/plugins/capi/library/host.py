@@ -28,7 +28,7 @@ def _allowed_cpus() -> frozenset[int]:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What a plug-in is told of the machine and of the user's wishes.
+    """The settings of the machine and the user that a plug-in gets.
 
     `cache_dir` is a folder that exists and that nobody else writes to, or empty. `threads` is the number of threads
     that it should not exceed; `cpus` are the processors that it may use.

@@ -1,6 +1,6 @@
-"""An opened plug-in: the checks of its three functions and of its table, what it says of itself, and its end.
+"""An opened plug-in: validation of its functions, table and information, calls, and shutdown.
 
-`identify` and `open_library` are what a loader needs; both name the check that failed in `PluginError.check`.
+Loaders use `identify` and `open_library`; both name the check that failed in `PluginError.check`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from interposer.plugins.capi.library.option_tables import OptionTable, checked_o
 __all__ = ["SYMBOLS", "Identity", "Library", "identify", "open_library", "version_problem"]
 
 SYMBOLS: Final = ("GetBackendId", "GetVersion", "BackendFactory")
-"""The functions that a plug-in exports."""
+"""The functions that a plug-in must export."""
 HOST_VERSION: Final = "SetHostVersion"
 VOCABULARY_REVISION: Final = "GetVocabularyRevision"
-"""The optional function through which a plug-in learns the host's version of the interface before it gives its own."""
+"""The optional function that gets the host's version of the interface before the plug-in returns its own."""
 PATIENCE: Final = 10.0
-"""Seconds that `Library.close` waits for calls that are under way."""
+"""Seconds that `Library.close` waits for running calls."""
 _UNWRITTEN: Final = 0xFFFFFFFF
 _LONGEST_ID: Final = 256
 _open: set[Library] = set()
 
 
 class Identity(NamedTuple):
-    """The id of a plug-in, and the versions of the interface and of the vocabulary that it was written to."""
+    """The id of a plug-in, and its versions of the interface and of the vocabulary."""
 
     id: str
     major: int
@@ -67,7 +67,7 @@ class Identity(NamedTuple):
 
 
 def version_problem(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
-    """Return why a plug-in of this version cannot work here, or None: equal majors, and no greater minor than here."""
+    """Return why this version is not compatible, or None: it needs the same major, and no greater minor version."""
     here = abi.API_VERSION if here is None else here
     if version[0] == here[0] and version[1] <= here[1]:
         return None
@@ -75,7 +75,7 @@ def version_problem(version: tuple[int, int], here: tuple[int, int] | None = Non
 
 
 def identify(library: ctypes.CDLL, path: str) -> Identity:
-    """Ask an opened shared object for its version and id; runs code of the plug-in.
+    """Return the version and id of an opened shared object; this runs code of the plug-in.
 
     Raises:
         PluginError: ``.check`` is "symbols" (one is missing), "version" or "id".
@@ -103,7 +103,7 @@ def _version(library: ctypes.CDLL, path: str) -> tuple[int, int]:
 
 
 def _vocabulary(library: ctypes.CDLL) -> int:
-    """Return the revision of the vocabulary that a plug-in knows; one that exports no such function knows the first."""
+    """Return the vocabulary revision of a plug-in; 0 if it does not export the function."""
     if not hasattr(library, VOCABULARY_REVISION):
         return 0
     return int(_exported(library, VOCABULARY_REVISION, ctypes.c_uint32)())
@@ -146,20 +146,20 @@ def open_library(
     options: Options | None = None,
     checking: bool | None = None,
 ) -> Library:
-    """Check an opened shared object, get its table from the factory and initialise it.
+    """Validate an opened shared object, get its function table and initialise it.
 
     Args:
-        library: stays open as long as what is returned, which keeps it.
-        path: the canonical path of the file; the plug-in is told.
-        settings: the machine as the plug-in should see it.
-        options: the user's options for the plug-in, those for ``init``.
-        checking: look for writes past outputs, to inputs and to constants in every run; slow. None: as the setting
-            ``check_backends`` says.
+        library: the shared object, which the result keeps open.
+        path: the canonical path of the file, which the plug-in gets.
+        settings: the settings of the machine that the plug-in gets.
+        options: the user's options for ``init`` of the plug-in.
+        checking: whether to detect invalid writes to outputs, inputs and constants in every run, which is slow. None
+            uses the setting ``check_backends``.
 
     Raises:
         PluginError: ``.check`` is one of those of `identify`, "factory", "table", "info" or "init".
-        InvalidArgumentError: an option that the plug-in does not have, or a value of the wrong kind.
-        BackendUnavailableError: the plug-in says that what it needs is not here.
+        InvalidArgumentError: the plug-in has no such option, or the value has the wrong type.
+        BackendUnavailableError: the plug-in reports that a requirement is missing.
     """
     identity = identify(library, path)
     table = _table(library, path, identity)
@@ -207,16 +207,17 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
 
 
 class _Held(NamedTuple):
-    """Something of the plug-in that is to be released, and what must stay valid until then."""
+    """An object of the plug-in that must be released, and the data that must stay valid until then."""
 
     release: Callable[[], None] | None
     kept: object
 
 
 class Library:
-    """A plug-in that is initialised, until `close`. Made by `open_library`; thread safe.
+    """An initialised plug-in, usable until `close`. Created by `open_library`; thread-safe.
 
-    `info` is what it says of itself. `call` and `serialized` are how the other modules of this package call it.
+    `info` is the plug-in's information about itself. Other modules of this package call it with `call` and
+    `serialized`.
     """
 
     def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
@@ -291,22 +292,23 @@ class Library:
 
     @property
     def closed(self) -> bool:
-        """True after `close`, and before it is initialised."""
+        """True after `close`, and before initialisation."""
         return bool(self._why_closed)
 
     @property
     def stamp(self) -> str:
-        """A text that is different after the file was changed."""
+        """A string that differs after the file has changed."""
         result = os.stat(self.path)
         return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
 
     def close(self) -> bool:
-        """Release everything that is left of the plug-in, the newest first, and shut it down. May be called again.
+        """Release all objects of the plug-in, newest first, and shut it down. May be called again.
 
-        Waits for calls that are under way; where one does not come back, the plug-in is left as it is, and False
-        is returned: its code must stay in memory.
+        This waits for running calls. If a call does not return, the plug-in is not shut down, and False is returned:
+        its
+        code must stay in memory.
         """
-        settle(seconds=PATIENCE)  # what it compiled may be about to be kept
+        settle(seconds=PATIENCE)  # compiled parts may still have to be written to the cache
         with self._closing:
             if self.closed:
                 return not self._abandoned
@@ -315,7 +317,9 @@ class Library:
             if not self._usable_here():
                 self._abandoned = True  # the plug-in belongs to the parent process
                 return False
-            if not (self._wait_until_left() and self._compiling.acquire(timeout=PATIENCE)):  # kept: nothing comes after
+            if not (
+                self._wait_until_left() and self._compiling.acquire(timeout=PATIENCE)
+            ):  # never released, to block later compilation
                 self.log.warning("backend %s is left as it is: it cannot be shut down now", self.id)
                 self._abandoned = True
                 return False
@@ -327,10 +331,10 @@ class Library:
             return True
 
     def close_at_last(self, process: int) -> None:
-        """Release and shut down as `close` does, while the interpreter ends and modules are empty already.
+        """Release and shut down like `close`, at interpreter exit when modules are already cleared.
 
-        Nothing global is used here. A plug-in that a thread is still in, or that belongs to the parent of this
-        `process`, is left as it is.
+        No global names are used here. A plug-in that a thread still executes, or that belongs to the parent of this
+        `process`, is not shut down.
         """
         if self._why_closed or self._inside or not (process == self._pid or self._fork_safe):
             return
@@ -353,7 +357,7 @@ class Library:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
-        """Call a function that takes `arguments` and an error.
+        """Call a function with `arguments` and an error buffer.
 
         Raises:
             BackendUnavailableError: the library is closed, or was opened before the process was forked.
@@ -372,7 +376,7 @@ class Library:
     def prepared(
         self, name: str, function: Callable[..., int], *arguments: Any, owner: object = None
     ) -> Callable[[], None]:
-        """What does `call` with the same arguments, by one thread at a time, with as little as possible beside it.
+        """Return a function that repeats `call` with the same arguments, with minimal overhead; not thread-safe.
 
         It keeps `owner` alive.
         """
@@ -393,7 +397,7 @@ class Library:
         return run
 
     def _refuse(self) -> None:
-        """Raise `BackendUnavailableError` if nothing may be called."""
+        """Raise `BackendUnavailableError` if the plug-in must not be called."""
         if self._why_closed:
             raise BackendUnavailableError(self.id, self._why_closed)
         if not self._usable_here():
@@ -401,7 +405,7 @@ class Library:
 
     @contextmanager
     def serialized(self) -> Iterator[None]:
-        """Keep other threads from asking and compiling meantime, unless the plug-in allows it, and from closing."""
+        """Prevent closing, and concurrent queries and compilation unless the plug-in supports them."""
         self._inside.append(None)
         try:
             self._refuse()
@@ -417,12 +421,12 @@ class Library:
     def extension(
         self, name: bytes, kind: type[ctypes.Structure], functions: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """Return the functions of an extension by their names, or None if the plug-in does not have it.
+        """Return the functions of an extension by name, or None if the plug-in does not have the extension.
 
-        `functions` says for each member which type of `abi.FUNCTIONS` it is.
+        `functions` maps each member to its type in `abi.FUNCTIONS`.
 
         Raises:
-            BackendContractError: a table that is too small, or a member that is no function.
+            BackendContractError: the table is too small, or a member is not a function.
         """
         if name not in self._extensions:
             self._extensions[name] = self._asked_extension(name, kind, functions)
@@ -450,10 +454,10 @@ class Library:
     # --- what the plug-in gave ----------------------------------------------------------------------------------------
 
     def hold(self, out: Any, cached: object = None) -> int:
-        """Remember an out struct, and what it uses, until `let_go`; gives the number by which that is asked.
+        """Keep an out struct, and objects that it uses, until `let_go`; return the number to pass to `let_go`.
 
         Raises:
-            BackendContractError: its release function is none.
+            BackendContractError: the release function is not a function.
         """
         if not out.release:
             return self.hold_call(None, cached)
@@ -465,13 +469,13 @@ class Library:
         return self.hold_call(partial(abi.FUNCTIONS["release"](out.release), out.owner), cached)
 
     def hold_call(self, release: Callable[[], None] | None, cached: object = None) -> int:
-        """Remember that ``release()`` is to be called by `let_go`."""
+        """Schedule ``release()`` for a later `let_go`; return the number to pass to it."""
         number = next(self._numbers)
         self._held[number] = _Held(release, cached)
         return number
 
     def let_go(self, number: int) -> None:
-        """Release what `hold` remembered: now, or after the call that is under way. Never waits."""
+        """Release what `hold` keeps: now, or after the current call. Never waits."""
         self._to_release.append(number)
         self._release_waiting()
 

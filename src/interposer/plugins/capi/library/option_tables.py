@@ -1,4 +1,4 @@
-"""The options that a user gives for a plug-in, checked against those that it declares, and as a table in C."""
+"""Options of the user for a plug-in: checked against its declared options, and converted to a C table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SCOPE_NAMES = {abi.SCOPE_INIT: "a runtime", abi.SCOPE_MODEL: "a network"}
 
 
 def checked_options(backend: str, options: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
-    """Return the options that were given, each as the kind that is declared.
+    """Return the given options, converted to the declared types.
 
     Raises:
-        OptionError: an unknown name, one of another scope, or a value of another kind.
+        OptionError: the name is unknown, the option has another scope, or the value has the wrong type.
     """
     known = {item.name: item for item in declared}
     for name in options:
@@ -46,7 +46,7 @@ def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> Option
 
 
 class OptionTable:
-    """An ``ipr_options`` with everything that it points to; `options` is what it was made of."""
+    """An ``ipr_options`` with the memory that it points to; `options` are the converted options."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
