@@ -149,11 +149,11 @@ def test_what_may_never_be_read_is_no_fault_yet(op, operands, wanted):
     ("op", "operands", "fault"),
     [
         (SequenceInsert(), [[], np.float32(1), np.int64(2)], "position is 2; expected 0 to 0"),
-        (SequenceErase(), [[]], "position is -1; there is no element in the sequence"),
+        (SequenceErase(), [[]], "position is -1; the sequence is empty"),
         (SequenceErase(), [[np.float32(1)], np.int64(-2)], "position is -2; expected -1 to 0"),
         (SequenceAt(), [[np.float32(1)], np.int64(1)], "position is 1; expected -1 to 0"),
-        (ConcatFromSequence(0), [[]], "there is no element in the sequence"),
-        (OptionalGetElement(), [None], "the optional holds nothing"),
+        (ConcatFromSequence(0), [[]], "the sequence is empty"),
+        (OptionalGetElement(), [None], "the optional is empty"),
     ],
     ids=lambda value: value.op_name() if hasattr(value, "op_name") else "",
 )

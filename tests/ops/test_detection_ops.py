@@ -151,7 +151,7 @@ def test_regions_name_what_does_not_fit():
         "regions has shape [7, 5]; expected (x1, y1, x2, y2) for each",
     ]
     assert op.violations(info(1, 5, 0, 9), info(7, 4), info(7, dtype=I32)) == [
-        "input has shape [1, 5, 0, 9]; an image without cells has no regions"
+        "input has shape [1, 5, 0, 9]; expected images of height and width 1 or more"
     ]
 
 
@@ -159,10 +159,10 @@ def test_keypoints_are_points_of_every_heatmap():
     op = HeatmapMaxKeypoint(NHWC)
     assert op.infer_infos(info(5, 4, 4, 3), info(5, 4)) == (info(5, 3), info(5, 3, 2))
     assert op.violations(info(5, 4, 3, 3), info(5, 4)) == [
-        "heatmaps are 4 cells high and 3 wide; expected squares of 2 and more"
+        "heatmaps are 4 cells high and 3 wide; expected squares of size 2 or more"
     ]
     assert op.violations(info(5, 1, 1, 3), info(5, 4)) == [
-        "heatmaps are 1 cells high and 1 wide; expected squares of 2 and more"
+        "heatmaps are 1 cells high and 1 wide; expected squares of size 2 or more"
     ]
     assert op.violations(info(5, 4, 4, 3), info(4, 4)) == [
         "boxes has shape [4, 4]; expected 4 numbers for each of 5 heatmaps"

@@ -36,7 +36,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             ScatterElements(),
             [TensorInfo((2, 3)), indices(1, 3), TensorInfo((1, 2))],
-            ["updates has shape [1, 2]; expected [1, 3], that of indices"],
+            ["updates has shape [1, 2]; expected [1, 3], the shape of indices"],
         ),
         (
             ScatterElements(0),
@@ -52,7 +52,11 @@ def test_picked_elements_have_the_shape_of_their_indices():
             ],
             ["the input is quantized along axis 0, which the operator would write to; dequantize it first"],
         ),
-        (TensorScatter(0), [TensorInfo((2, 3))] * 2, ["axis is 0, which is that of the samples"]),
+        (
+            TensorScatter(0),
+            [TensorInfo((2, 3))] * 2,
+            ["axis is 0, the axis of the samples; expected the axis of the steps"],
+        ),
         (
             TensorScatter(1),
             [TensorInfo((2, 3)), TensorInfo((2, 4)), indices(3)],
@@ -64,7 +68,7 @@ def test_picked_elements_have_the_shape_of_their_indices():
         (
             TensorScatter(1),
             [TensorInfo((2, 3), DataType.INT8, Quantization(0.1)), TensorInfo((2, 1), DataType.INT8)],
-            ["the update is quantized in another way than the input; requantize it first"],
+            ["the update and the input have different quantizations; requantize one of them first"],
         ),
         (
             DynamicUpdateSlice(),

@@ -30,14 +30,14 @@ def test_rows_are_taken_across_axes(op, x, weights, expected):
         (
             FullyConnected(),
             [(5, 7), (6, 4)],
-            "input of shape [5, 7] cannot be divided into rows of 6 elements, as weights take them",
+            "input of shape [5, 7] cannot be divided into rows of 6 elements, as weights require",
         ),
         (
             FullyConnected(keep_dims=True),
             [(3, 2, 3), (6, 4)],
-            "input has rows of 3 elements, but weights take 6",
+            "input has rows of 3 elements, but weights expect 6",
         ),
-        (FullyConnected(), [(5, 6), (0, 4)], "weights take rows of 0 elements"),
+        (FullyConnected(), [(5, 6), (0, 4)], "weights expect rows of 0 elements; expected at least 1"),
         (FullyConnected(), [(5, 6), (6, 4), (6,)], "bias has 6 elements; expected 4, one for each output"),
     ],
 )
@@ -50,7 +50,7 @@ def test_scales_of_weights_must_lie_along_the_outputs():
     x = TensorInfo((1, 6), "int8", Quantization(1.0))
     assert FullyConnected().violations(x, weights) == []
     assert FullyConnected(transpose_weight_matrix=True).violations(TensorInfo((1, 2), "int8"), weights) == [
-        "weights are quantized along axis 1; expected axis 0, that of the outputs"
+        "weights are quantized along axis 1; expected axis 0, the outputs' axis"
     ]
 
 

@@ -23,8 +23,12 @@ def test_shapes_of_matrices():
 @pytest.mark.parametrize(
     ("op", "infos", "fault"),
     [
-        (Trilu(), [TensorInfo((2, 2), DataType.STRING)], "there is no zero among strings"),
-        (EyeLike(), [TensorInfo((2, 2), DataType.STRING)], "there is no one among strings"),
+        (Trilu(), [TensorInfo((2, 2), DataType.STRING)], "input is string, which has no zero; expected another type"),
+        (
+            EyeLike(),
+            [TensorInfo((2, 2), DataType.STRING)],
+            "the result is string, which has no one; expected another type",
+        ),
         (
             MatrixDiag(),
             [TensorInfo((2,), DataType.INT8, Quantization([0.1, 0.2], axis=0))],
@@ -34,7 +38,7 @@ def test_shapes_of_matrices():
         (
             MatrixSetDiag(),
             [TensorInfo((1, 1), DataType.INT8, Quantization(0.1)), TensorInfo((1,), DataType.INT8, Quantization(0.2))],
-            "diagonal is quantized in another way than the input; requantize it first",
+            "diagonal and input have different quantizations; requantize one of them first",
         ),
         (Det(), [TensorInfo((2, 3))], "input has shape [2, 3]; only square matrices have a determinant"),
     ],

@@ -54,7 +54,7 @@ def test_what_scales_a_layer_must_broadcast_to_it():
     op = LayerNormalization(axis=2)
     assert op.violations(IMAGE, TensorInfo((8, 5)), FIVE) == []
     [error] = op.violations(IMAGE, TensorInfo((2, 1, 1, 5)))
-    assert error == "gamma has shape [2, 1, 1, 5], which does not broadcast to the input's, [1, 3, 8, 5]"
+    assert error == "gamma has shape [2, 1, 1, 5], which does not broadcast to the input, [1, 3, 8, 5]"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_groups_divide_the_channels():
 
 def test_the_factor_of_a_root_mean_square_broadcasts_to_the_input():
     assert RmsNormalization().violations(TensorInfo((2, 3)), TensorInfo((2,))) == [
-        "gamma has shape [2], which does not broadcast to the input's, [2, 3]"
+        "gamma has shape [2], which does not broadcast to the input, [2, 3]"
     ]
 
 

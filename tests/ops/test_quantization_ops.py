@@ -35,7 +35,7 @@ def test_the_type_of_the_result_is_that_of_the_operator(op, given, expected):
             TensorInfo((2,), "int8"),
             "input is int8 without scale and zero point; expected a quantized tensor",
         ),
-        (FakeQuantization(1.0, 2.0), TensorInfo((2,)), "the range is 1 to 2; expected one around zero"),
+        (FakeQuantization(1.0, 2.0), TensorInfo((2,)), "the range is 1 to 2; expected a range that contains zero"),
     ],
 )
 def test_inputs_that_cannot_be_meant_are_named(op, given, fault):
@@ -51,4 +51,6 @@ def test_a_tensor_cannot_be_quantized_to_floats():
 def test_bits_are_read_as_a_type_that_has_as_many():
     assert Bitcast(DataType.FLOAT32).infer_infos(TensorInfo((2, "n"), DataType.INT32)) == (TensorInfo((2, "n")),)
     assert Bitcast(DataType.INT64).violations(TensorInfo((2,))) == ["input is float32, of 32 bits, but int64 has 64"]
-    assert Bitcast(DataType.STRING).violations(TensorInfo((2,))) == ["strings have no bits of a fixed number"]
+    assert Bitcast(DataType.STRING).violations(TensorInfo((2,))) == [
+        "a string cannot be reinterpreted, as it has no fixed width"
+    ]

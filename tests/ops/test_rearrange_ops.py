@@ -65,7 +65,9 @@ def test_stack_inserts_an_axis():
 def test_a_slice_of_size_minus_one_takes_what_is_left():
     assert shape_of(Slice((1, 0), (-1, 2)), TensorInfo((5, 4))) == (4, 2)
     assert shape_of(Slice((0, 1), (-1, -1)), TensorInfo(("n", "m"))) == TensorShape(("n", None))
-    assert Slice((3, 0), (4, 4)).violations(TensorInfo((5, 4))) == ["elements 3 to 6 of axis 0 are asked for; it has 5"]
+    assert Slice((3, 0), (4, 4)).violations(TensorInfo((5, 4))) == [
+        "elements 3 to 6 of axis 0 are out of range for size 5"
+    ]
     assert Slice((0,), (1,)).violations(TensorInfo((5, 4))) == [
         "begin is (0,) and size (1,); expected 2 numbers each, the input's rank"
     ]
@@ -126,13 +128,13 @@ def test_a_strided_slice_means_what_python_means(case):
     ("op", "text"),
     [
         (StridedSlice((0,), (1, 1), (1,)), "begin, end and stride have 1, 2 and 1 items; expected as many"),
-        (StridedSlice((0,), (1,), (0,)), "stride is (0,); a step of 0 leads nowhere"),
+        (StridedSlice((0,), (1,), (0,)), "stride is (0,); a step must not be 0"),
         (StridedSlice((0,) * 3, (1,) * 3, (1,) * 3), "3 axes are sliced, but the input has rank 2"),
         (
             StridedSlice((0, 0), (1, 1), (1, 1), ellipsis_mask=3),
             "ellipsis_mask is 0b11; at most one item may be an ellipsis",
         ),
-        (StridedSlice((5,), (6,), (1,), shrink_axis_mask=1), "element 5 of axis 0 is asked for, which has 4"),
+        (StridedSlice((5,), (6,), (1,), shrink_axis_mask=1), "element 5 of axis 0 is out of range for size 4"),
     ],
 )
 def test_a_strided_slice_that_cannot_be_meant_is_refused(op, text):

@@ -322,9 +322,9 @@ def test_a_whole_layer_infers_outputs_and_states(op, gates):
     ("op", "change", "fault"),
     [
         (LstmSequence(), {"weights": (1, 3 * U, I), "recurrent_weights": (1, 3 * U, U)},
-         "weights has shape [1, 15, 3]; expected (1, 4 * H, I), where recurrent_weights say that H is 5"),
+         "weights has shape [1, 15, 3]; expected (1, 4 * H, I), where H is 5, from recurrent_weights"),
         (LstmSequence(direction=RecurrentDirection.BIDIRECTIONAL), {},
-         "weights has shape [1, 20, 3]; expected (2, 4 * H, I), where recurrent_weights say that H is 5"),
+         "weights has shape [1, 20, 3]; expected (2, 4 * H, I), where H is 5, from recurrent_weights"),
         (LstmSequence(), {"bias": (1, 4 * U)}, "bias has shape [1, 20]; expected [1, 40]"),
         (LstmSequence(), {"peephole_weights": (1, U)}, "peephole_weights has shape [1, 5]; expected [1, 15]"),
         (LstmSequence(), {"cell_state_in": (B, 1, U)},

@@ -68,25 +68,27 @@ def test_what_keeps_others_busy_for_ever_is_quick():
     ("pattern", "why"),
     [
         ("(a", "')' is missing"),
-        ("a)", "there is no '(' for this ')'"),
-        ("[a", "it ends too early"),
-        ("*a", "there is nothing to repeat"),
-        ("a**", "a repetition cannot be repeated"),
-        ("a{1001}", "{1001} repeats too often, or is turned round; at most 1000 is supported"),
-        ("a{3,2}", "{3,2} repeats too often, or is turned round; at most 1000 is supported"),
+        ("a)", "unmatched ')'"),
+        ("[a", "unexpected end"),
+        ("*a", "a repetition operator has no operand"),
+        ("a**", "a repetition operator cannot follow another one"),
+        ("a{1001}", "{1001} is not a valid repetition; expected rising counts of at most 1000"),
+        ("a{3,2}", "{3,2} is not a valid repetition; expected rising counts of at most 1000"),
         ("(a)\\1", "back references are not supported"),
-        ("(?=a)", "looking around, and other groups with a question mark, are not supported"),
-        ("(?<!a)b", "looking around, and other groups with a question mark, are not supported"),
+        ("(?=a)", "lookaround, and other groups with a question mark, are not supported"),
+        ("(?<!a)b", "lookaround, and other groups with a question mark, are not supported"),
         ("\\p{Greek}", "the class 'Greek' is not known; general categories such as Lu are"),
-        ("[[:word", "it ends too early"),
-        ("[b-a]", "a range of characters is turned round, or ends in a class"),
+        ("[[:word", "unexpected end"),
+        ("[b-a]", "a character range is reversed, or ends in a class"),
         ("\\C", "\\C is not supported"),
-        ("\\xfg", "'fg' is no character's number"),
+        ("\\xfg", "'fg' is not a valid code point"),
         ("(" * 101 + ")" * 101, "more than 100 groups are nested"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(pattern, why):
-    with pytest.raises(InvalidArgumentError, match=r"^the regular expression .* is wrong at character \d+: ") as caught:
+    with pytest.raises(
+        InvalidArgumentError, match=r"^the regular expression .* is invalid at character \d+: "
+    ) as caught:
         Pattern(pattern)
     assert str(caught.value).endswith(why) or "[:" in pattern
 
@@ -106,5 +108,5 @@ def test_any_text_is_a_pattern_or_is_refused(text):
 
 
 def test_an_operator_with_a_wrong_pattern_cannot_be_made():
-    with pytest.raises(InvalidArgumentError, match=r"^RegexFullMatch: the regular expression '\(' is wrong"):
+    with pytest.raises(InvalidArgumentError, match=r"^RegexFullMatch: the regular expression '\(' is invalid"):
         RegexFullMatch("(")

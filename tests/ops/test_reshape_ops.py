@@ -43,9 +43,9 @@ def test_zeros_copy_extents_where_that_is_asked_for(shape, target, expected):
 @pytest.mark.parametrize(
     ("op", "text"),
     [
-        (Reshape((5, 5)), "an input of shape [2, 3, 4] cannot be given the shape (5, 5)"),
-        (Reshape((-1, 5)), "an input of shape [2, 3, 4] cannot be given the shape (-1, 5)"),
-        (Reshape((-1, 0)), "an input of shape [2, 3, 4] cannot be given the shape (-1, 0)"),
+        (Reshape((5, 5)), "an input of shape [2, 3, 4] cannot be reshaped to (5, 5)"),
+        (Reshape((-1, 5)), "an input of shape [2, 3, 4] cannot be reshaped to (-1, 5)"),
+        (Reshape((-1, 0)), "an input of shape [2, 3, 4] cannot be reshaped to (-1, 0)"),
         (Reshape((-1, -1)), "target_shape is (-1, -1); at most one dimension may be -1"),
         (Reshape((1,) * 9), "target_shape has rank 9; ranks 0 to 8 are supported"),
         (

@@ -28,7 +28,7 @@ def test_a_condition_that_is_known_says_how_many():
 @pytest.mark.parametrize(
     ("op", "infos", "fault"),
     [
-        (NonZero(), [TensorInfo((2,), DataType.STRING)], "there is no zero among strings"),
+        (NonZero(), [TensorInfo((2,), DataType.STRING)], "input is string, which has no zero; expected another type"),
         (
             Compress(3),
             [IMAGE, TensorInfo((1,), DataType.BOOL)],

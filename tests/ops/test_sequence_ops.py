@@ -62,5 +62,5 @@ def test_a_range_of_numbers_to_come_has_a_length_to_come():
 def test_a_range_takes_three_numbers_and_has_to_lead_somewhere():
     assert Range().violations(number(0), TensorInfo((2,), DataType.INT64), number(0)) == [
         "limit has shape [2]; expected one element",
-        "delta is 0, which leads nowhere",
+        "delta is 0; expected another number",
     ]

@@ -47,7 +47,11 @@ def test_sizes_that_are_known_give_known_shapes():
     ("op", "infos", "fault"),
     [
         (Dft(3), [TensorInfo((2, 6, 1))], "axis is 3, but the input has rank 3; expected -3 to 2"),
-        (Dft(-1), [TensorInfo((2, 6, 1))], "axis is -1, which is that of the parts of complex numbers"),
+        (
+            Dft(-1),
+            [TensorInfo((2, 6, 1))],
+            "axis is -1, the axis of the real and imaginary parts; expected another one",
+        ),
         (Dft(), [TensorInfo((2, 6, 3))], "input has shape [2, 6, 3]; expected 1 or 2 as its last dimension"),
         (Dft(onesided=True), [TensorInfo((2, 6, 2))], "input has shape [2, 6, 2]; expected 1 as its last dimension"),
         (Dft(), [TensorInfo((2, 0, 1))], "input has shape [2, 0, 1], whose axis -2 is too short for a signal"),

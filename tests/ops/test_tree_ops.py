@@ -36,15 +36,15 @@ def test_a_right_one_has_no_faults_and_a_column_for_each_target():
     ({"thresholds": [0.5, 1.0]}, "thresholds has shape [2]; expected [1], one for each node"),
     ({"weights": [1.0]}, "there are 2 leaves with 2 targets and 1 weights"),
     ({"features": [0.5]}, "branches, features, comparisons, starts and targets must be integers"),
-    ({"roots": [1]}, "roots leads to one of 1 nodes and 2 leaves that is missing"),
-    ({"false_branches": [-3]}, "false_branches leads to one of 1 nodes and 2 leaves that is missing"),
+    ({"roots": [1]}, "roots has a branch to a missing one of 1 nodes and 2 leaves"),
+    ({"false_branches": [-3]}, "false_branches has a branch to a missing one of 1 nodes and 2 leaves"),
     ({"comparisons": [9]}, "comparisons has numbers from 9 to 9; expected 0 to 5"),
     ({"targets": [0, 1]}, "targets has numbers from 0 to 1; expected 0 to 0"),
-    ({"leaf_starts": [0, 3, 2]}, "leaf_starts must rise from 0 to 2, the number of weights"),
-    ({"true_branches": [0]}, "a tree has a branch that leads back to where it came from, or more than 4096 levels"),
-    ({"features": [2]}, "a node looks at column 2, but the input has 2"),
+    ({"leaf_starts": [0, 3, 2]}, "leaf_starts must increase from 0 to 2, the number of weights"),
+    ({"true_branches": [0]}, "a tree has a cycle, or more than 4096 levels"),
+    ({"features": [2]}, "a node compares column 2, but the input has 2"),
     ({"missing_true": np.zeros(2, np.bool_)},
-     "features and missing_true do not both have 1 elements, one for each node"),
+     "features and missing_true must have 1 elements, one for each node"),
 ])  # fmt: skip
 def test_faults_are_named(changes, fault):
     assert stump(**changes).violations(X) == [fault]

@@ -56,7 +56,7 @@ def test_an_image_is_as_large_as_it_is_asked_for():
         (
             MaxUnpooling((4,)),
             [TensorInfo((1, 2, 3)), TensorInfo((1, 2, 4), DataType.INT64)],
-            "indices has shape [1, 2, 4]; expected [1, 2, 3], that of input",
+            "indices has shape [1, 2, 4]; expected [1, 2, 3], the shape of input",
         ),
         (
             MaxUnpooling((4, 4)),
@@ -72,7 +72,7 @@ def test_an_image_is_as_large_as_it_is_asked_for():
         (
             Col2Im((2, 2), image_shape=(3, 3)),
             [TensorInfo((1, 4, 5))],
-            "input has 5 columns; expected 4, one for each place of the window",
+            "input has 5 columns; expected 4, one for each position of the window",
         ),
     ],
 )

@@ -148,13 +148,13 @@ def test_a_place_that_is_not_there_is_told_when_the_network_runs():
 
 def test_an_empty_optional_has_no_element_to_get():
     created = model(optional(), lambda network, x: network.add_optional_get_element_layer(x))
-    with pytest.raises(ExecutionError, match="the optional holds nothing"):
+    with pytest.raises(ExecutionError, match="the optional is empty"):
         created(None)
 
 
 def test_elements_of_other_shapes_that_cannot_be_joined_are_told():
     created = model(sequence(TensorInfo(...)), lambda network, x: network.add_concat_from_sequence_layer(x, axis=0))
-    with pytest.raises(ExecutionError, match="the elements cannot be joined along axis 0"):
+    with pytest.raises(ExecutionError, match="the elements cannot be concatenated along axis 0"):
         created([np.float32([1]), np.float32([[1]])])
 
 

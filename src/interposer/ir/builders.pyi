@@ -1022,7 +1022,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Two LSTMs over a sequence, one of which starts at its end."""
+        """A bidirectional LSTM: two LSTMs over a sequence, one forward and one backward in time."""
     def add_lstm_layer(
         self,
         input: Value | Layer | None,
@@ -1105,7 +1105,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """An LSTM over a sequence: `Lstm`, step by step."""
+        """An LSTM over a sequence: `Lstm` applied step by step."""
     def add_batch_mat_mul_layer(
         self,
         a: Value | Layer | None,
@@ -1118,7 +1118,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Multiply matrices, which are the last two axes, over a batch; NumPy's ``matmul``."""
+        """Batched matrix multiplication over the last two axes, like NumPy's ``matmul``."""
     def add_fully_connected_layer(
         self,
         input: Value | Layer | None,
@@ -1130,7 +1130,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Multiply a batch of vectors with a matrix of weights and add a bias."""
+        """Fully connected (dense) layer: multiply a batch of vectors with a weight matrix and add a bias."""
     def add_det_layer(
         self,
         input: Value | Layer | None,
@@ -1148,7 +1148,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A matrix with ones along a diagonal, as large as another one."""
+        """A matrix with ones along a diagonal and the shape of the input."""
     def add_matrix_diag_layer(
         self,
         input: Value | Layer | None,
@@ -1156,7 +1156,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Matrices that have the rows of a tensor as their diagonals, and zeros elsewhere."""
+        """Diagonal matrices, whose main diagonals are the rows of the input."""
     def add_matrix_set_diag_layer(
         self,
         input: Value | Layer | None,
@@ -1165,7 +1165,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give every matrix another main diagonal."""
+        """Replace the main diagonal of every matrix."""
     def add_trilu_layer(
         self,
         input: Value | Layer | None,
@@ -1175,7 +1175,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Keep one triangle of every matrix, and put zeros in the other one."""
+        """Keep the upper or lower triangle of every matrix, and set the other elements to zero."""
     def add_batch_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1202,7 +1202,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Normalize groups of channels that follow one another, of every sample, by their mean and variance."""
+        """Normalize groups of consecutive channels of every sample by their mean and variance."""
     def add_instance_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1214,7 +1214,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Normalize every channel of every sample by its own mean and variance."""
+        """Normalize every channel of every sample by its mean and variance."""
     def add_l2_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1247,7 +1247,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Bring the elements along axes to mean 0 and deviation 1: (x - mean) / (sqrt(variance) + eps)."""
+        """Normalize to mean 0 and standard deviation 1 along axes: (x - mean) / (sqrt(variance) + eps)."""
     def add_normalization_layer(
         self,
         input: Value | Layer | None,
@@ -1296,7 +1296,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Reduce what lies under a window that slides over an image, each channel by itself."""
+        """2D pooling: reduce every window that slides over an image, independently for each channel."""
     def add_pooling3d_layer(
         self,
         input: Value | Layer | None,
@@ -1323,7 +1323,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Reduce what lies under a window that slides through a volume, each channel by itself."""
+        """3D pooling: reduce every window that slides through a volume, independently for each channel."""
     def add_bitcast_layer(
         self,
         input: Value | Layer | None,
@@ -1332,7 +1332,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Read the same bits as elements of another type, as wide as their own."""
+        """Reinterpret the bits of the elements as another type of the same width."""
     def add_cast_layer(
         self,
         input: Value | Layer | None,
@@ -1341,7 +1341,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Convert numbers to another type: stored integers as they are, whatever float values they stand for."""
+        """Convert to another type; quantized values are converted as plain integers, without their scale."""
     def add_convert_bf16_to_fp32_layer(
         self,
         input: Value | Layer | None,
@@ -1382,7 +1382,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The float values that stored integers stand for: ``scale * (input - zero_point)``."""
+        """Dequantize integers to float values: ``scale * (input - zero_point)``."""
     def add_fake_quantization_layer(
         self,
         input: Value | Layer | None,
@@ -1394,7 +1394,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Round float values to those that a quantized tensor could hold, as quantizing and dequantizing would."""
+        """Simulate quantization: round float values as quantizing and dequantizing would."""
     def add_quantize_layer(
         self,
         input: Value | Layer | None,
@@ -1404,7 +1404,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Store float values as integers: ``clamp(round(input / scale) + zero_point)``."""
+        """Quantize float values: ``clamp(round(input / scale) + zero_point)``."""
     def add_q_lstm_layer(
         self,
         input: Value | Layer | None,
@@ -1447,7 +1447,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """One step of an LSTM in integers of 8 and 16 bits, with tanh for the cell."""
+        """One step of an LSTM in 8- and 16-bit integers with tanh as cell activation; formulas as for `Lstm`."""
     def add_quantized_lstm_layer(
         self,
         input: Value | Layer | None,
@@ -1482,7 +1482,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A tensor of a shape that is given as a tensor, filled with random numbers."""
+        """Random numbers in a tensor whose shape is an operand."""
     def add_concat_layer(
         self,
         *inputs: Value | Layer | None,
@@ -1490,7 +1490,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Join tensors along an axis."""
+        """Concatenate tensors along an axis."""
     def add_pad_layer(
         self,
         input: Value | Layer | None,
@@ -1510,7 +1510,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give the axes another order: axis i of the input becomes axis ``dim_mappings[i]`` of the result."""
+        """Permute the axes: axis i of the input becomes axis ``dim_mappings[i]`` of the result."""
     def add_reverse_v2_layer(
         self,
         input: Value | Layer | None,
@@ -1519,7 +1519,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Turn the order of the elements round along some axes."""
+        """Reverse the order of the elements along some axes."""
     def add_slice_layer(
         self,
         input: Value | Layer | None,
@@ -1529,7 +1529,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut a box out of a tensor."""
+        """Extract a rectangular slice of a tensor."""
     def add_splitter_layer(
         self,
         input: Value | Layer | None,
@@ -1539,7 +1539,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut a tensor along an axis into pieces of given sizes."""
+        """Split a tensor along an axis into pieces of given sizes."""
     def add_stack_layer(
         self,
         *inputs: Value | Layer | None,
@@ -1547,7 +1547,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Join tensors of one shape along a new axis."""
+        """Stack tensors of the same shape along a new axis."""
     def add_strided_slice_layer(
         self,
         input: Value | Layer | None,
@@ -1563,7 +1563,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut a box with steps out of a tensor, as Python's ``x[begin:end:stride, ...]`` does."""
+        """Extract a strided slice of a tensor, as Python's ``x[begin:end:stride, ...]`` does."""
     def add_tile_layer(
         self,
         input: Value | Layer | None,
@@ -1581,7 +1581,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give the axes another order: axis i of the result is axis ``permutation[i]`` of the input."""
+        """Permute the axes: axis i of the result is axis ``permutation[i]`` of the input."""
     def add_bidirectional_sequence_rnn_layer(
         self,
         input: Value | Layer | None,
@@ -1603,7 +1603,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Two simple recurrent layers over a sequence, one of which starts at its end."""
+        """A bidirectional simple recurrent layer: one RNN runs forward in time, the other backward."""
     def add_rnn_layer(
         self,
         input: Value | Layer | None,
@@ -1630,7 +1630,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A recurrent layer whose weights over inputs and time are factored into vectors."""
+        """SVDF: a recurrent layer whose weights over inputs and time are factored by a singular value decomposition."""
     def add_unidirectional_sequence_rnn_layer(
         self,
         input: Value | Layer | None,
@@ -1644,7 +1644,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A simple recurrent layer over a sequence: `Rnn`, step by step."""
+        """A simple recurrent layer over a sequence: `Rnn` applied step by step."""
     def add_gru_sequence_layer(
         self,
         input: Value | Layer | None,
@@ -1664,7 +1664,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A layer of gated recurrent units over sequences; the functions are f and g."""
+        """A gated recurrent unit (GRU) layer over sequences; the activation functions are f and g."""
     def add_lstm_sequence_layer(
         self,
         input: Value | Layer | None,
@@ -1686,7 +1686,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A layer of LSTMs over sequences; the functions are f, g and h."""
+        """An LSTM layer over sequences; the activation functions are f, g and h."""
     def add_rnn_sequence_layer(
         self,
         input: Value | Layer | None,
@@ -1718,7 +1718,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The index, along an axis, of the smallest or greatest element; of equal ones the first."""
+        """The index of the smallest or greatest element along an axis; the first one of several equal elements."""
     def add_mean_layer(
         self,
         input: Value | Layer | None,
@@ -1728,7 +1728,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The arithmetic mean over axes; an axis that is named twice counts once."""
+        """The arithmetic mean over axes; an axis that is listed twice counts once."""
     def add_reduce_layer(
         self,
         input: Value | Layer | None,
@@ -1739,7 +1739,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Take the elements along axes together; an axis that is named twice counts once."""
+        """Reduce the elements along axes; an axis that is listed twice counts once."""
     def add_heatmap_max_keypoint_layer(
         self,
         heatmaps: Value | Layer | None,
@@ -1749,7 +1749,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Find the maximum of every heatmap, between its cells, and where it lies in the image."""
+        """Find the maximum of every heatmap with sub-cell precision, and its position in the image."""
     def add_roi_align_layer(
         self,
         input: Value | Layer | None,
@@ -1768,7 +1768,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut regions out of images in one size: bins of equal size, each sampled at some points between the cells."""
+        """Extract regions of images at a fixed size: each region is divided into bins, which are sampled bilinearly."""
     def add_roi_pooling_layer(
         self,
         input: Value | Layer | None,
@@ -1783,7 +1783,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut regions out of images in one size: bins of nearly equal size, of each the largest cell."""
+        """Extract regions of images at a fixed size: each region is divided into bins."""
     def add_broadcast_to_layer(
         self,
         input: Value | Layer | None,
@@ -1792,7 +1792,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Repeat a tensor along its axes of size 1, and along new axes in front, until it has a shape."""
+        """Broadcast a tensor to a shape, along its axes of size 1 and along new axes at the front."""
     def add_fill_layer(
         self,
         dims: Value | Layer | None,
@@ -1802,7 +1802,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A tensor of a shape that is given as a tensor, filled with one value."""
+        """A tensor filled with one value, whose shape is an operand."""
     def add_rank_layer(
         self,
         input: Value | Layer | None,
@@ -1820,7 +1820,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Give the same elements, in the same order, another shape."""
+        """Reshape a tensor; the elements and their order are unchanged."""
     def add_shape_layer(
         self,
         input: Value | Layer | None,
@@ -1829,7 +1829,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The dimensions of a tensor, as a tensor."""
+        """The shape of a tensor, as a tensor."""
     def add_resize_layer(
         self,
         input: Value | Layer | None,
@@ -1843,7 +1843,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Resample an image to another height and width."""
+        """Resize an image to another height and width."""
     def add_dynamic_update_slice_layer(
         self,
         input: Value | Layer | None,
@@ -1853,7 +1853,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Write a box over a part of a tensor, at a place that is data."""
+        """Overwrite a rectangular slice of a tensor at a position that is data; the position is clamped to fit."""
     def add_scatter_elements_layer(
         self,
         input: Value | Layer | None,
@@ -1865,7 +1865,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Write single elements to the places along an axis that indices name; every other element stays."""
+        """Write single elements to positions along an axis; all other elements are unchanged."""
     def add_scatter_nd_layer(
         self,
         input: Value | Layer | None,
@@ -1877,7 +1877,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Write slices to the places that tuples of indices name, which are the last axis of ``indices``."""
+        """Write slices to positions given by index tuples, which are stored along the last axis of ``indices``."""
     def add_tensor_scatter_layer(
         self,
         input: Value | Layer | None,
@@ -1889,7 +1889,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Write the newest steps of sequences into a cache, for every sample from a place of its own on."""
+        """Write new steps of sequences into a cache, at a separate start position for every sample."""
     def add_compress_layer(
         self,
         input: Value | Layer | None,
@@ -1899,7 +1899,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Keep the slices along an axis, or without one the elements, for which a condition is true."""
+        """Keep the slices along an axis, or without ``axis`` the elements, where a condition is true."""
     def add_non_zero_layer(
         self,
         input: Value | Layer | None,
@@ -1907,7 +1907,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The places of all elements that are not zero, in their order, the last axis first."""
+        """The indices of all non-zero elements, in row-major order."""
     def add_unique_layer(
         self,
         input: Value | Layer | None,
@@ -1918,7 +1918,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The different elements, or with an axis the different slices along it, and where they are."""
+        """The distinct elements (with ``axis``: the distinct slices along this axis) and their indices."""
     def add_cum_prod_layer(
         self,
         input: Value | Layer | None,
@@ -1929,7 +1929,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The product, for every element, of all elements up to it along an axis; integers wrap around."""
+        """The cumulative product along an axis; integers wrap around."""
     def add_cum_sum_layer(
         self,
         input: Value | Layer | None,
@@ -1940,7 +1940,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The sum, for every element, of all elements up to it along an axis; integers wrap around."""
+        """The cumulative sum along an axis; integers wrap around."""
     def add_range_layer(
         self,
         start: Value | Layer | None,
@@ -1950,7 +1950,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The numbers start, start + delta, start + 2 * delta ."""
+        """The numbers start, start + delta, start + 2 * delta, ."""
     def add_reverse_sequence_layer(
         self,
         input: Value | Layer | None,
@@ -1961,7 +1961,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Turn round the first elements along an axis, as many for each sample as its length says; the others stay."""
+        """Reverse the first elements along an axis, with a separate length for every sample."""
     def add_dft_layer(
         self,
         input: Value | Layer | None,
@@ -1986,7 +1986,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A matrix that turns the magnitudes of frequencies into those of bands on the mel scale."""
+        """The weight matrix that converts the magnitudes of frequencies to bands on the mel scale."""
     def add_signal_window_layer(
         self,
         size: Value | Layer | None,
@@ -1997,7 +1997,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """A window that a signal can be multiplied with."""
+        """A window function, by which a signal can be multiplied."""
     def add_stft_layer(
         self,
         signal: Value | Layer | None,
@@ -2009,7 +2009,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The Fourier transforms of the frames of a signal, each multiplied with a window."""
+        """The short-time Fourier transform: the Fourier transforms of the frames of a signal."""
     def add_regex_full_match_layer(
         self,
         input: Value | Layer | None,
@@ -2018,7 +2018,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Whether texts as a whole are what a regular expression describes."""
+        """True for strings that a regular expression matches completely."""
     def add_string_concat_layer(
         self,
         a: Value | Layer | None,
@@ -2027,7 +2027,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Join texts, element by element."""
+        """Concatenate strings, element by element."""
     def add_string_normalizer_layer(
         self,
         input: Value | Layer | None,
@@ -2038,7 +2038,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Drop some texts from a list, and change the case of the others."""
+        """Remove stop words from a list of strings, and change the case of the others."""
     def add_string_split_layer(
         self,
         input: Value | Layer | None,
@@ -2048,7 +2048,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Cut texts at a separator; all have as many pieces as the one with the most."""
+        """Split strings at a separator; shorter lists of pieces are filled up with empty strings."""
     def add_tree_ensemble_layer(
         self,
         input: Value | Layer | None,
@@ -2068,7 +2068,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Send every row down all trees, and gather for each target what the leaves give that it ends in."""
+        """A decision tree ensemble: find the leaf of every tree for each row, and aggregate the leaves' weights."""
     def add_col2_im_layer(
         self,
         input: Value | Layer | None,
@@ -2081,7 +2081,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Put the columns that a sliding window has cut out of an image back to their places; where they overlap."""
+        """Combine the columns of a sliding window into an image; overlapping elements are summed."""
     def add_lp_pooling_layer(
         self,
         input: Value | Layer | None,
@@ -2095,7 +2095,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The norm of what lies under a window that slides over every channel: (sum of abs(x)**p)**(1 / p)."""
+        """Lp pooling: the norm (sum of abs(x)**p)**(1 / p) of every window."""
     def add_max_pooling_with_indices_layer(
         self,
         input: Value | Layer | None,
@@ -2109,7 +2109,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The largest cell under a window that slides over every channel, and the number of that cell."""
+        """Max pooling that also returns the index of each maximum; the first one of several equal elements."""
     def add_max_unpooling_layer(
         self,
         input: Value | Layer | None,
@@ -2119,4 +2119,4 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """Put elements to the places that `MaxPoolingWithIndices` found them at, and zeros everywhere else."""
+        """Write elements to the indices that `MaxPoolingWithIndices` returned, and zeros everywhere else."""

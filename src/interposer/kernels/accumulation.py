@@ -1,7 +1,8 @@
-"""What kernels that sum products have in common: types in which sums are exact, and the way back to stored integers.
+"""Exact sums of products of quantized values, and their requantization.
 
-Sums of products of stored integers are computed in floating point, where BLAS is quick, if no partial sum can leave the
-range in which that type holds every integer; so they are exact, in whatever order they are added.
+Sums of products of quantized values are computed in floating point, where BLAS is fast. This is done only if no partial
+sum can leave the range in which the type represents every integer. Therefore the sums are exact in any order of
+addition.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ def float_type(dtype: DataType) -> np.dtype[Any]:
 
 
 def exact_type(largest_sum: float) -> np.dtype[Any]:
-    """Return the quickest type in which sums are exact whose absolute parts add up to `largest_sum` at most."""
+    """Return the fastest float type with exact sums if the absolute values add up to at most `largest_sum`."""
     return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
 
 
 def largest_code(info: TensorInfo) -> int:
-    """Return how far from its zero point a stored integer of the tensor can be."""
+    """Return the largest possible distance of a quantized value from the zero point."""
     limits = np.iinfo(info.dtype.numpy)
     return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
 
 
 def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
-    """Stored integers without their zero point; unquantized numbers as they are."""
+    """Return the quantized values minus the zero point, as `dtype`; unquantized values unchanged."""
     if not info.zero_point:
         return codes.astype(dtype, copy=False)
     without: Array = np.subtract(codes, dtype.type(info.zero_point), dtype=dtype)
@@ -71,7 +72,7 @@ def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
 
 
 def summable_types(_: object, info: KernelInfo) -> str | None:
-    """Return the rule for kernels with input, weights and perhaps bias: which types may meet."""
+    """Return an error if the types of input, weights, bias and output cannot be combined, else None."""
     return _quantized_types(info) if info.quantized else _unquantized_types(info)
 
 
@@ -105,7 +106,7 @@ def _bias_types(x: TensorInfo, bias: TensorInfo | None) -> str | None:
 
 
 class Scaling(Enum):
-    """How TFLite's reference kernels scale sums back, as not all of them do it alike."""
+    """The ways in which TFLite's reference kernels compute the scaling factor of sums."""
 
     FIXED_POINT = "fixed point"
     FIXED_POINT_OF_SINGLES = "fixed point, from the product of the scales of input and weights rounded to float32"
@@ -114,9 +115,10 @@ class Scaling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Requantizer:
-    """Turns sums of products of stored integers into stored integers of the result, as TFLite's reference does.
+    """Converts sums of products of quantized values to quantized outputs, bit for bit as TFLite's reference.
 
-    Sums have 32 bits; those of 16-bit activations have 64, unless the bias has only 32. The last axis are the channels.
+    Sums have 32 bits. For 16-bit activations they have 64 bits, unless the bias has 32 bits. The last axis is the
+    channel axis.
     """
 
     scale: Callable[[Array], Array]
@@ -129,7 +131,7 @@ class Requantizer:
     def of(
         cls, x: TensorInfo, weights: TensorInfo, output: TensorInfo, bias: Array | None, scaling: Scaling
     ) -> Requantizer:
-        """Return what belongs to tensors of these infos."""
+        """Return the requantizer for tensors of these infos."""
         wide = x.dtype is DataType.INT16 and (bias is None or bias.dtype != np.int32)
         ratio = _ratio(x, weights, output, single=scaling is Scaling.FIXED_POINT_OF_SINGLES)
         return cls(_scale(ratio, scaling, wide), bias, wide, output.zero_point, output.dtype)
@@ -148,7 +150,7 @@ class Requantizer:
 
 
 def _ratio(x: TensorInfo, weights: TensorInfo, output: TensorInfo, *, single: bool) -> NDArray[np.float64]:
-    """Return how many steps of the output one step of the sums is, for each channel or for all."""
+    """Return the factor from the scale of the sums to the scale of the output, per channel or for all."""
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, np.float32(x.scale), dtype=np.float32 if single else np.float64)
@@ -163,7 +165,7 @@ def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable
 
 
 class Plan(NamedTuple):
-    """What a kernel makes of its weights and bias once: weights to multiply with, and what is to be done with the sums.
+    """The prepared weights and bias of a kernel: weights without zero point, the compute type, and the final step.
 
     The weights have no zero point any more, and the type in which to compute.
     """
@@ -173,7 +175,7 @@ class Plan(NamedTuple):
 
 
 def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scaling: Scaling) -> Plan:
-    """Return the plan for weights whose output channels lie along `axis`."""
+    """Return the plan for weights whose output channels are along `axis`."""
     x = info.input
     if not x.is_quantized:
         dtype = float_type(x.dtype)
@@ -186,7 +188,7 @@ def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scalin
 
 @dataclass(frozen=True, slots=True)
 class _Offset:
-    """Adds the bias, if there is one."""
+    """The final step of unquantized kernels: adds the bias, if there is one."""
 
     bias: Array | None
 

@@ -40,7 +40,7 @@ _softplus: Final = precisely(lambda x: np.logaddexp(x, 0))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    """x * (1 + tanh(y)) / 2 without the sum, which loses all digits where it is small."""
+    """Compute x * (1 + tanh(y)) / 2 without the sum, which loses all digits for large negative x."""
     return np.asarray(x / (1 + _exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
 
 
@@ -86,7 +86,7 @@ def _computes(op: Activation, info: KernelInfo) -> str | None:
 
 @kernel(Activation, quantized=False, when=(all_quantized, _computes))
 def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Floats of fewer than 32 bits are rounded once, at the end; a clamp works in place."""
+    """Compute `Activation` on floats; narrow floats are rounded once at the end, and clamps work in place."""
     lacks_infinity = info.input.dtype in FLOATS and info.input.dtype.bits == 8
     if op.function in _CLAMPS and not lacks_infinity:
         np.clip(x, *_limits(*_bounds(op), info.input), out=out)
@@ -95,7 +95,7 @@ def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> Non
 
 
 def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
-    """Bounds as elements of the tensor: whole numbers within them, where it holds integers."""
+    """Return the bounds as elements of the tensor; for integers, the nearest integers within the bounds."""
     dtype = info.dtype.numpy
     if info.dtype.is_integer:
         limits = np.iinfo(dtype)
@@ -105,7 +105,7 @@ def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
 
 def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
     if op.function not in _CLAMPS:
-        return f"{op.function.name} is no clamp"
+        return f"{op.function.name} is not a clamp"
     source = info.input.quantization
     item = source is not None and not source.per_axis and source == info.output.quantization
     return None if item else "takes tensors of one quantization"
@@ -113,13 +113,13 @@ def _clamps_codes(op: Activation, info: KernelInfo) -> str | None:
 
 @kernel(Activation, quantized=True, when=(all_quantized, _clamps_codes))
 def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Where input and output are quantized alike, bounds become stored integers."""
+    """Compute clamping activations; for equal quantizations, the bounds are quantized instead of dequantizing x."""
     low, high = clamp_codes(*_bounds(op), info.output)
     np.clip(x, x.dtype.type(low), x.dtype.type(high), out=out)
 
 
 def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """TFLite's result for stored integers; where it has no rule, that of float values in float32."""
+    """Return the quantized result by TFLite's rule, or without a rule via float32."""
     wide = input.dtype is DataType.INT16
     normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:
@@ -142,7 +142,7 @@ def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> A
 
 @kernel(Activation, quantized=True, when=(all_quantized, one_scale_of_few_bits))
 def activation_by_table(op: Activation, x: Array, *, out: Array, prepared: Array) -> None:
-    """8- and 16-bit integers have few enough values to look every one up."""
+    """Compute quantized activations of 8- and 16-bit tensors by a lookup table of all values."""
     look_up(prepared, x, out)
 
 
@@ -155,7 +155,7 @@ def _activation_table(op: Activation, info: KernelInfo) -> Array:
 
 @kernel(Activation, quantized=True, when=all_quantized)
 def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Tensors with a scale for every channel, or with more than 16 bits."""
+    """Compute `Activation` on dequantized values, for per-axis scales or more than 16 bits."""
     store(FUNCTIONS[op.function](real(x, info.input), op.a, op.b), info.output, out)
 
 
@@ -163,7 +163,7 @@ def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Arra
 
 
 def _softmax(x: Array, axis: int, beta: float) -> Array:
-    """Return the greatest score is taken off first, so that no exponential overflows."""
+    """Compute softmax; the maximum is subtracted first, so that no exponential overflows."""
     exps = np.exp((x - x.max(axis=axis, keepdims=True)) * beta)
     probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
     return probabilities
@@ -181,7 +181,7 @@ def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | Non
 
 @kernel(Softmax, LogSoftmax, when=(all_quantized, _is_float))
 def softmax(op: Softmax | LogSoftmax, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """In integers where TFLite has a rule for the quantization, else with float values in float32."""
+    """Compute `Softmax` in integers if TFLite has a rule for the quantization, else in float32."""
     rule = _integer_rule(op, info)
     if x.size == 0:
         return
@@ -203,7 +203,7 @@ _INTEGER_RULES: Final = {
 
 
 def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., Array] | None:
-    """TFLite's rule, which holds only for the quantization that it prescribes for the result."""
+    """Return TFLite's rule, or None if the output does not have the quantization that TFLite prescribes."""
     source = info.input.quantization
     if source is None or source.per_axis or op.infer(info.input).quantization != info.output.quantization:
         return None
@@ -212,7 +212,7 @@ def _integer_rule(op: Softmax | LogSoftmax, info: KernelInfo) -> Callable[..., A
 
 @kernel(Hardmax, when=(all_quantized, _is_float))
 def hardmax(op: Hardmax, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """The greatest stored integer stands for the greatest number."""
+    """Compute `Hardmax`; quantized values are compared directly, as quantization preserves their order."""
     if x.size == 0:
         return
     greatest = np.argmax(real(x, info.input), axis=op.axis, keepdims=True)

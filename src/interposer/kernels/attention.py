@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _split(x: Array, heads: int) -> Array:
-    """Return the heads as an axis of its own, before the sequence."""
+    """Split the heads into a separate axis before the sequence axis."""
     if x.ndim == 4:
         return x
     batch, length, width = x.shape
@@ -25,7 +25,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def _merged(x: Array, rank: int) -> Array:
-    """Return the opposite of `_split`, for a tensor that had that rank."""
+    """Undo `_split` for a tensor that had this rank."""
     if rank == 4:
         return x
     batch, heads, length, size = x.shape
@@ -37,7 +37,7 @@ def attention(
     op: Attention, query: Array, key: Array, value: Array, mask: Array | None,
     past_key: Array | None, past_value: Array | None, valid_lengths: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """Compute in float32 where a tensor has fewer bits. Keys that are not seen have a score of minus infinity."""
+    """Compute `Attention`, in float32 for narrower types; masked keys have a score of minus infinity."""
     q, k, v = _split(query, op.q_num_heads), _split(key, op.kv_num_heads), _split(value, op.kv_num_heads)
     if past_key is not None and past_value is not None:
         k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
@@ -60,7 +60,7 @@ def attention(
 
 
 def _by_groups(a: Array, b: Array) -> Array:
-    """Products of matrices, where each head of `b` serves several heads of `a` that follow one another."""
+    """Multiply matrices, where each head of `b` is used by several consecutive heads of `a`."""
     groups = b.shape[1]
     grouped = a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
     product: Array = grouped @ b[:, :, np.newaxis]
@@ -68,7 +68,7 @@ def _by_groups(a: Array, b: Array) -> Array:
 
 
 def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
-    """Multiply probabilities (B, H, Q, K) with values (B, G, K, E), leaving out the keys that a query does not see.
+    """Multiply probabilities (B, H, Q, K) with values (B, G, K, E), excluding masked keys.
 
     A plain product would turn an infinity or NaN in the value of an excluded key into NaN, as its probability is 0.
     """
@@ -82,14 +82,14 @@ def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
 
 
 def _added(mask: Array | None, scores: Array) -> Array:
-    """Return what a mask of numbers adds to the scores."""
+    """Return what a numeric mask adds to the scores."""
     if mask is None or mask.dtype == np.bool_:
         return np.zeros((), scores.dtype)
     return _for_all_keys(mask, scores.shape[3]).astype(scores.dtype)
 
 
 def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Array | None, past: int) -> Array:
-    """Return which keys each query sees, (B, H, Q, K)."""
+    """Return which keys each query attends to, as booleans (B, H, Q, K)."""
     keys = scores.shape[3]
     visible = _seen(op, scores.shape[2], keys, valid_lengths, past)
     if mask is not None and mask.ndim:
@@ -101,14 +101,14 @@ def _visible(op: Attention, scores: Array, mask: Array | None, valid_lengths: Ar
 
 
 def _for_all_keys(mask: Array, keys: int) -> Array:
-    """Append zeros for the last keys if a mask leaves them out."""
+    """Append zeros for the last keys if the mask is shorter than the keys."""
     if mask.ndim == 0:
         return mask
     return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])])
 
 
 def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, past: int) -> Array:
-    """Return which key each query may see by its position, (B or 1, 1, Q, K)."""
+    """Return which keys each query attends to by position alone, as booleans (B or 1, 1, Q, K)."""
     key = np.arange(keys)
     valid = np.array([keys]) if valid_lengths is None else valid_lengths
     offset = np.array([past]) if valid_lengths is None else valid_lengths - queries
@@ -124,7 +124,7 @@ def _seen(op: Attention, queries: int, keys: int, valid_lengths: Array | None, p
 
 
 def _softmax(scores: Array) -> Array:
-    """Along the last axis; zeros where all scores are minus infinity."""
+    """Compute softmax along the last axis; zeros if all scores are minus infinity."""
     greatest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     exps = np.exp(scores - np.where(np.isneginf(greatest), 0, greatest))
     total = exps.sum(axis=-1, keepdims=True)
@@ -136,7 +136,7 @@ def _softmax(scores: Array) -> Array:
 def rotary_embedding(
     op: RotaryEmbedding, x: Array, cos: Array, sin: Array, position_ids: Array | None, *, info: KernelInfo
 ) -> Array:
-    """Return the pairs are seen as two arrays, whether they are neighbours or not."""
+    """Compute `RotaryEmbedding`; the pairs are two views, for adjacent or separated elements."""
     cos, sin = real(cos, info.at(1)), real(sin, info.at(2))
     if position_ids is not None:
         _check_positions(position_ids, len(cos))

@@ -1,4 +1,4 @@
-"""Kernels of the operators that fold blocks of an image into its channels or its batch, and back."""
+"""Kernels of the operators that move blocks of an image into its channels or its batch, and back."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _bordered(x: Array, op: SpaceToBatchNd, zero: Array) -> Array:
 
 @kernel(BatchToSpaceNd)
 def batch_to_space(op: BatchToSpaceNd, x: Array) -> Array:
-    """View the batch as (*block, N'), move each b behind its image axis, merge and crop."""
+    """View the batch as (*block, N'), move each b after its image axis, merge and crop."""
     count, batch = len(op.block_shape), x.shape[0] // math.prod(op.block_shape)
     blocks = x.reshape(*op.block_shape, batch, *x.shape[1:])
     order, merged = [count], [batch, *x.shape[1:]]

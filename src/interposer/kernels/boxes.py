@@ -1,6 +1,6 @@
-"""Boxes, each as two opposite corners, (x1, y1, x2, y2) or (y1, x1, y2, x2): how they overlap, which ones win.
+"""Box arithmetic: overlaps, non-maximum suppression and transformation.
 
-Numbers are float32, or float64 where they come as such.
+A box is two opposite corners, (x1, y1, x2, y2) or (y1, x1, y2, x2). Numbers are float32, or float64 for float64 inputs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Lower = Callable[[Array, Array], Array]
 
 
 def reals_only(_: object, info: KernelInfo) -> str | None:
-    """Return a kernel's rule: integers stand for float values, but for those that say which image a box belongs to."""
+    """Return an error for integer tensors without a scale, except the tensor of image indices, else None."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and tensor.dtype.is_integer and name != "batches" and not tensor.is_quantized:
             return f"{name} is {tensor.dtype} and not quantized; takes floats, or integers with a scale"
@@ -45,21 +45,21 @@ def reals_only(_: object, info: KernelInfo) -> str | None:
 
 
 def stored(values: Array, info: TensorInfo) -> Array:
-    """Float values as a tensor like `info` holds them, whatever shape that has."""
+    """Quantize or convert float values to the type of `info`; shapes are not checked."""
     array = np.empty(values.shape, info.dtype.numpy)
     store(values, info, array)
     return array
 
 
 def check_images(batches: Array, count: int) -> None:
-    """Every box must belong to one of the images."""
+    """Raise an error if the image index of a box is out of range."""
     wrong = batches[(batches < 0) | (batches >= count)]
     if wrong.size:
         raise InvalidArgumentError(f"batches has {wrong[0]}, but there are only {count} images")
 
 
 def check_boxes(boxes: Array, name: str) -> None:
-    """Every box (..., 4) must end where it begins or behind that."""
+    """Raise an error if a box (..., 4) ends before it begins."""
     wrong = np.argwhere((boxes[..., 0] > boxes[..., 2]) | (boxes[..., 1] > boxes[..., 3]))
     if len(wrong):
         index = tuple(wrong[0].tolist())
@@ -68,7 +68,7 @@ def check_boxes(boxes: Array, name: str) -> None:
 
 
 def overlaps(box: Array, others: Array) -> Array:
-    """Return the intersection of one box with each of the others, divided by the union; 0 for those without area."""
+    """Return the intersection over union of one box with each of the others; 0 for boxes without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     width, height = np.maximum(high - low, 0).T
     intersection = width * height
@@ -83,7 +83,7 @@ def _area(boxes: Array) -> Array:
 
 
 def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
-    """Return the candidates by falling score, without those that overlap one before them by more than the threshold.
+    """Return the candidates by falling score, without those that overlap a better one by more than the threshold.
 
     Of equal scores, the first one goes first.
     """
@@ -114,7 +114,7 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
 
 
 def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
-    """Drop items, each time moving the last one to the free place."""
+    """Remove items; each time, the last item moves to the free index."""
     flags = list(dropped)
     place = 0
     while place < len(items):
@@ -128,7 +128,7 @@ def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
 
 
 def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: float, lowest: float) -> Lower:
-    """Multiplies scores in place as the kernel says, and drops those that fall below the lowest one."""
+    """Return a function that reduces scores in place by the kernel, and drops those below `lowest`."""
 
     def lower(rest: Array, overlap: Array) -> Array:
         factors = {
@@ -144,7 +144,7 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
 
 
 def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
-    """Return boxes (N, 4) moved and stretched by deltas (N, C, 4) and clipped to images of sizes (N, 2): (N, C, 4)."""
+    """Return boxes (N, 4), shifted and scaled by deltas (N, C, 4), clipped to images of sizes (N, 2): (N, C, 4)."""
     check_boxes(boxes, "boxes")
     corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
     size = end - corner

@@ -1,4 +1,4 @@
-"""Kernels of the operators that choose some of many."""
+"""Kernels of TopK and RandomMultinomial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERED = ANY_TYPE - STORED_FLOATS - {DataType.STRING}
 
 @kernel(TopK, dtypes={"input": ORDERED})
 def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
-    """Sorts stably; for the largest ones from behind, so that of equal ones the first still comes first."""
+    """Compute `TopK` by a stable sort, of the reversed axis for the largest elements: lower indices come first."""
     rows = np.moveaxis(x, op.axis, -1)
     numbers = rows.astype(np.float64) if x.dtype.kind not in "biu" else rows
     if op.largest:
@@ -29,7 +29,7 @@ def top_k(op: TopK, x: Array) -> tuple[Array, Array]:
 
 @kernel(RandomMultinomial)
 def random_multinomial(op: RandomMultinomial, logits: Array, seeds: Array | None) -> Array:
-    """Finds evenly distributed numbers in the running sums of the probabilities."""
+    """Compute `RandomMultinomial` by searching uniform random numbers in the cumulative probabilities."""
     generator = _generator(seeds)
     weights = logits.astype(np.float64)
     sums = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)

@@ -1,6 +1,7 @@
-"""Sequences and optionals. Their elements have memory of their own and are never changed, so that they can be shared.
+"""Kernels of sequences and optionals.
 
-A tensor that is collected is copied, as its memory may be used again before the sequence is read.
+Elements own their memory and are never modified, so that they can be shared. Collected tensors are copied, as their
+memory may be reused before the sequence is read.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ __all__: list[str] = []
 
 
 def _index(position: Array | None, default: int, low: int, high: int) -> int:
-    """A position as a number from the front; those below 0 count from `high`, or from what is behind it for reading."""
+    """Return a position counted from the front; a negative one counts from `high` (when reading, from `high` + 1)."""
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
-        allowed = f"expected {low} to {high}" if low <= high else "there is no element in the sequence"
+        allowed = f"expected {low} to {high}" if low <= high else "the sequence is empty"
         raise InvalidArgumentError(f"position is {index}; {allowed}")
     return index - low if index < 0 else index
 
@@ -77,13 +78,13 @@ def sequence_length(op: SequenceLength, sequence: Array) -> Array:
 
 @kernel(ConcatFromSequence)
 def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
-    """NumPy's own complaint says which shapes do not fit."""
+    """Compute `ConcatFromSequence`; mismatched shapes raise NumPy's error as `ExecutionError`."""
     if not len(sequence):
-        raise InvalidArgumentError("there is no element in the sequence")
+        raise InvalidArgumentError("the sequence is empty")
     try:
         return np.stack(list(sequence), op.axis) if op.new_axis else np.concatenate(list(sequence), op.axis)
     except ValueError as error:
-        raise InvalidArgumentError(f"the elements cannot be joined along axis {op.axis}: {error}") from error
+        raise InvalidArgumentError(f"the elements cannot be concatenated along axis {op.axis}: {error}") from error
 
 
 @kernel(SplitToSequence)
@@ -114,6 +115,6 @@ def optional_has_element(op: OptionalHasElement, x: Array) -> Array:
 @kernel(OptionalGetElement)
 def optional_get_element(op: OptionalGetElement, x: Array) -> Array:
     if not len(x):
-        raise InvalidArgumentError("the optional holds nothing")
+        raise InvalidArgumentError("the optional is empty")
     array: Array = x[0]
     return array

@@ -13,11 +13,11 @@ __all__: list[str] = []
 
 @kernel(Merge)
 def merge(op: Merge, a: Array, b: Array) -> Array:
-    """Return both inputs are always there when whole graphs run, so the first is as good as the other."""
+    """Compute `Merge`: both inputs are available when a whole graph runs, so return the first one."""
     return a
 
 
 @kernel(Switch)
 def switch(op: Switch, data: Array, condition: Array) -> tuple[Array, Array]:
-    """Return both outputs carry the data; what is not live is not looked at."""
+    """Compute `Switch`: both outputs get the data; the one that is not live is ignored."""
     return data, np.copy(data)

@@ -1,4 +1,4 @@
-"""Convolutions: a view of the image gives every place of the window, and BLAS or shifted products sum over it."""
+"""Convolution kernels: strided views give the windows of the image; BLAS or shifted products sum over them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ WithWeights = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
 
 
 def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array, Taps], Array]) -> None:
-    """Fill `out` (N, OH, OW, O) with what `compute` makes of the places of the window, block by block.
+    """Fill `out` (N, OH, OW, O) block by block with the results of `compute` on the windows.
 
-    It is told which rows and columns of the weights there are in the places; the others see nothing of the image.
+    `compute` receives the ranges of weight rows and columns in the windows; all others only cover padding.
     """
     (rows, down), (columns, across) = (visible(windows[i], image.shape[i + 1], out.shape[i + 1]) for i in (0, 1))
     under = places(image, rows, columns)
@@ -40,7 +40,7 @@ def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array,
 
 
 def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, slice]]:
-    """Images and rows to be worked on together."""
+    """Yield blocks of images and rows that fit in the cache."""
     images, rows, width, _ = shape
     row_size = max(1, width * place_size)
     some_rows = max(1, min(rows, BLOCK // row_size))
@@ -50,7 +50,7 @@ def _blocks(shape: tuple[int, ...], place_size: int) -> Iterator[tuple[slice, sl
 
 
 def _correlate(under: Array, weights: Array, groups: int) -> Array:
-    """Sum the products of all places (N, H, W, KH, KW, I) with weights (O, KH, KW, I / groups): a matrix product."""
+    """Sum the products of all windows (N, H, W, KH, KW, I) with weights (O, KH, KW, I / groups), by matrix products."""
     n, height, width, *window, c = under.shape
     columns = np.moveaxis(under.reshape(n, height, width, *window, groups, c // groups), 5, 0)
     size = math.prod(weights.shape[1:])
@@ -60,7 +60,7 @@ def _correlate(under: Array, weights: Array, groups: int) -> Array:
 
 
 def _correlate_channels(under: Array, weights: Array) -> Array:
-    """Sum the products of all places (N, H, W, KH, KW, C) with weights (KH, KW, C), each channel by itself."""
+    """Sum the products of all windows (N, H, W, KH, KW, C) with weights (KH, KW, C), for each channel."""
     sums = np.zeros(under.shape[:3] + under.shape[5:], under.dtype)
     product = np.empty_like(sums)
     for i, j in np.ndindex(weights.shape[:2]):
@@ -70,7 +70,7 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
 
 
 def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
-    """Make channels NaN that have an infinity or NaN among the weights that see nothing but padding: 0 * inf is NaN.
+    """Set channels to NaN whose weights have an infinity or NaN that only covers padding, since 0 * inf is NaN.
 
     Weights are (O, KH, KW, I) or (KH, KW, C); those outside of `taps` were left out of the sums.
     """
@@ -84,7 +84,7 @@ def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
 
 
 def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tuple[int, ...]) -> Array:
-    """Add every cell of `x` times weights (O / groups, KH, KW, I) to where it falls in an image of that shape."""
+    """Add each cell of `x`, times weights (O / groups, KH, KW, I), to its positions in an image of this shape."""
     _, height, width, c = x.shape
     sums = np.zeros(shape, x.dtype)
     parts = np.moveaxis(x.reshape(*x.shape[:3], groups, c // groups), 3, 0)
@@ -99,7 +99,7 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
 
 
 def _falls(window: Window, tap: int, size: int, target: int) -> tuple[slice, slice]:
-    """Which cells of the input an element of the window brings into the output along one axis, and where they fall."""
+    """Return the input range that a window element maps into the output along one axis, and the output positions."""
     shift = tap * window.dilation - window.pad_before
     first = max(0, -(shift // window.stride))
     last = min(size, -((shift - target) // window.stride))
@@ -114,7 +114,7 @@ def convolution(
     op: Convolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """A matrix product for every block of places."""
+    """Compute `Convolution2d`: one matrix product per block of windows."""
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     windows = op.windows(*w.shape[1:3])
@@ -130,7 +130,7 @@ def depthwise_convolution(
     op: DepthwiseConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """Each channel is repeated as often as it has windows of weights."""
+    """Compute `DepthwiseConvolution2d`; each channel is repeated for each of its windows of weights."""
     (w,), finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     times = target.shape[3] // image.shape[3]
@@ -147,19 +147,19 @@ def transpose_convolution(
     op: TransposeConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """The products of the input with each element of the window are added where they fall."""
+    """Compute `TransposeConvolution2d`: add the products of the input with each window element."""
     w, finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     target[...] = finish(_spread(image, w, op.windows(*w.shape[1:3]), op.groups, target.shape))
 
 
 def _image(op: WithWeights, x: Array, info: KernelInfo, weights: Array) -> Array:
-    """Return the image (N, H, W, C) in the type to compute in; where it is quantized, zero is a real zero."""
+    """Return the image (N, H, W, C) in the compute type; quantized images without their zero point."""
     return to_nhwc(centered(x, info.input, weights.dtype), op.data_layout)
 
 
 def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
-    """Return weights are kept as (O, KH, KW, I), those of channels by themselves as (1, KH, KW, C)."""
+    """Return the plan; weights are stored as (O, KH, KW, I), depthwise weights as (1, KH, KW, C)."""
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     old = info.at(1).dtype is DataType.UINT8
     created = plan(info, weights, bias, axis, Scaling.FIXED_POINT_OF_SINGLES if old else Scaling.FIXED_POINT)
@@ -167,7 +167,7 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
 
 
 def _prepared(op: WithWeights, info: KernelInfo) -> Plan | None:
-    """Return the plan, where weights and bias are constants."""
+    """Return the plan if weights and bias are constants, else None."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

@@ -1,4 +1,4 @@
-"""Convolution of volumes: the sum over all cells of the window of matrix products with their weights."""
+"""3D convolution: the sum of matrix products with the weights of all window elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__: list[str] = []
 def convolution3d(
     op: Convolution3d, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
 ) -> Array:
-    """Volumes are (N, D, H, W, C) inside."""
+    """Compute `Convolution3d`; internally, volumes are (N, D, H, W, C)."""
     w, finish = prepared or _plan(info, weights, bias)
     volume = to_nhwc(centered(x, info.input, w.dtype), op.data_layout)
     n, *sizes, _ = volume.shape
@@ -34,7 +34,7 @@ def convolution3d(
 
 
 def _product(cells: Array, weights: Array, groups: int) -> Array:
-    """Cells (..., I) times weights (I / groups, O), each group by itself."""
+    """Multiply cells (..., I) with weights (I / groups, O), for each group."""
     *rest, channels = cells.shape
     own, results = channels // groups, weights.shape[1]
     parts = cells.reshape(*rest, groups, 1, own)
@@ -49,7 +49,7 @@ def _plan(info: KernelInfo, weights: Array, bias: Array | None) -> Plan:
 
 @kernel.prepare(convolution3d)
 def prepare(op: Convolution3d, info: KernelInfo) -> Plan | None:
-    """Return the plan, where weights and bias are constants."""
+    """Return the plan if weights and bias are constants, else None."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None

@@ -1,4 +1,4 @@
-"""Kernels of convolutions whose windows have no fixed form."""
+"""Deformable convolution kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def deformable_convolution(
     op: DeformableConvolution2d, x: Array, weights: Array, offset: Array, bias: Array | None, mask: Array | None, *,
     info: KernelInfo,
 ) -> Array:  # fmt: skip
-    """Return what each weight sees is gathered first, then a matrix product sums."""
+    """Compute `DeformableConvolution2d`: gather the samples of all weights, then sum by a matrix product."""
     n, _, height, width = info.output.shape
     seen = _seen(op, real(x, info.input), real(offset, info.input), weights.shape[2:])
     if mask is not None:
@@ -34,7 +34,7 @@ def deformable_convolution(
 
 
 def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[int, ...]) -> Array:
-    """Return what every weight sees, (N, D, I / D, KH, KW, OH, OW)."""
+    """Return the samples of all weights, (N, D, I / D, KH, KW, OH, OW)."""
     n, channels, *image = x.shape
     places = offset.shape[2:]
     moves = np.moveaxis(offset.reshape(n, op.offset_groups, *window, 2, *places), 4, 0)
@@ -51,7 +51,7 @@ def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[in
 
 
 def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], places: tuple[int, ...]) -> Array:
-    """Return where each weight would look without an offset along one axis, (KH, KW, OH, OW)."""
+    """Return the sampling positions without offsets along one axis, (KH, KW, OH, OW)."""
     moving = op.windows(*window)[axis]
     taps, steps = np.arange(window[axis]) * moving.dilation, np.arange(places[axis]) * moving.stride
     at = taps[:, np.newaxis] + steps - moving.pad_before
@@ -59,7 +59,7 @@ def _start(op: DeformableConvolution2d, axis: int, window: tuple[int, ...], plac
 
 
 def _corners(at: Array, size: int) -> list[tuple[Array, Array]]:
-    """Return the two pixels around each place along one axis and their weights, which are zero outside of the image."""
+    """Return the two nearest pixels and their weights along one axis; the weights are 0 outside the image."""
     low = np.floor(at)
     result = []
     for pixel, weight in ((low, 1 - (at - low)), (low + 1, at - low)):

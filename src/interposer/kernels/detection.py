@@ -1,4 +1,4 @@
-"""Kernels of the operators on boxes. All compute in float32 (in float64 what comes so) and round once."""
+"""Kernels of the detection operators; they compute in float32 (float64 for float64 inputs) and round once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__: list[str] = []
 def detection_post_process(
     op: DetectionPostProcess, encodings: Array, scores: Array, anchors: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Image by image; decoded in float64."""
+    """Compute `DetectionPostProcess` for each image; boxes are decoded in float64."""
     decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
     images = zip(decoded, real(scores, info.at(1)), strict=True)
     result = [_Detections(op).of(boxes, classes) for boxes, classes in images]
@@ -59,7 +59,7 @@ def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Arra
 
 
 class _Detections:
-    """The rows of one image."""
+    """The output rows of one image."""
 
     def __init__(self, op: DetectionPostProcess) -> None:
         self.op = op
@@ -111,7 +111,7 @@ class _Detections:
 
 @kernel(NonMaxSuppression, dtypes=FLOATS)
 def non_max_suppression(op: NonMaxSuppression, boxes: Array, scores: Array, *, info: KernelInfo) -> Array:
-    """Return boxes that are given by any two corners are turned so that the first one is the lesser one."""
+    """Compute `NonMaxSuppression`; the corners of each box are sorted first."""
     corners = _corners(op, real(boxes, info.at(0)))
     chosen = [
         (image, number, box)
@@ -140,7 +140,7 @@ def _candidates(op: NonMaxSuppression, scores: Array) -> Array:
 def box_with_nms_limit(
     op: BoxWithNmsLimit, scores: Array, boxes: Array, batches: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Return boxes come out as they went in; scores may have been lowered."""
+    """Compute `BoxWithNmsLimit`; boxes are returned unchanged, scores may be reduced."""
     real_scores, classes = real(scores, info.at(0)).copy(), scores.shape[1]
     corners = real(boxes, info.at(1)).reshape(-1, classes, 4)
     chosen = [pair for rows in _images(batches) for pair in _cached(op, real_scores, corners, rows)]
@@ -150,13 +150,13 @@ def box_with_nms_limit(
 
 
 def _images(batches: Array) -> Iterator[Array]:
-    """Yield the numbers of the boxes of each image, which stand together."""
+    """Yield the indices of the boxes of each image, which are contiguous."""
     borders = np.flatnonzero(np.diff(batches)) + 1
     yield from np.split(np.arange(len(batches)), borders) if len(batches) else ()
 
 
 def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
-    """Return the pairs (box, class) of one image that stay, by class and then by falling score."""
+    """Return the selected pairs (box, class) of one image, by class and then by falling score."""
     result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
@@ -176,7 +176,7 @@ def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> li
 def axis_aligned_bbox_transform(
     op: AxisAlignedBboxTransform, boxes: Array, deltas: Array, batches: Array, image_info: Array, *, info: KernelInfo
 ) -> Array:
-    """Return all classes at once."""
+    """Compute `AxisAlignedBboxTransform` for all classes at once."""
     check_images(batches, len(image_info))
     numbers = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
     result = moved(real(boxes, info.at(0)), numbers, real(image_info, info.at(3))[batches])
@@ -187,7 +187,7 @@ def axis_aligned_bbox_transform(
 def generate_proposals(
     op: GenerateProposals, scores: Array, deltas: Array, anchors: Array, image_info: Array, *, info: KernelInfo
 ) -> tuple[Array, ...]:
-    """Return all anchors of all images are moved at once; then the best are found image by image."""
+    """Compute `GenerateProposals`: transform all anchors of all images, then select for each image."""
     cells = to_nhwc(real(scores, info.at(0)), op.data_layout)
     laid, sizes = _laid(op, real(anchors, info.at(2)), *cells.shape[1:3]), real(image_info, info.at(3))
     images, number = len(cells), len(laid)
@@ -210,7 +210,7 @@ def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Arr
 
 
 def _proposed(op: GenerateProposals, boxes: Array, scores: Array, size: Array) -> list[int]:
-    """Return the boxes of one image that are kept."""
+    """Return the selected boxes of one image."""
     candidates = np.arange(len(scores))
     if 0 < op.pre_nms_max < len(scores):
         candidates = np.argsort(-scores, kind="stable")[: op.pre_nms_max]

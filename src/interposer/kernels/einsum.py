@@ -1,4 +1,4 @@
-"""Sums of products by NumPy."""
+"""Einsum kernel by NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @kernel(Einsum, dtypes=NUMBERS, when=all_quantized)
 def einsum(op: Einsum, inputs: tuple[Array, ...], *, info: KernelInfo, out: Array) -> None:
-    """Narrow floats and quantized tensors in float32, rounded once; several products in the best order."""
+    """Compute `Einsum` in an optimized order; narrow floats and quantized tensors in float32, rounded once."""
     words, output = op.words()
     values = [real(x, info.at(index)) for index, x in enumerate(inputs)]
     result = np.einsum(f"{','.join(words)}->{output}", *values, optimize=len(values) > 2)

@@ -1,6 +1,6 @@
 """FarmHash's Fingerprint64: a hash of bytes that is the same on every machine.
 
-All numbers are unsigned and have 64 bits; what does not fit is cut off.
+All numbers are unsigned 64-bit integers; arithmetic wraps around.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def fingerprint64(data: bytes) -> int:
 
 
 def _word(data: bytes, place: int) -> int:
-    """Return the 64-bit number at a place, which counts from the end where it is negative."""
+    """Return the 64-bit number at a byte offset, which counts from the end if negative."""
     return int(struct.unpack_from("<Q", data, place % len(data))[0])
 
 
@@ -37,7 +37,7 @@ def _half_word(data: bytes, place: int) -> int:
 
 
 def _turn(value: int, bits: int) -> int:
-    """Return the bits turned round to the right."""
+    """Rotate the bits to the right."""
     value &= _MASK
     return (value >> bits | value << (64 - bits)) & _MASK
 
@@ -48,7 +48,7 @@ def _stir(value: int) -> int:
 
 
 def _mix(a: int, b: int, factor: int) -> int:
-    """Return two numbers as one."""
+    """Mix two numbers into one."""
     first = _stir(((a ^ b) & _MASK) * factor)
     return _stir((b ^ first) * factor) * factor & _MASK
 
@@ -90,7 +90,7 @@ def _up_to_64(data: bytes) -> int:
 
 
 class _State:
-    """What hashing of long data goes on with from block to block."""
+    """The state that is carried from block to block when hashing long data."""
 
     def __init__(self, first: int) -> None:
         self.x = 81 * _K2 + first & _MASK
@@ -100,7 +100,7 @@ class _State:
         self.w: Pair = (0, 0)
 
     def take(self, block: bytes, factor: int, share: int) -> None:
-        """Go on with 64 bytes; `share` is what of some numbers counts."""
+        """Update the state with 64 bytes; `factor` and `share` scale some of the numbers."""
         v, w = self.v, self.w
         x = _turn(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * share
         y = _turn(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * share + _word(block, 40) & _MASK
@@ -111,7 +111,7 @@ class _State:
 
 
 def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
-    """Return two numbers and 32 bytes as two numbers."""
+    """Mix two numbers with 32 bytes into two numbers."""
     first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
     a += first
     total = a + second + third

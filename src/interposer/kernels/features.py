@@ -1,4 +1,4 @@
-"""Words and labels, looked up in dictionaries that are made once."""
+"""Kernels of LabelEncoder and TfIdfVectorizer, which look labels and words up in prepared dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_A_NUMBER = object()
 
 
 def _label(element: Any) -> Any:
-    """Return what an element is looked up by: all that are not numbers are one."""
+    """Return the dictionary key of an element; all NaNs share one key."""
     return _NOT_A_NUMBER if isinstance(element, float) and math.isnan(element) else element
 
 

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @kernel(Gather)
 def gather(op: Gather, params: Array, indices: Array) -> Array:
-    """Return one `take` for each element of the batch axes."""
+    """Compute `Gather` by one `take` for each element of the batch axes."""
     axis, batch = normal_axis(op.axis, params.ndim), op.batch_dims
     _check_range(indices, params.shape[axis])
     if not batch:
@@ -30,7 +30,7 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
 
 @kernel(GatherNd)
 def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
-    """Return the last axis of the indices becomes a tuple of index arrays, for each element of the batch axes."""
+    """Compute `GatherNd`: the last axis of the indices becomes a tuple of index arrays, for each batch element."""
     batch, depth = op.batch_dims, indices.shape[-1]
     for column in range(depth):
         _check_range(indices[..., column], params.shape[batch + column])
@@ -45,7 +45,7 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
 
 @kernel(GatherElements)
 def gather_elements(op: GatherElements, params: Array, indices: Array) -> Array:
-    """Along the other axes, the first elements are those that are picked from."""
+    """Compute `GatherElements`; along the other axes, only the first elements are indexed."""
     axis = normal_axis(op.axis, params.ndim)
     _check_range(indices, params.shape[axis])
     near = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))

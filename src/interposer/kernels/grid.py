@@ -1,4 +1,4 @@
-"""Kernels of images that are sampled at places."""
+"""Kernels of GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 class _Pixels(NamedTuple):
-    """For every place of a grid, one pixel along one axis: its number, its weight, and whether the image has it."""
+    """One pixel along one axis for every grid position: its index, its weight, and whether it is inside the image."""
 
     number: Array
     weight: Array
@@ -36,7 +36,7 @@ def _is_mixed(op: GridSample, info: KernelInfo) -> str | None:
 def _is_nearest(op: GridSample, info: KernelInfo) -> str | None:
     if op.mode is not GridSampleMode.NEAREST:
         return _is_mixed(op, info) or f"takes NEAREST, not {op.mode.name}"
-    return "there is no zero among strings" if info.input.dtype is DataType.STRING else None
+    return "input is string, which has no zero; expected another type" if info.input.dtype is DataType.STRING else None
 
 
 def _same_quantization(op: GridSample, info: KernelInfo) -> str | None:
@@ -46,7 +46,7 @@ def _same_quantization(op: GridSample, info: KernelInfo) -> str | None:
 
 @kernel(GridSample, when=(_is_nearest, _same_quantization))
 def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> Array:
-    """Return elements are moved as they are."""
+    """Compute `GridSample` with NEAREST: elements are copied unchanged."""
     if x.size == 0:
         return np.broadcast_to(encoded(0.0, info.output), tuple(info.output.shape))
     [pixels] = zip(*_neighbours(op, x, grid, info), strict=True)
@@ -55,7 +55,7 @@ def pick_nearest(op: GridSample, x: Array, grid: Array, *, info: KernelInfo) -> 
 
 @kernel(GridSample, when=(all_quantized, _is_mixed))
 def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, out: Array) -> None:
-    """The sum over all pixels around the place, each with the product of its weights along the axes."""
+    """Compute `GridSample` as the sum over neighbouring pixels, weighted by the product of the axes' weights."""
     values, total = real(x, info.input), np.zeros(out.shape)
     for pixels in product(*_neighbours(op, x, grid, info)) if x.size else ():
         weight = np.prod([pixel.weight for pixel in pixels], axis=0)[:, np.newaxis]
@@ -64,7 +64,7 @@ def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, o
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
-    """Return the element of every channel at one pixel for every place."""
+    """Return one pixel of every channel for every grid position."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
     last = np.moveaxis(x, 1, -1)
     return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
@@ -76,7 +76,7 @@ def _all_there(pixels: Sequence[_Pixels]) -> Array:
 
 
 def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
-    """For each spatial axis, the pixels around the place."""
+    """Return for each spatial axis the neighbouring pixels of every position."""
     places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
     return [_along(op, place, size) for place, size in zip(places, x.shape[2:], strict=True)]
 
@@ -95,7 +95,7 @@ def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
 
 
 def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
-    """Return the pixels counted from the one at the left of the place, and their weights."""
+    """Return the offsets of the pixels from the one left of the position, and their weights."""
     if mode is GridSampleMode.NEAREST:
         return range(1), [np.ones_like(ratio)]
     if mode is GridSampleMode.LINEAR:
@@ -121,7 +121,7 @@ def _pixels(op: GridSample, number: Array, weight: Array, size: int) -> _Pixels:
 
 
 def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
-    """Places outside of the image mirrored at its edges, which with `align_corners` run through the outer pixels."""
+    """Mirror positions outside the image at its edges, or with `align_corners` at the centers of the outer pixels."""
     low = 0.0 if align_corners else -0.5
     size = dimension - 1 if align_corners else dimension
     if size == 0:
@@ -133,7 +133,7 @@ def _reflected(at: Array, dimension: int, align_corners: bool) -> Array:
 
 @kernel(AffineGrid)
 def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
-    """Places have their last axis first."""
+    """Compute `AffineGrid`; positions have the last axis first."""
     matrix = real(theta, info.input)
     axes = [_middles(size, op.align_corners) for size in op.extents]
     places = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1).astype(matrix.dtype)
@@ -143,7 +143,7 @@ def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
 
 
 def _middles(size: int, align_corners: bool) -> Array:
-    """Return the coordinates of the pixels along an axis."""
+    """Return the coordinates of the pixel centers along an axis."""
     if align_corners:
         return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     return np.asarray((2 * np.arange(size) + 1) / max(size, 1) - 1)

@@ -1,4 +1,4 @@
-"""Kernels for image files; the one place of the kernels that needs Pillow."""
+"""Image decoding kernel, which uses Pillow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @kernel(ImageDecoder)
 def decode_image(op: ImageDecoder, data: Array) -> Array:
-    """Pillow decodes; what it warns of, such as an image far too large, counts as what it cannot decode."""
+    """Decode by Pillow; a warning (such as an image that is far too large) counts as a failure."""
     pillow = _pillow()
     try:
         with warnings.catch_warnings(action="error"), pillow.open(io.BytesIO(data.tobytes())) as image:

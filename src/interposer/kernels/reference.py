@@ -1,4 +1,4 @@
-"""The table that the families add their kernels to, and the evaluation of one operator with it."""
+"""The table of reference kernels, and the evaluation of single operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evaluate(
     """Compute one operator on arrays.
 
     Raises:
-        InvalidArgumentError: no reference kernel takes the operator on these tensors; says why.
+        InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
     """
     info = KernelInfo.of(op, inputs, outputs)
     result = reference().find(op, info)
@@ -44,12 +44,12 @@ def evaluate(
 
 
 def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
-    """Compute one operator on arrays: gives its result, or a tuple where there are several.
+    """Compute one operator on arrays; return its result, or a tuple of several results.
 
-    Operands come by position or by name; None, or nothing, stands for one that is absent. Arrays keep their type. What
-    is not an array yet becomes one: of float32, int32 (int64 where that is too small), bool or strings. How integers
-    stand for float values is told by `quantization`, under the names of operands and results. A sequence is a list of
-    arrays, and an optional is its element or None.
+    Operands are passed by position or by name; None, or an omitted operand, stands for an absent one. Arrays keep their
+    type. Other values are converted to arrays of float32, int32 (int64 if a value does not fit), bool or strings.
+    `quantization` maps names of operands and results to their quantization. A sequence is a list of arrays. An optional
+    is its element, or None.
 
     >>> from interposer.ops import Dequantize, Maximum
     >>> compute(Maximum(), [1, 5], [4, 2]).tolist()
@@ -58,8 +58,8 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
     [-64.0, 0.0, 63.5]
 
     Raises:
-        InvalidArgumentError: operands that the operator, or every reference kernel of it, refuses; says why.
-        ExecutionError: the kernel failed, for want of memory, say.
+        InvalidArgumentError: the operator or all its reference kernels refuse the operands; says why.
+        ExecutionError: the kernel failed, for example because memory is exhausted.
     """
     if not isinstance(op, Op):
         raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
@@ -85,7 +85,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return all operands in their order."""
+    """Return all operands in declaration order."""
     if error := op.arity_problem(len(arrays)):
         raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]
@@ -98,7 +98,7 @@ def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any
 
 
 def _stored(slot: Operand | Result, value: Any) -> Array | None:
-    """Return an operand as kernels take it."""
+    """Convert an operand to the form that kernels accept."""
     if slot.dtypes == _SEQUENCE:
         return collected(_array(item) for item in _listed(value))
     if slot.dtypes == _OPTIONAL:
@@ -107,7 +107,7 @@ def _stored(slot: Operand | Result, value: Any) -> Array | None:
 
 
 def _element(value: Any) -> Array:
-    """Return what an optional holds: a list of arrays is a sequence, and anything else a tensor."""
+    """Return the element of an optional: a list of arrays is a sequence, anything else a tensor."""
     holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
     return collected(map(_array, value)) if holds_arrays else _array(value)
 

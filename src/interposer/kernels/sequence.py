@@ -56,7 +56,7 @@ def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
 def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
     """In 64 bits; every number is rounded once."""
     if not delta.any():
-        raise InvalidArgumentError("delta is 0, which leads nowhere")
+        raise InvalidArgumentError("delta is 0; expected another number")
     wide = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)
     steps = np.arange(range_length(start, limit, delta)).astype(wide)
     return start.reshape(()).astype(wide) + steps * delta.reshape(()).astype(wide)

@@ -1,4 +1,4 @@
-"""Tables of kernels: functions that compute one operator each, with what they take."""
+"""Tables of kernels: functions that compute one operator each, with the types and conditions they support."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN: Final = frozenset({"info", "out", "prepared"})
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """The infos of the tensors that a kernel is called with: scales, zero points, shapes, and constants' values.
+    """The infos of the tensors of a kernel call: shapes, types, scales, zero points and constant values.
 
     `inputs` has one item per operand in order (None if an optional one is absent), `outputs` one per result.
     """
@@ -39,7 +39,7 @@ class KernelInfo:
 
     @property
     def input(self) -> TensorInfo:
-        """The first input, which must be there."""
+        """The first input, which must be connected."""
         return self.at(0)
 
     @property
@@ -48,14 +48,14 @@ class KernelInfo:
         return self.outputs[0]
 
     def at(self, index: int) -> TensorInfo:
-        """Return an input that must be there."""
+        """Return an input that must be connected."""
         result = self.inputs[index] if index < len(self.inputs) else None
         if result is None:
             raise InvalidArgumentError(f"input {index} is not connected")
         return result
 
     def get(self, name: str) -> TensorInfo | None:
-        """Return the input of that operand's name, or None if it is absent."""
+        """Return the input with this operand name, or None if it is absent."""
         index = self.names.index(name)
         return self.inputs[index] if index < len(self.inputs) else None
 
@@ -67,13 +67,14 @@ class KernelInfo:
 
 
 class Kernel:
-    """One kernel: a function and what it takes.
+    """One kernel: a function and the types and conditions it supports.
 
-    The function is called as ``function(op, *arrays)`` with one array per operand (None, or a tuple, as in the
-    operator's `check`); it gets `info` (`KernelInfo`), `out` (an array, or a tuple of them, to be filled instead of
-    returning), and `prepared` (what its `prepare` made of the constants, once) where it declares parameters of these
-    names. It returns an array, or a tuple of them; it must not write to its inputs and may return views of them.
-    Only a kernel that returns its results can compute those whose shape depends on data.
+    The function is called as ``function(op, *arrays)`` with one array per operand (None if absent, a tuple if variadic,
+    as in the operator's `check`). If it declares parameters with these names, it also receives `info` (`KernelInfo`),
+    `out` (an array or a tuple of arrays to fill) and `prepared` (the result of its `prepare` function). Without `out`,
+    it returns an array or a tuple of arrays. It must not modify its inputs, and may return views of them.
+
+    Only a kernel that returns its results supports operators whose output shapes depend on data.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Kernel:
         self.prepare: Callable[[Any, KernelInfo], Any] | None = None
 
     def reasons(self, op: Op, info: KernelInfo) -> Iterator[str]:
-        """Yield why this kernel cannot take the operator on these tensors; nothing where it can."""
+        """Yield the reasons why this kernel does not support the operator on these tensors; nothing if it does."""
         yield from self._type_reasons(op, info)
         if self.quantized is not None and info.quantized != self.quantized:
             yield f"takes only {'quantized' if self.quantized else 'unquantized'} tensors"
@@ -100,7 +101,7 @@ class Kernel:
                 yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed))}"
 
     def make_ready(self, op: Op, info: KernelInfo) -> Any:
-        """What `prepare` makes of the constants, to be given to every `call` on these tensors; None without one."""
+        """Return the result of `prepare`, to be passed to every `call` on these tensors; None without `prepare`."""
         if self.prepare is None:
             return None
         with np.errstate(all="ignore"):
@@ -114,7 +115,7 @@ class Kernel:
     def call(
         self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, out: Sequence[Array], prepared: Any = None
     ) -> None:
-        """Compute `op` on `arrays` into `out`, one array for each."""
+        """Compute `op` on `arrays` into the arrays `out`, one per result."""
         fills = "out" in self.wants
         filled = (
             [element if element.flags.c_contiguous else np.empty_like(element, order="C") for element in out]
@@ -122,7 +123,7 @@ class Kernel:
             else out
         )
         value = {"info": info, "prepared": prepared, "out": filled[0] if len(out) == 1 else tuple(filled)}
-        with np.errstate(all="ignore"):  # infinities and NaN are results like others
+        with np.errstate(all="ignore"):  # infinities and NaN are valid results
             result = self._found(op, arrays, value)
             if not fills:
                 _store(_counted(result, len(out)), out)
@@ -131,7 +132,7 @@ class Kernel:
                 np.copyto(target, item)
 
     def values(self, op: Op, arrays: Sequence[Array | None], info: KernelInfo, prepared: Any = None) -> list[Array]:
-        """Compute `op` on `arrays` into arrays of its own; what `info` leaves open of their shapes is found."""
+        """Compute `op` on `arrays` and return new arrays; unknown shapes in `info` are determined by the kernel."""
         if all(tensor.is_concrete for tensor in info.outputs):
             out = [empty(tensor) for tensor in info.outputs]
             self.call(op, arrays, info, out, prepared)
@@ -145,7 +146,7 @@ class Kernel:
 
 
 def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
-    """Return the rule's answer; one that needs a rank which is not known yet has nothing to say until it is."""
+    """Return the reason of a rule, or None; also None if the rule needs a rank that is not known yet."""
     try:
         return rule(op, info)
     except UnknownRankError:
@@ -153,7 +154,7 @@ def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
 
 
 def empty(info: TensorInfo) -> Array:
-    """Return an array for a tensor of known shape, its content undefined."""
+    """Return an uninitialized array for a tensor of known shape."""
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
@@ -165,7 +166,7 @@ def _counted(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
-    """Return arrays of the types that are wanted, whose shapes the wanted ones accept."""
+    """Convert arrays to the requested types; the requested shapes must accept theirs."""
     for array, info in zip(values, requested, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
@@ -184,7 +185,7 @@ def _declared(slots: Sequence[Any], index: int) -> Any:
 
 
 class KernelTable:
-    """The kernels of a backend, by operator. Used as a decorator it adds one::
+    """The kernels of a backend, by operator. Used as a decorator, the table adds a kernel::
 
         kernel = KernelTable()
 
@@ -259,20 +260,20 @@ class KernelTable:
         return len(self._kernels)
 
     def kernels(self, op: type[Op]) -> tuple[Kernel, ...]:
-        """Return the kernels that serve an operator, in the order in which they are tried."""
+        """Return the kernels of an operator, in the order in which they are tried."""
         return tuple(self._candidates(op))
 
     def _candidates(self, op: type) -> list[Kernel]:
         return next((self._kernels[base] for base in op.__mro__ if base in self._kernels), [])
 
     def find(self, op: Op, info: KernelInfo) -> Kernel | None:
-        """Return the first kernel that takes the operator on these tensors, or None."""
+        """Return the first kernel that supports the operator on these tensors, or None."""
         return next(
             (candidate for candidate in self._candidates(type(op)) if not any(candidate.reasons(op, info))), None
         )
 
     def reasons(self, op: Op, info: KernelInfo) -> list[str]:
-        """Return why no kernel takes the operator on these tensors; empty where one does."""
+        """Return why no kernel supports the operator on these tensors; empty if one does."""
         candidates = self._candidates(type(op))
         if not candidates:
             return [f"no kernel for {op.op_name()}"]

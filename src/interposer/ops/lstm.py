@@ -36,14 +36,14 @@ _WORDS: Final = {
 
 
 class Feature(NamedTuple):
-    """Whether an LSTM does something, and what in its declaration says so."""
+    """An optional feature of an LSTM: whether it is used, and the part of the declaration that decides this."""
 
     on: bool
     reason: str
 
 
 class Features(NamedTuple):
-    """What an LSTM does beyond the basic form."""
+    """The optional features of an LSTM."""
 
     cifg: Feature
     peephole: Feature
@@ -52,7 +52,7 @@ class Features(NamedTuple):
 
     @classmethod
     def found(cls, infos: Infos, prefix: str) -> Features:
-        """Judged by the operands that are there."""
+        """Return the features that follow from the connected operands."""
 
         def there(name: str) -> Feature:
             connected = infos.get(name) is not None
@@ -67,12 +67,12 @@ class Features(NamedTuple):
         )
 
     def words(self, sequence: str) -> dict[str, str]:
-        """Return the operands' words; without projection there are as many outputs as units."""
+        """Return the operands' shapes as words of letters; without projection there are as many outputs as units."""
         words = _WORDS | {"input": sequence, "aux_input": f"{sequence[:-1]}A"}
         return words if self.projection.on else {name: word.replace("O", "U") for name, word in words.items()}
 
     def problems(self, infos: Infos, prefix: str = "") -> Iterator[str]:
-        """Operands that are there, or are not, against what these features ask for."""
+        """Yield an error for every operand that is missing or superfluous with these features."""
         if self.cifg.on and infos.get("aux_input_to_input_weights") is not None:
             yield f"{prefix}aux_input_to_input_weights is connected, but {self.cifg.reason}"
         for names, feature, expected in self._rules():
@@ -83,7 +83,7 @@ class Features(NamedTuple):
             yield f"{prefix}projection_bias is connected, but {self.projection.reason}"
 
     def _rules(self) -> Iterator[tuple[Sequence[str], Feature, bool]]:
-        """Operands, the feature that they belong to, and whether they must be there (else they must not)."""
+        """Yield operands, the feature of each, and whether it must be connected (True) or absent (False)."""
         cifg, peephole, projection, norm = self
         yield ("input_to_input_weights", "recurrent_to_input_weights", "input_gate_bias"), cifg, not cifg.on
         yield ("cell_to_forget_weights", "cell_to_output_weights"), peephole, peephole.on
@@ -95,11 +95,11 @@ class Features(NamedTuple):
 
 @op(register=False)
 class LstmOperands(Op):
-    """What the LSTMs with one direction have in common: operands, as in Arm NN's LstmInputParams, and flags."""
+    """Base class of the unidirectional LSTMs: operands as in Arm NN's LstmInputParams, and feature flags."""
 
     input = operand(rank=2)
-    output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
-    cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    output_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
+    cell_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     input_to_input_weights = operand(rank=2, optional=True, doc="Absent with ``cifg_enabled``.")
     input_to_forget_weights = operand(rank=2)
     input_to_cell_weights = operand(rank=2)
@@ -118,7 +118,7 @@ class LstmOperands(Op):
     cell_bias = operand(rank=1)
     output_gate_bias = operand(rank=1)
     projection_weights = operand(rank=2, optional=True, doc="Only with ``projection_enabled``.")
-    projection_bias = operand(rank=1, optional=True, doc="With ``projection_enabled``, if there is one.")
+    projection_bias = operand(rank=1, optional=True, doc="Optional, only with ``projection_enabled``.")
     input_layer_norm_weights = operand(
         rank=1, optional=True, doc="Only with ``layer_norm_enabled``, and not with ``cifg_enabled``."
     )
@@ -126,10 +126,14 @@ class LstmOperands(Op):
     cell_layer_norm_weights = operand(rank=1, optional=True, doc="Only with ``layer_norm_enabled``.")
     output_layer_norm_weights = operand(rank=1, optional=True, doc="Only with ``layer_norm_enabled``.")
 
-    cifg_enabled: bool = attribute(default=True, doc="Couple input and forget gate: the one is 1 minus the other.")
-    peephole_enabled: bool = attribute(default=False, doc="Let the gates look at the cell state.")
+    cifg_enabled: bool = attribute(
+        default=True, doc="Couple input and forget gate: the input gate is 1 minus the forget gate."
+    )
+    peephole_enabled: bool = attribute(default=False, doc="Add peephole connections from the cell state to the gates.")
     projection_enabled: bool = attribute(default=False, doc="Project the units to another number of outputs.")
-    layer_norm_enabled: bool = attribute(default=False, doc="Normalize what goes into every gate over the units.")
+    layer_norm_enabled: bool = attribute(
+        default=False, doc="Apply layer normalization over the units before every gate's function."
+    )
 
     def _features(self) -> Features:
         names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
@@ -144,7 +148,7 @@ class LstmOperands(Op):
         yield from dimension_problems(infos, self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-        """Return those of output state, cell state and output, which has the input's word but for the last letter."""
+        """Return the infos of output state, cell state and output."""
         words, infos = self._words(), by_name(self, operands)
         match, input = extents(infos, words), infos["input"]
         assert input is not None
@@ -165,16 +169,16 @@ class LstmOperands(Op):
 class Lstm(LstmOperands):
     """One step of an LSTM.
 
-    With i, f, c, o for input, forget, cell and output, and g = ``activation_func``::
+    The gates are i (input), f (forget), c (cell) and o (output), and g is ``activation_func``::
 
-        i = sigmoid(W_i @ input + R_i @ output_state_in + P_i * cell_state_in + b_i), or 1 - f with CIFG
+        i = sigmoid(W_i @ input + R_i @ output_state_in + P_i * cell_state_in + b_i)  # with CIFG: 1 - f
         f = sigmoid(W_f @ input + R_f @ output_state_in + P_f * cell_state_in + b_f)
         cell_state_out = clip(f * cell_state_in + i * g(W_c @ input + R_c @ output_state_in + b_c))
         o = sigmoid(W_o @ input + R_o @ output_state_in + P_o * cell_state_out + b_o)
-        output = output_state_out = o * g(cell_state_out), with projection clip(projection @ that + bias)
+        output = output_state_out = o * g(cell_state_out)  # with projection: clip(projection @ (o * g(...)) + bias)
 
-    With layer normalization the sum before a bias is brought to mean 0 and variance 1 over the units, and multiplied
-    with the gate's layer normalization weights.
+    With layer normalization, the sum before the bias is normalized to mean 0 and variance 1 over the units, and
+    multiplied by the layer normalization weights of the gate.
 
     Shapes (B batches, I inputs, U units, O outputs; O = U without projection):
         input: (B, I)
@@ -185,7 +189,7 @@ class Lstm(LstmOperands):
         cell_to_..._weights, ..._bias, ..._layer_norm_weights: (U,)
         projection_weights: (O, U)
         projection_bias: (O,)
-        scratch: (B, 4 * U), the gates input, cell, forget and output; (B, 3 * U) without the first of them with CIFG
+        scratch: (B, 4 * U), the gates input, cell, forget and output; with CIFG (B, 3 * U), without the input gate
 
     Example:
         >>> needed = [one for one in Lstm.operands[1:] if not one.optional]
@@ -205,7 +209,7 @@ class Lstm(LstmOperands):
     output = result(rank=2)
 
     activation_func: FusedActivation = attribute(
-        default=FusedActivation.RELU, doc="The function of the cell's input and of its output; usually TANH."
+        default=FusedActivation.RELU, doc="Activation of the cell's input and output; usually TANH."
     )
     clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
     clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
@@ -219,9 +223,9 @@ class Lstm(LstmOperands):
 
 @op
 class UnidirectionalSequenceLstm(LstmOperands):
-    """An LSTM over a sequence: `Lstm`, step by step.
+    """An LSTM over a sequence: `Lstm` applied step by step.
 
-    With a quantized input the arithmetic is that of `QLstm`, which the last six attributes are for.
+    With a quantized input, the arithmetic is that of `QLstm`; the last six attributes are only used in this case.
 
     Shapes (T steps, B batches, I inputs, U units, O outputs; O = U without projection):
         input: (B, T, I), with ``time_major`` (T, B, I)
@@ -247,22 +251,33 @@ class UnidirectionalSequenceLstm(LstmOperands):
     cell_state_out = result(rank=2, doc="The cell state after the last step.")
 
     activation_func: FusedActivation = attribute(
-        default=FusedActivation.RELU, doc="The function of the cell's input and of its output; usually TANH."
+        default=FusedActivation.RELU, doc="Activation of the cell's input and output; usually TANH."
     )
     clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
     clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
-    input_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: input gate.")
-    forget_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: forget gate.")
-    cell_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: cell gate.")
-    output_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: output gate.")
+    input_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the input gate's sum before normalization."
+    )
+    forget_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the forget gate's sum before normalization."
+    )
+    cell_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the cell gate's sum before normalization."
+    )
+    output_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the output gate's sum before normalization."
+    )
     hidden_state_zero_point: int = attribute(
-        default=0, ge=-128, le=127, doc="Zero point of what is projected; without projection, of the output."
+        default=0,
+        ge=-128,
+        le=127,
+        doc="Zero point of the hidden state before projection; without projection, of the output.",
     )
     hidden_state_scale: float = attribute(
         default=0.0,
         ge=0.0,
-        doc="Scale of what is projected; without projection, of the output, which 0 leaves as declared.",
+        doc="Scale of the hidden state before projection; without projection, of the output (0: as declared).",
     )
 
     def _words(self) -> Mapping[str, str]:
@@ -275,17 +290,17 @@ class UnidirectionalSequenceLstm(LstmOperands):
 
 @op
 class BidirectionalSequenceLstm(Op):
-    """Two LSTMs over a sequence, one of which starts at its end.
+    """A bidirectional LSTM: two LSTMs over a sequence, one forward and one backward in time.
 
-    Each direction has CIFG, peephole, projection and layer normalization where it has the operands for them, as `Lstm`
-    describes. Where there is an auxiliary input with weights, the gates of both directions add its product; where it
-    has no weights, it is the input of the backward direction.
+    Each direction has CIFG, peephole, projection and layer normalization if the corresponding operands are connected;
+    see `Lstm`. If the auxiliary input has weights, its product with them is added to the gates of both directions. If
+    it has no weights, it replaces the input of the backward direction.
 
     Shapes (T steps, B batches, I inputs, A auxiliary inputs; of each direction U units, O outputs):
         input: (B, T, I), with ``time_major`` (T, B, I)
         aux_input: (B, T, A), with ``time_major`` (T, B, A)
         ..._aux_input_to_..._weights: (U, A)
-        the other operands of each direction: as for `Lstm`; those for the input (U, A) in the backward direction where
+        the other operands of each direction: as for `Lstm`; those for the input (U, A) in the backward direction if
             the auxiliary input has no weights
         output: (B, T, O) of the forward direction, with ``merge_outputs`` (B, T, both O); with ``time_major`` T first
         backward_output, absent with ``merge_outputs``: (B, T, O), with ``time_major`` (T, B, O)
@@ -342,10 +357,10 @@ class BidirectionalSequenceLstm(Op):
     backward_output_gate_bias = operand(rank=1)
     backward_projection_weights = operand(rank=2, optional=True)
     backward_projection_bias = operand(rank=1, optional=True)
-    forward_output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
-    forward_cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
-    backward_output_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
-    backward_cell_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    forward_output_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
+    forward_cell_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
+    backward_output_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
+    backward_cell_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     aux_input = operand(rank=3, optional=True)
     forward_aux_input_to_input_weights = operand(rank=2, optional=True)
     forward_aux_input_to_forget_weights = operand(rank=2, optional=True)
@@ -371,18 +386,18 @@ class BidirectionalSequenceLstm(Op):
     backward_output = result(rank=3, doc="Only without ``merge_outputs``.")
 
     activation_func: FusedActivation = attribute(
-        default=FusedActivation.TANH, doc="The function of the cell's input and of its output."
+        default=FusedActivation.TANH, doc="Activation of the cell's input and output."
     )
     clipping_thres_cell: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
     clipping_thres_proj: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
-    merge_outputs: bool = attribute(default=False, doc="Give both directions' outputs as one tensor.")
+    merge_outputs: bool = attribute(default=False, doc="Concatenate both directions' outputs into one tensor.")
 
     def num_results(self) -> int:
         return 5 if self.merge_outputs else 6
 
     def _sides(self, infos: Infos) -> Iterator[tuple[str, dict[str, TensorInfo | None], Features]]:
-        """For each direction its name with an underscore, its operands with the input that it takes, its features."""
+        """Yield for each direction its prefix, its operands (with the input it reads) and its features."""
         aux, crossed = infos["aux_input"], infos["forward_aux_input_to_output_weights"] is not None
         inputs = {"input": infos["input"], "aux_input": aux if crossed else None}
         for direction in DIRECTIONS:
@@ -399,7 +414,7 @@ class BidirectionalSequenceLstm(Op):
             yield from (f"{prefix[:-1]}: {error}" for error in dimension_problems(side, features.words(sequence)))
 
     def _aux_weights(self, infos: Infos) -> list[str]:
-        """Return the auxiliary input's weights that are there together or not at all."""
+        """Return the names of the auxiliary weights, which must all be connected or all be absent."""
         return [
             f"{direction}_aux_input_to_{gate}_weights"
             for direction in DIRECTIONS

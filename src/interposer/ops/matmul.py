@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix multiplication operators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["BatchMatMul", "FullyConnected"]
 
 @op
 class FullyConnected(Op):
-    """Multiply a batch of vectors with a matrix of weights and add a bias.
+    """Fully connected (dense) layer: multiply a batch of vectors with a weight matrix and add a bias.
 
     Shapes:
-        input: (N, ...), whose elements are taken as rows of I elements; with ``keep_dims`` (..., I)
+        input: (N, ...), which is reshaped to rows of I elements; with ``keep_dims`` (..., I)
         weights: (I, O), with ``transpose_weight_matrix`` (O, I)
         bias: (O,)
         output: (rows, O), with ``keep_dims`` (..., O)
@@ -40,25 +40,25 @@ class FullyConnected(Op):
     bias = operand(rank=1, optional=True)
     output = result(dtype_of="input")
 
-    transpose_weight_matrix: bool = attribute(default=False, doc="The weights of one output lie in a row.")
-    keep_dims: bool = attribute(default=False, doc="Keep all axes of the input but the last one.")
+    transpose_weight_matrix: bool = attribute(default=False, doc="Each row of the weights belongs to one output.")
+    keep_dims: bool = attribute(default=False, doc="Keep all axes of the input except the last one.")
 
     @property
     def output_axis(self) -> int:
-        """The axis of the weights along which the outputs lie."""
+        """The axis of the weights that corresponds to the outputs."""
         return 0 if self.transpose_weight_matrix else 1
 
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
         size, outputs = weights.shape[1 - self.output_axis], weights.shape[self.output_axis]
         if self.keep_dims and differ(input.shape[-1], size):
-            yield f"input has rows of {input.shape[-1]} elements, but weights take {size}"
+            yield f"input has rows of {input.shape[-1]} elements, but weights expect {size}"
         if size == 0:
-            yield "weights take rows of 0 elements"
+            yield "weights expect rows of 0 elements; expected at least 1"
         elif input.num_elements % size:
-            yield f"input of shape {input.shape} cannot be divided into rows of {size} elements, as weights take them"
+            yield f"input of shape {input.shape} cannot be divided into rows of {size} elements, as weights require"
         q = weights.quantization
         if q is not None and q.axis not in {None, self.output_axis}:
-            yield f"weights are quantized along axis {q.axis}; expected axis {self.output_axis}, that of the outputs"
+            yield f"weights are quantized along axis {q.axis}; expected axis {self.output_axis}, the outputs' axis"
         if bias is not None and differ(bias.shape[0], outputs):
             yield f"bias has {bias.shape[0]} elements; expected {outputs}, one for each output"
 
@@ -73,7 +73,7 @@ class FullyConnected(Op):
 
 
 def _rows(shape: TensorShape, size: int) -> int:
-    """How many rows of `size` elements there are; the first dimension is that itself where the others make up a row."""
+    """Return the number of rows of `size` elements; the first dimension if the others multiply to `size`."""
     if not shape[1:] or math.prod(shape[1:]) != size:
         return shape.num_elements // size
     return shape[0]
@@ -81,15 +81,15 @@ def _rows(shape: TensorShape, size: int) -> int:
 
 @op
 class BatchMatMul(Op):
-    """Multiply matrices, which are the last two axes, over a batch; NumPy's ``matmul``.
+    """Batched matrix multiplication over the last two axes, like NumPy's ``matmul``.
 
     Shapes:
         a: (..., I, K), with ``transpose_x`` (..., K, I), or (K,)
         b: (..., K, J), with ``transpose_y`` (..., J, K), or (K,)
         output: (..., I, J), without I or J where that operand has rank 1; batch axes are broadcast
 
-    Adjoint means the adjugate of a square matrix, the transpose of its cofactors, as in Arm NN; TFLite's adjoint is the
-    transpose, as all numbers are real.
+    As in Arm NN, "adjoint" means the adjugate of a square matrix: the transpose of its cofactor matrix. In TFLite, it
+    means the transpose, as there are no complex numbers.
 
     Example:
         >>> a = [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
@@ -122,7 +122,7 @@ class BatchMatMul(Op):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
 
     def _matrices(self, a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the two shapes as they are multiplied, of rank 2 at least."""
+        """Return the two shapes after transposition, with rank 2 or more."""
         return _turned(a.shape, self.transpose_x, (1, *a.shape)), _turned(b.shape, self.transpose_y, (*b.shape, 1))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:

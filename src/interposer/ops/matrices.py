@@ -1,4 +1,4 @@
-"""Operators on matrices, which are the last two axes: triangles, diagonals and determinants."""
+"""Operators on matrices (the last two axes): triangles, diagonals and determinants."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
 
 @op
 class Trilu(Op):
-    """Keep one triangle of every matrix, and put zeros in the other one.
+    """Keep the upper or lower triangle of every matrix, and set the other elements to zero.
 
-    Element (i, j) is kept where j - i >= k, or without ``upper`` where j - i <= k.
+    Element (i, j) is kept if j - i >= k; without ``upper``, if j - i <= k.
 
     Shapes:
         input, output: any of rank 2 or more, the same
@@ -33,17 +33,19 @@ class Trilu(Op):
     input = operand(rank=(2, MAX_RANK))
     output = result(like="input")
 
-    k: int = attribute(default=0, doc="The diagonal at which the triangle ends: 0 the main one, 1 that above it.")
-    upper: bool = attribute(default=True, doc="Keep what is above, not what is below.")
+    k: int = attribute(
+        default=0, doc="The diagonal at which the triangle ends: 0 is the main diagonal, 1 the one above."
+    )
+    upper: bool = attribute(default=True, doc="Keep the upper triangle, not the lower one.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is DataType.STRING:
-            yield "there is no zero among strings"
+            yield "input is string, which has no zero; expected another type"
 
 
 @op
 class EyeLike(Op):
-    """A matrix with ones along a diagonal, as large as another one.
+    """A matrix with ones along a diagonal and the shape of the input.
 
     Shapes:
         input: (M, N)
@@ -62,12 +64,12 @@ class EyeLike(Op):
     input = operand(rank=2)
     output = result(rank=2)
 
-    k: int = attribute(default=0, doc="The diagonal: 0 the main one, 1 that above it.")
+    k: int = attribute(default=0, doc="The diagonal: 0 is the main diagonal, 1 the one above.")
     dtype: DataType | None = attribute(default=None, doc="The type of the result; None means the input's.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if (self.dtype or input.dtype) is DataType.STRING:
-            yield "there is no one among strings"
+            yield "the result is string, which has no one; expected another type"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(input.shape, self.dtype or input.dtype)
@@ -75,7 +77,7 @@ class EyeLike(Op):
 
 @op
 class MatrixDiag(Op):
-    """Matrices that have the rows of a tensor as their diagonals, and zeros elsewhere.
+    """Diagonal matrices, whose main diagonals are the rows of the input.
 
     Shapes:
         input: (..., N)
@@ -94,7 +96,7 @@ class MatrixDiag(Op):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is DataType.STRING:
-            yield "there is no zero among strings"
+            yield "input is string, which has no zero; expected another type"
         yield from quantized_axis_problems(input, [input.rank - 1], "spread")
 
     def infer(self, input: TensorInfo) -> TensorInfo:
@@ -103,7 +105,7 @@ class MatrixDiag(Op):
 
 @op
 class MatrixSetDiag(Op):
-    """Give every matrix another main diagonal.
+    """Replace the main diagonal of every matrix.
 
     Shapes:
         input, output: (..., M, N), the same
@@ -127,7 +129,7 @@ class MatrixSetDiag(Op):
         if not expected.accepts(diagonal.shape):
             yield f"diagonal has shape {diagonal.shape}; expected {expected}"
         if diagonal.quantization != input.quantization:
-            yield "diagonal is quantized in another way than the input; requantize it first"
+            yield "diagonal and input have different quantizations; requantize one of them first"
 
 
 @op

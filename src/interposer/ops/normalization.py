@@ -1,4 +1,4 @@
-"""Operators that bring elements to a common scale by statistics of their neighbours, their channel or their sample."""
+"""Normalization operators: batch, instance, group, layer, L2, RMS and local response normalization."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class NormalizationAlgorithmChannel(Enum):
 
 
 class NormalizationAlgorithmMethod(Enum):
-    """The two methods that Arm NN names; no kernel of its own computes LOCAL_CONTRAST."""
+    """The methods of Arm NN's Normalization; the reference backend does not support LOCAL_CONTRAST."""
 
     LOCAL_BRIGHTNESS = "local_brightness"
     LOCAL_CONTRAST = "local_contrast"
 
 
 def channel_axis(layout: DataLayout, rank: int) -> int:
-    """Return where the channels of a tensor of any rank are: last, or after the batch."""
+    """Return the channel axis of a tensor of any rank: the last axis, or the one after the batch."""
     return rank - 1 if layout.channels_last else min(1, rank - 1)
 
 
@@ -77,7 +77,7 @@ class BatchNormalization(Op):
     output = result(like="input")
 
     eps: float = attribute(default=1e-4, ge=0, doc="Added to the variance.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="The layout, which determines the channel axis.")
 
     def check(
         self, input: TensorInfo, mean: TensorInfo, variance: TensorInfo, beta: TensorInfo, gamma: TensorInfo
@@ -89,9 +89,9 @@ class BatchNormalization(Op):
 
 @op
 class InstanceNormalization(Op):
-    """Normalize every channel of every sample by its own mean and variance.
+    """Normalize every channel of every sample by its mean and variance.
 
-    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+    gamma * (x - mean) / sqrt(variance + eps) + beta, where an absent gamma is 1 and an absent beta is 0.
 
     Shapes (C is the dimension of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 3 or more, the same
@@ -113,7 +113,7 @@ class InstanceNormalization(Op):
     output = result(like="input")
 
     eps: float = attribute(default=1e-12, ge=0, doc="Added to the variance.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="The layout, which determines the channel axis.")
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
         channels = input.shape[channel_axis(self.data_layout, input.rank)]
@@ -140,12 +140,12 @@ class L2Normalization(Op):
     input = operand(rank=(1, MAX_RANK))
     output = result(like="input")
 
-    eps: float = attribute(default=1e-12, ge=0, doc="The least that the sum of squares counts.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
-    axis: int | None = attribute(default=None, doc="The axis; None means that of the channels.")
+    eps: float = attribute(default=1e-12, ge=0, doc="Lower bound of the sum of squares.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="The layout, which determines the channel axis.")
+    axis: int | None = attribute(default=None, doc="The axis; None means the channel axis.")
 
     def normalized_axis(self, rank: int) -> int:
-        """Return the axis for an input of this rank, counted from the front."""
+        """Return the normalized axis of an input of this rank, counted from the front."""
         return channel_axis(self.data_layout, rank) if self.axis is None else normal_axis(self.axis, rank)
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -157,7 +157,8 @@ class Normalization(Op):
     """Local response normalization: x / (k + alpha * sum of x**2 over a window)**beta.
 
     ACROSS: the window spans ``norm_size`` channels around the element's own. WITHIN: it is a square of ``norm_size``
-    in height and width. What lies outside of the tensor counts as 0. An even window reaches one further to the end.
+    in height and width. Elements outside the tensor are 0. A window of even size has
+    one more element after the center than before it.
 
     Shapes:
         input, output: rank 1 or more for ACROSS, 4 for WITHIN, the same
@@ -176,20 +177,20 @@ class Normalization(Op):
     output = result(like="input")
 
     channel_type: NormalizationAlgorithmChannel = attribute(
-        default=NormalizationAlgorithmChannel.ACROSS, doc="Over which elements the sum goes."
+        default=NormalizationAlgorithmChannel.ACROSS, doc="Whether the window spans channels, or height and width."
     )
     method_type: NormalizationAlgorithmMethod = attribute(
         default=NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS, doc="The method."
     )
-    norm_size: int = attribute(default=0, ge=0, doc="Dimension of the window, in elements.")
+    norm_size: int = attribute(default=0, ge=0, doc="Size of the window, in elements.")
     alpha: float = attribute(default=0.0, doc="The factor on the sum of squares.")
     beta: float = attribute(default=0.0, doc="The exponent.")
     k: float = attribute(default=0.0, doc="The offset.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
-    axis: int | None = attribute(default=None, doc="The axis of the channels, if not where the layout says.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="The layout, which determines the channel axis.")
+    axis: int | None = attribute(default=None, doc="The channel axis; None means the one of ``data_layout``.")
 
     def window_axes(self, rank: int) -> tuple[int, ...]:
-        """Return the axes along which the window reaches, for an input of this rank."""
+        """Return the axes that the window spans, for an input of this rank."""
         if self.channel_type is NormalizationAlgorithmChannel.WITHIN:
             height, width, _ = self.data_layout.axes()
             return height, width
@@ -205,7 +206,7 @@ class Normalization(Op):
 class LayerNormalization(Op):
     """Normalize every sample by the mean and variance over all axes from ``axis`` on.
 
-    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+    gamma * (x - mean) / sqrt(variance + eps) + beta, where an absent gamma is 1 and an absent beta is 0.
 
     Shapes:
         input, output: rank 1 or more, the same
@@ -236,7 +237,7 @@ class LayerNormalization(Op):
 def _broadcast_problems(name: str, info: TensorInfo | None, input: TensorInfo) -> Iterator[str]:
     common = broadcast_shapes(input.shape, info.shape) if info else input.shape
     if common is None or not input.shape.accepts(common):
-        yield f"{name} has shape {info and info.shape}, which does not broadcast to the input's, {input.shape}"
+        yield f"{name} has shape {info and info.shape}, which does not broadcast to the input, {input.shape}"
 
 
 @op
@@ -271,9 +272,9 @@ class RmsNormalization(Op):
 
 @op
 class GroupNormalization(Op):
-    """Normalize groups of channels that follow one another, of every sample, by their mean and variance.
+    """Normalize groups of consecutive channels of every sample by their mean and variance.
 
-    gamma * (x - mean) / sqrt(variance + eps) + beta, with gamma 1 and beta 0 where they are absent.
+    gamma * (x - mean) / sqrt(variance + eps) + beta, where an absent gamma is 1 and an absent beta is 0.
 
     Shapes (C is the dimension of the channels: the last axis where the layout ends in C, else axis 1):
         input, output: rank 2 or more, the same
@@ -292,9 +293,9 @@ class GroupNormalization(Op):
     beta = operand(optional=True)
     output = result(like="input")
 
-    num_groups: int = attribute(ge=1, doc="How many groups the channels are divided into.")
+    num_groups: int = attribute(ge=1, doc="Number of groups that the channels are divided into.")
     eps: float = attribute(default=1e-5, ge=0, doc="Added to the variance.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="Where the channels are.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, doc="The layout, which determines the channel axis.")
 
     def check(self, input: TensorInfo, gamma: TensorInfo | None, beta: TensorInfo | None) -> Iterator[str]:
         channels = input.shape[channel_axis(self.data_layout, input.rank)]
@@ -306,7 +307,7 @@ class GroupNormalization(Op):
 
 @op
 class MeanVarianceNormalization(Op):
-    """Bring the elements along axes to mean 0 and deviation 1: (x - mean) / (sqrt(variance) + eps).
+    """Normalize to mean 0 and standard deviation 1 along axes: (x - mean) / (sqrt(variance) + eps).
 
     Shapes:
         input, output: any, the same
@@ -322,8 +323,8 @@ class MeanVarianceNormalization(Op):
     input = operand()
     output = result(like="input")
 
-    axis: tuple[int, ...] = attribute(default=(0, 2, 3), doc="The axes over which mean and variance go.")
-    eps: float = attribute(default=1e-9, ge=0, doc="Added to the deviation.")
+    axis: tuple[int, ...] = attribute(default=(0, 2, 3), doc="The axes over which mean and variance are computed.")
+    eps: float = attribute(default=1e-9, ge=0, doc="Added to the standard deviation.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         yield from axes_problems(self.axis, input.rank)

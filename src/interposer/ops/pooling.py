@@ -1,4 +1,4 @@
-"""Pooling: one number for what lies under a window."""
+"""Pooling of images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorith
 
 
 class PoolingAlgorithm(Enum):
-    """What is made of the cells under the window."""
+    """The function that reduces the elements of a window."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -21,14 +21,14 @@ class PoolingAlgorithm(Enum):
 
 
 class PaddingMethod(Enum):
-    """Whether cells of padding count when averaging: no (EXCLUDE), or as zeros (IGNORE_VALUE)."""
+    """Whether an average excludes padding (EXCLUDE) or includes it as zeros (IGNORE_VALUE)."""
 
     IGNORE_VALUE = "ignore_value"
     EXCLUDE = "exclude"
 
 
 class OutputShapeRounding(Enum):
-    """Whether a window that only begins inside of the padded image has a place (CEILING) or not (FLOOR)."""
+    """Rounding of the output size: CEILING includes a last window that exceeds the padded image, FLOOR does not."""
 
     FLOOR = "floor"
     CEILING = "ceiling"
@@ -36,16 +36,16 @@ class OutputShapeRounding(Enum):
 
 @op
 class Pooling2d(Op):
-    """Reduce what lies under a window that slides over an image, each channel by itself.
+    """2D pooling: reduce every window that slides over an image, independently for each channel.
 
-    MAX takes the largest cell, AVERAGE the mean, L2 the root of the mean square. Padding never wins in MAX, and a
-    window over nothing but padding gives 0. With both strides and both sizes 0, the window is the whole image.
+    MAX takes the maximum, AVERAGE the mean, L2 the root of the mean square. MAX ignores padding, and a window that
+    contains only padding gives 0. If both strides and both sizes are 0, the window is the whole image (global pooling).
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, C) [(N, C, H, W)]
         output: (N, OH, OW, C) [(N, C, OH, OW)],
-            where OH = round((H + pads - (pool_height - 1) * dilation - 1) / stride) + 1, OW alike;
-            with CEILING, a last window that would begin behind the image and its leading padding is dropped
+            where OH = round((H + pads - (pool_height - 1) * dilation - 1) / stride) + 1, OW likewise;
+            with CEILING, a last window that would begin after the image and its leading padding is dropped
 
     Example:
         >>> image = [[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]]
@@ -68,24 +68,28 @@ class Pooling2d(Op):
     input = operand(rank=4)
     output = result(rank=4, dtype_of="input")
 
-    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="What is made of the cells.")
-    pad_left: int = attribute(default=0, ge=0, doc="Cells before the first column.")
-    pad_right: int = attribute(default=0, ge=0, doc="Cells behind the last column.")
-    pad_top: int = attribute(default=0, ge=0, doc="Cells before the first row.")
-    pad_bottom: int = attribute(default=0, ge=0, doc="Cells behind the last row.")
-    pool_width: int = attribute(default=0, ge=0, doc="Columns of the window; 0 is all.")
-    pool_height: int = attribute(default=0, ge=0, doc="Rows of the window; 0 is all.")
-    stride_x: int = attribute(default=0, ge=0, doc="Step along the width; 0 in both directions for a single place.")
-    stride_y: int = attribute(default=0, ge=0, doc="Step along the height; 0 in both directions for a single place.")
+    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="The function that reduces a window.")
+    pad_left: int = attribute(default=0, ge=0, doc="Padding on the left, in columns.")
+    pad_right: int = attribute(default=0, ge=0, doc="Padding on the right, in columns.")
+    pad_top: int = attribute(default=0, ge=0, doc="Padding at the top, in rows.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Padding at the bottom, in rows.")
+    pool_width: int = attribute(default=0, ge=0, doc="Width of the window; 0 means the whole width.")
+    pool_height: int = attribute(default=0, ge=0, doc="Height of the window; 0 means the whole height.")
+    stride_x: int = attribute(
+        default=0, ge=0, doc="Stride along the width; 0 in both directions means a single window."
+    )
+    stride_y: int = attribute(
+        default=0, ge=0, doc="Stride along the height; 0 in both directions means a single window."
+    )
     output_shape_rounding: OutputShapeRounding = attribute(
-        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+        default=OutputShapeRounding.FLOOR, doc="Rounding of the output size."
     )
-    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether padding counts in a mean.")
+    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether an average includes padding.")
     data_layout: DataLayout = attribute(
-        default=DataLayout.NCHW, choices=(DataLayout.NCHW, DataLayout.NHWC), doc="The order of the image's axes."
+        default=DataLayout.NCHW, choices=(DataLayout.NCHW, DataLayout.NHWC), doc="The layout of the image."
     )
-    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the width.")
-    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the height.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if (self.stride_x == 0) != (self.stride_y == 0):
@@ -99,7 +103,7 @@ class Pooling2d(Op):
             yield from columns.problems(input.shape[w], "width")
 
     def windows(self, height: int, width: int) -> tuple[Window, Window]:
-        """Return how the window moves over an image of this size."""
+        """Return the sliding windows along height and width for an image of this size."""
         return (
             pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),
             pool_window(self.pool_width, width, self.stride_x, self.dilation_x, self.pad_left, self.pad_right),
@@ -120,7 +124,7 @@ class Pooling2d(Op):
 
 
 def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, moves: bool) -> int:
-    """Return how many places a window has on an axis; one where it never moves."""
+    """Return the number of window positions along an axis of size `size`; 1 if the stride is 0."""
     if not moves:
         return 1
     if rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
@@ -131,7 +135,7 @@ def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, mov
 
 
 def pool_window(size: int, dimension: int, stride: int, dilation: int, before: int, after: int) -> Window:
-    """Return the window along one axis; without size it spans the whole dimension, without stride it never moves."""
+    """Return the window along one axis; size 0 means the whole dimension, and stride 0 a single position."""
     if size == 0:
         return Window(dimension, 1, 1, 0, 0)
     return Window(size, stride or 1, dilation, before, after)

@@ -1,4 +1,4 @@
-"""Pooling of volumes: one number for what lies under a window."""
+"""Pooling of volumes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Pooling3d"]
 
 @op
 class Pooling3d(Op):
-    """Reduce what lies under a window that slides through a volume, each channel by itself.
+    """3D pooling: reduce every window that slides through a volume, independently for each channel.
 
-    MAX takes the largest cell, AVERAGE the mean, L2 the root of the mean square. Padding never wins in MAX, and a
-    window over nothing but padding gives 0. With all strides and all sizes 0, the window is the whole volume.
+    MAX takes the maximum, AVERAGE the mean, L2 the root of the mean square. MAX ignores padding, and a window that
+    contains only padding gives 0. If all strides and all sizes are 0, the window is the whole volume (global pooling).
 
     Shapes (NDHWC; NCDHW in brackets):
         input: (N, D, H, W, C) [(N, C, D, H, W)]
         output: (N, OD, OH, OW, C) [(N, C, OD, OH, OW)],
-            where OD = round((D + pads - (pool_depth - 1) * dilation - 1) / stride) + 1, OH and OW alike;
-            with CEILING, a last window that would begin behind the volume and its leading padding is dropped
+            where OD = round((D + pads - (pool_depth - 1) * dilation - 1) / stride) + 1, OH and OW likewise;
+            with CEILING, a last window that would begin after the volume and its leading padding is dropped
 
     Example:
         >>> volume = np.arange(12.0).reshape(1, 1, 2, 2, 3)
@@ -41,32 +41,32 @@ class Pooling3d(Op):
     input = operand(rank=5)
     output = result(rank=5, dtype_of="input")
 
-    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="What is made of the cells.")
-    pad_left: int = attribute(default=0, ge=0, doc="Cells before the first column.")
-    pad_right: int = attribute(default=0, ge=0, doc="Cells behind the last column.")
-    pad_top: int = attribute(default=0, ge=0, doc="Cells before the first row.")
-    pad_bottom: int = attribute(default=0, ge=0, doc="Cells behind the last row.")
-    pad_front: int = attribute(default=0, ge=0, doc="Cells before the first plane.")
-    pad_back: int = attribute(default=0, ge=0, doc="Cells behind the last plane.")
-    pool_width: int = attribute(default=0, ge=0, doc="Columns of the window; 0 is all.")
-    pool_height: int = attribute(default=0, ge=0, doc="Rows of the window; 0 is all.")
-    pool_depth: int = attribute(default=0, ge=0, doc="Planes of the window; 0 is all.")
-    stride_x: int = attribute(default=0, ge=0, doc="Step along the width; 0 in all directions for a single place.")
-    stride_y: int = attribute(default=0, ge=0, doc="Step along the height; 0 in all directions for a single place.")
-    stride_z: int = attribute(default=0, ge=0, doc="Step along the depth; 0 in all directions for a single place.")
+    pool_type: PoolingAlgorithm = attribute(default=PoolingAlgorithm.MAX, doc="The function that reduces a window.")
+    pad_left: int = attribute(default=0, ge=0, doc="Padding on the left, in columns.")
+    pad_right: int = attribute(default=0, ge=0, doc="Padding on the right, in columns.")
+    pad_top: int = attribute(default=0, ge=0, doc="Padding at the top, in rows.")
+    pad_bottom: int = attribute(default=0, ge=0, doc="Padding at the bottom, in rows.")
+    pad_front: int = attribute(default=0, ge=0, doc="Padding at the front, in planes.")
+    pad_back: int = attribute(default=0, ge=0, doc="Padding at the back, in planes.")
+    pool_width: int = attribute(default=0, ge=0, doc="Width of the window; 0 means the whole width.")
+    pool_height: int = attribute(default=0, ge=0, doc="Height of the window; 0 means the whole height.")
+    pool_depth: int = attribute(default=0, ge=0, doc="Depth of the window; 0 means the whole depth.")
+    stride_x: int = attribute(default=0, ge=0, doc="Stride along the width; 0 in all directions means a single window.")
+    stride_y: int = attribute(
+        default=0, ge=0, doc="Stride along the height; 0 in all directions means a single window."
+    )
+    stride_z: int = attribute(default=0, ge=0, doc="Stride along the depth; 0 in all directions means a single window.")
     output_shape_rounding: OutputShapeRounding = attribute(
-        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+        default=OutputShapeRounding.FLOOR, doc="Rounding of the output size."
     )
-    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether padding counts in a mean.")
-    data_layout: DataLayout = attribute(
-        default=DataLayout.NCDHW, choices=VOLUMES, doc="The order of the volume's axes."
-    )
-    dilation_x: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the width.")
-    dilation_y: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the height.")
-    dilation_z: int = attribute(default=1, ge=1, doc="Distance of neighbouring cells along the depth.")
+    padding_method: PaddingMethod = attribute(default=PaddingMethod.EXCLUDE, doc="Whether an average includes padding.")
+    data_layout: DataLayout = attribute(default=DataLayout.NCDHW, choices=VOLUMES, doc="The layout of the volume.")
+    dilation_x: int = attribute(default=1, ge=1, doc="Dilation along the width.")
+    dilation_y: int = attribute(default=1, ge=1, doc="Dilation along the height.")
+    dilation_z: int = attribute(default=1, ge=1, doc="Dilation along the depth.")
 
     def windows(self, depth: int, height: int, width: int) -> Windows:
-        """Return how the window moves through a volume of these dimensions."""
+        """Return the sliding windows along depth, height and width for a volume of this size."""
         return (
             pool_window(self.pool_depth, depth, self.stride_z, self.dilation_z, self.pad_front, self.pad_back),
             pool_window(self.pool_height, height, self.stride_y, self.dilation_y, self.pad_top, self.pad_bottom),

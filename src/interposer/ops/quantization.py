@@ -1,4 +1,4 @@
-"""Operators that change how numbers are stored: quantization, conversion and casting."""
+"""Quantization, dequantization and type conversion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class RoundingMethod(Enum):
-    """Where a number that lies half-way between two integers goes."""
+    """The rounding of numbers half-way between two integers."""
 
     HALF_AWAY_FROM_ZERO = "half_away_from_zero"
     HALF_TO_EVEN = "half_to_even"
@@ -32,10 +32,10 @@ class RoundingMethod(Enum):
 
 @op
 class Quantize(Op):
-    """Store float values as integers: ``clamp(round(input / scale) + zero_point)``.
+    """Quantize float values: ``clamp(round(input / scale) + zero_point)``.
 
-    Scale and zero point are those that the output is declared with. Where the input is quantized already, its integers
-    are scaled again in fixed-point arithmetic.
+    Scale and zero point are the declared ones of the output. A quantized input is requantized in fixed-point
+    arithmetic.
 
     Shapes:
         input, output: any, the same
@@ -60,7 +60,7 @@ class Quantize(Op):
 
     dtype: DataType = attribute(default=DataType.UINT8, choices=tuple(sorted(QUANTIZABLE, key=str)), doc="The type.")
     rounding: RoundingMethod = attribute(
-        default=RoundingMethod.HALF_AWAY_FROM_ZERO, doc="Where float values half-way between two integers go."
+        default=RoundingMethod.HALF_AWAY_FROM_ZERO, doc="Rounding of values half-way between two integers."
     )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -73,7 +73,7 @@ class Quantize(Op):
 
 @op
 class Dequantize(Op):
-    """The float values that stored integers stand for: ``scale * (input - zero_point)``.
+    """Dequantize integers to float values: ``scale * (input - zero_point)``.
 
     Shapes:
         input, output: any, the same
@@ -105,10 +105,10 @@ class Dequantize(Op):
 
 @op
 class FakeQuantization(Op):
-    """Round float values to those that a quantized tensor could hold, as quantizing and dequantizing would.
+    """Simulate quantization: round float values as quantizing and dequantizing would.
 
-    The range is divided into ``2**num_bits - 1`` steps (one less where it is narrow), and moved so that zero is one of
-    them.
+    The range is divided into ``2**num_bits - 1`` steps (one less if ``narrow_range``), and shifted so that zero is
+    exactly representable.
 
     Shapes:
         input, output: any, the same
@@ -125,22 +125,22 @@ class FakeQuantization(Op):
     input = operand(dtypes=FLOATS)
     output = result(like="input")
 
-    min: float = attribute(default=-6.0, doc="The least number.")
-    max: float = attribute(default=6.0, doc="The greatest number.")
-    num_bits: int = attribute(default=8, ge=2, le=16, doc="How many bits the quantized tensor would have.")
-    narrow_range: bool = attribute(default=False, doc="Leave out the least step.")
+    min: float = attribute(default=-6.0, doc="Lower bound of the range.")
+    max: float = attribute(default=6.0, doc="Upper bound of the range.")
+    num_bits: int = attribute(default=8, ge=2, le=16, doc="Number of bits of the simulated type.")
+    narrow_range: bool = attribute(default=False, doc="Do not use the lowest quantized value.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if not self.min <= 0 <= self.max or self.min == self.max:
-            yield f"the range is {self.min:g} to {self.max:g}; expected one around zero"
+            yield f"the range is {self.min:g} to {self.max:g}; expected a range that contains zero"
 
 
 @op
 class Cast(Op):
-    """Convert numbers to another type: stored integers as they are, whatever float values they stand for.
+    """Convert to another type; quantized values are converted as plain integers, without their scale.
 
-    Floats are cut off towards zero and clamped, NaN gives 0; integers keep as many of their lowest bits as there is
-    room for; everything but zero is true.
+    Floats are truncated towards zero and saturated, and NaN becomes 0. Integers are converted to narrower types modulo
+    2**bits. To bool, everything except zero becomes true.
 
     Shapes:
         input, output: any, the same
@@ -258,7 +258,7 @@ class ConvertFp32ToBf16(Op):
 
 @op
 class Bitcast(Op):
-    """Read the same bits as elements of another type, as wide as their own.
+    """Reinterpret the bits of the elements as another type of the same width.
 
     Shapes:
         input, output: any, the same
@@ -277,11 +277,11 @@ class Bitcast(Op):
     input = operand()
     output = result()
 
-    dtype: DataType = attribute(doc="The type that the bits are read as.")
+    dtype: DataType = attribute(doc="The type of the result.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if DataType.STRING in (input.dtype, self.dtype):
-            yield "strings have no bits of a fixed number"
+            yield "a string cannot be reinterpreted, as it has no fixed width"
         elif input.dtype.bits != self.dtype.bits:
             yield f"input is {input.dtype}, of {input.dtype.bits} bits, but {self.dtype} has {self.dtype.bits}"
 

@@ -1,4 +1,4 @@
-"""Single steps of an LSTM in integer arithmetic."""
+"""Single steps of quantized LSTMs, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _GATES: Final = ("input", "forget", "cell", "output")
 
 @op
 class QLstm(LstmOperands):
-    """One step of an LSTM in integers of 8 and 16 bits, with tanh for the cell; the formulas are those of `Lstm`.
+    """One step of an LSTM in 8- and 16-bit integers with tanh as cell activation; formulas as for `Lstm`.
 
-    What goes into a gate's function is a 16-bit number of steps of 2**-12; what is normalized, of steps of the gate's
-    intermediate scale. The scale of the cell state is a power of 2, from 2**-15 to 2**-9. Biases are 32-bit integers:
-    of steps of the input's scale times the weights' scale, with layer normalization of that of its weights / 1024.
+    The argument of a gate's function is a 16-bit number with scale 2**-12; before layer normalization, it has the
+    gate's intermediate scale. The scale of the cell state is a power of 2, from 2**-15 to 2**-9. Biases are 32-bit
+    integers. Their scale is the product of the scales of input and weights; with layer normalization, it is the scale
+    of the layer normalization weights / 1024.
 
     Shapes (B batches, I inputs, U units, O outputs; O = U without projection):
         input: (B, I)
@@ -55,17 +56,28 @@ class QLstm(LstmOperands):
 
     cell_clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the cell state; 0 means none.")
     projection_clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the projection; 0 means none.")
-    input_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: input gate.")
-    forget_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: forget gate.")
-    cell_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: cell gate.")
-    output_intermediate_scale: float = attribute(default=0.0, ge=0.0, doc="Scale of what is normalized: output gate.")
+    input_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the input gate's sum before normalization."
+    )
+    forget_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the forget gate's sum before normalization."
+    )
+    cell_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the cell gate's sum before normalization."
+    )
+    output_intermediate_scale: float = attribute(
+        default=0.0, ge=0.0, doc="Scale of the output gate's sum before normalization."
+    )
     hidden_state_zero_point: int = attribute(
-        default=0, ge=-128, le=127, doc="Zero point of what is projected; without projection, of the output."
+        default=0,
+        ge=-128,
+        le=127,
+        doc="Zero point of the hidden state before projection; without projection, of the output.",
     )
     hidden_state_scale: float = attribute(
         default=0.0,
         ge=0.0,
-        doc="Scale of what is projected; without projection, of the output, which 0 leaves as declared.",
+        doc="Scale of the hidden state before projection; without projection, of the output (0: as declared).",
     )
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
@@ -77,10 +89,10 @@ class QLstm(LstmOperands):
 class QuantizedLstm(Op):
     """One step of the basic LSTM in integers, with 8-bit weights and a 16-bit cell state.
 
-    A gate multiplies the row of inputs and last outputs with the row of its recurrent weights and its input weights: in
-    this crossed order, which NNAPI has brought into the world, the first I of a row's U + I weights meet the inputs.
-    Data has scale 1 / 128 and zero point 128, the cell state scale 2**-11; all weights have one quantization, and the
-    biases that scale / 128.
+    A gate multiplies the concatenation of inputs and previous outputs with the concatenation of its recurrent and input
+    weights. The order is crossed, as in NNAPI: the first I of a row's U + I weights are multiplied with the inputs.
+    Input and output have scale 1 / 128 and zero point 128, and the cell state has scale 2**-11. All weights share one
+    quantization; the scale of the biases is the scale of the weights / 128.
 
     Shapes (B batches, I inputs, U units):
         input: (B, I)

@@ -1,4 +1,4 @@
-"""Tensors of random numbers."""
+"""Random number generators."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class Distribution(Enum):
-    """How often which number is drawn."""
+    """The probability distribution of `RandomFill`."""
 
     UNIFORM = "uniform"
-    """All between `a`, inclusive, and `b`, exclusive, alike."""
+    """Uniform distribution between `a` (inclusive) and `b` (exclusive)."""
     NORMAL = "normal"
-    """Around the mean `a`, with the standard deviation `b`."""
+    """Normal distribution with mean `a` and standard deviation `b`."""
 
 
 @op(pure=False)
 class RandomFill(Op):
-    """A tensor of a shape that is given as a tensor, filled with random numbers.
+    """Random numbers in a tensor whose shape is an operand.
 
-    The same seed gives the same numbers in every run, on one backend; without a seed they are others in every run.
+    On one backend, the same seed gives the same numbers in every run. Without a seed, every run gives different
+    numbers.
 
     Shapes:
         dims: (R,)
@@ -49,10 +50,12 @@ class RandomFill(Op):
     dims = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(dtypes=_FLOATS, dynamic=True)
 
-    distribution: Distribution = attribute(default=Distribution.UNIFORM, doc="How often which number is drawn.")
-    a: float = attribute(default=0.0, doc="The least number, or the mean.")
-    b: float = attribute(default=1.0, doc="What all numbers are less than, or the standard deviation.")
-    seed: int | None = attribute(default=None, ge=0, le=2**32 - 1, doc="Where to start; None for anywhere.")
+    distribution: Distribution = attribute(default=Distribution.UNIFORM, doc="The probability distribution.")
+    a: float = attribute(default=0.0, doc="Lower bound (inclusive), or mean.")
+    b: float = attribute(default=1.0, doc="Upper bound (exclusive), or standard deviation.")
+    seed: int | None = attribute(
+        default=None, ge=0, le=2**32 - 1, doc="The seed; None means a different one in every run."
+    )
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
 
     def check(self, dims: TensorInfo) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Operators that move elements to other places: joining, cutting, padding and turning."""
+"""Operators that rearrange elements: concatenation, splitting, slicing, padding, tiling, transposition and reversal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 class PaddingMode(Enum):
-    """What stands in the border that `Pad` adds."""
+    """How `Pad` fills the border."""
 
     CONSTANT = 0
-    """One value."""
+    """A constant value."""
     REFLECT = 1
     """The tensor mirrored, without its edge."""
     SYMMETRIC = 2
@@ -37,7 +37,7 @@ class PaddingMode(Enum):
     EDGE = 3
     """The nearest element of the edge."""
     WRAP = 4
-    """The tensor again."""
+    """The tensor repeated periodically."""
 
 
 def _permutation_problems(axes: tuple[int, ...], rank: int, name: str) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _permutation_problems(axes: tuple[int, ...], rank: int, name: str) -> Iterat
 
 @op
 class Transpose(Op):
-    """Give the axes another order: axis i of the result is axis ``permutation[i]`` of the input.
+    """Permute the axes: axis i of the result is axis ``permutation[i]`` of the input.
 
     Shapes:
         input: any
@@ -77,7 +77,7 @@ class Transpose(Op):
 
 @op
 class Permute(Op):
-    """Give the axes another order: axis i of the input becomes axis ``dim_mappings[i]`` of the result.
+    """Permute the axes: axis i of the input becomes axis ``dim_mappings[i]`` of the result.
 
     Shapes:
         input: any
@@ -96,11 +96,11 @@ class Permute(Op):
     input = operand()
     output = result(dtype_of="input")
 
-    dim_mappings: tuple[int, ...] = attribute(ge=0, doc="The place in the result for each axis of the input.")
+    dim_mappings: tuple[int, ...] = attribute(ge=0, doc="The axis of the result for each axis of the input.")
 
     @property
     def permutation(self) -> tuple[int, ...]:
-        """The permutation of the `Transpose` that does the same."""
+        """The permutation of the equivalent `Transpose`."""
         return tuple(map(self.dim_mappings.index, range(len(self.dim_mappings))))
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -112,10 +112,10 @@ class Permute(Op):
 
 @op
 class Concat(Op):
-    """Join tensors along an axis. Quantized inputs are requantized to the output's quantization where theirs differs.
+    """Concatenate tensors along an axis; quantized inputs are requantized to the output's quantization if it differs.
 
     Shapes:
-        inputs: one rank and the same dimensions but for ``axis``
+        inputs: the same rank, and the same dimensions except along ``axis``
         output: the sum of the dimensions along ``axis``
 
     Example:
@@ -131,7 +131,7 @@ class Concat(Op):
     inputs = operand(rank=(1, MAX_RANK), variadic=True, same_dtype_as="inputs")
     output = result(dtype_of="inputs")
 
-    axis: int = attribute(default=1, doc="The axis along which they are joined; negative ones count from the end.")
+    axis: int = attribute(default=1, doc="The axis of concatenation; negative ones count from the end.")
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         first = inputs[0]
@@ -140,7 +140,7 @@ class Concat(Op):
         for number, info in enumerate(inputs):
             if not same_shapes((first.shape, info.shape), axis):
                 yield f"inputs[{number}] has shape {info.shape}; expected {first.shape} but for axis {axis}"
-            yield from quantized_axis_problems(info, (axis,), "join")
+            yield from quantized_axis_problems(info, (axis,), "concatenate")
 
     def infer(self, inputs: tuple[TensorInfo, ...]) -> TensorInfo:
         first = inputs[0]
@@ -156,7 +156,7 @@ def _known(dims: tuple[int, ...]) -> int:
 
 @op
 class Splitter(Op):
-    """Cut a tensor along an axis into pieces of given sizes.
+    """Split a tensor along an axis into pieces of given sizes.
 
     Shapes:
         input: any of rank 1 or more
@@ -173,7 +173,7 @@ class Splitter(Op):
     input = operand(rank=(1, MAX_RANK))
     outputs = result(variadic=True, dtype_of="input")
 
-    axis: int = attribute(doc="The axis that is cut; negative ones count from the end.")
+    axis: int = attribute(doc="The axis that is split; negative ones count from the end.")
     sizes: tuple[int, ...] = attribute(ge=0, doc="The dimension of each piece along the axis.")
 
     def num_results(self) -> int:
@@ -186,7 +186,7 @@ class Splitter(Op):
             return
         if differ(sum(self.sizes), input.shape[axis]):
             yield f"sizes is {self.sizes}, {sum(self.sizes)} in all, but axis {axis} has size {input.shape[axis]}"
-        yield from quantized_axis_problems(input, (axis,), "cut")
+        yield from quantized_axis_problems(input, (axis,), "split")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         axis = normal_axis(self.axis, input.rank)
@@ -196,7 +196,7 @@ class Splitter(Op):
 
 @op
 class Stack(Op):
-    """Join tensors of one shape along a new axis.
+    """Stack tensors of the same shape along a new axis.
 
     Shapes:
         inputs: all the same
@@ -215,7 +215,7 @@ class Stack(Op):
     inputs = operand(rank=(0, MAX_RANK - 1), variadic=True, same_dtype_as="inputs")
     output = result(dtype_of="inputs")
 
-    axis: int = attribute(default=0, doc="The place of the new axis; negative ones count from the end of the result.")
+    axis: int = attribute(default=0, doc="The index of the new axis; negative ones count from the end of the result.")
 
     def check(self, inputs: tuple[TensorInfo, ...]) -> Iterator[str]:
         first = inputs[0]
@@ -234,11 +234,11 @@ class Stack(Op):
 
 @op
 class Slice(Op):
-    """Cut a box out of a tensor.
+    """Extract a rectangular slice of a tensor.
 
     Shapes:
         input: any
-        output: ``size``, where -1 stands for all that is left from ``begin`` on
+        output: ``size``, where -1 means all elements from ``begin`` on
 
     Example:
         >>> compute(Slice(begin=(0, 1), size=(2, -1)), [[1, 2, 3], [4, 5, 6], [7, 8, 9]]).tolist()
@@ -252,7 +252,7 @@ class Slice(Op):
     output = result(dtype_of="input")
 
     begin: tuple[int, ...] = attribute(ge=0, doc="The first index along each axis.")
-    size: tuple[int, ...] = attribute(ge=-1, doc="How many elements along each axis.")
+    size: tuple[int, ...] = attribute(ge=-1, doc="Number of elements along each axis; -1 means all from ``begin`` on.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.begin) != input.rank or len(self.size) != input.rank:
@@ -260,12 +260,12 @@ class Slice(Op):
             return
         for axis, (begin, size, dim) in enumerate(zip(self.begin, self.size, input.shape, strict=True)):
             if begin + max(size, 0) > dim:
-                yield f"elements {begin} to {begin + max(size, 0) - 1} of axis {axis} are asked for; it has {dim}"
+                yield f"elements {begin} to {begin + max(size, 0) - 1} of axis {axis} are out of range for size {dim}"
         cut = (axis for axis, size in enumerate(self.sizes(input.shape)) if differ(size, input.shape[axis]))
-        yield from quantized_axis_problems(input, cut, "cut")
+        yield from quantized_axis_problems(input, cut, "split")
 
     def sizes(self, shape: TensorShape) -> tuple[int, ...]:
-        """Return the sizes with -1 worked out for an input of this shape."""
+        """Return the sizes for an input of this shape, with -1 replaced by the actual size."""
         return tuple(
             dim - begin if size == -1 and begin else dim if size == -1 else size
             for begin, size, dim in zip(self.begin, self.size, shape, strict=True)
@@ -280,9 +280,9 @@ Index: TypeAlias = "slice | int | None"
 
 @op
 class StridedSlice(Op):
-    """Cut a box with steps out of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
+    """Extract a strided slice of a tensor, as Python's ``x[begin:end:stride, ...]`` does.
 
-    Bit i of a mask is for item i of begin, end and stride.
+    Bit i of a mask refers to item i of begin, end and stride.
 
     Shapes:
         input: any
@@ -307,10 +307,14 @@ class StridedSlice(Op):
     begin: tuple[int, ...] = attribute(doc="The first index of each item; negative ones count from the end.")
     end: tuple[int, ...] = attribute(doc="The index before which each item stops.")
     stride: tuple[int, ...] = attribute(doc="The step of each item; not 0.")
-    begin_mask: int = attribute(default=0, ge=0, doc="Items that begin where the axis does.")
-    end_mask: int = attribute(default=0, ge=0, doc="Items that go on to where the axis ends.")
+    begin_mask: int = attribute(
+        default=0, ge=0, doc="Items whose begin is ignored: they start at the beginning of the axis."
+    )
+    end_mask: int = attribute(default=0, ge=0, doc="Items whose end is ignored: they extend to the end of the axis.")
     shrink_axis_mask: int = attribute(default=0, ge=0, doc="Items that take the element at begin and drop the axis.")
-    ellipsis_mask: int = attribute(default=0, ge=0, doc="The item that stands for all axes not named.")
+    ellipsis_mask: int = attribute(
+        default=0, ge=0, doc="The item that is an ellipsis, which stands for all axes that are not listed."
+    )
     new_axis_mask: int = attribute(default=0, ge=0, doc="Items that insert an axis of size 1.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -319,7 +323,7 @@ class StridedSlice(Op):
             yield f"begin, end and stride have {count}, {len(self.end)} and {len(self.stride)} items; expected as many"
             return
         if 0 in self.stride:
-            yield f"stride is {self.stride}; a step of 0 leads nowhere"
+            yield f"stride is {self.stride}; a step must not be 0"
             return
         yield from self._item_problems(input)
 
@@ -337,9 +341,9 @@ class StridedSlice(Op):
         axes = (index for index in self.index(input.rank) if index is not None)
         for axis, (index, dim) in enumerate(zip(axes, input.shape, strict=True)):
             if isinstance(index, int) and (index >= dim or index < -dim):
-                yield f"element {index} of axis {axis} is asked for, which has {dim}"
+                yield f"element {index} of axis {axis} is out of range for size {dim}"
             if index != slice(None, None, 1):
-                yield from quantized_axis_problems(input, (axis,), "cut")
+                yield from quantized_axis_problems(input, (axis,), "split")
         if self._result_rank(input.rank) > MAX_RANK:
             yield f"the result has rank {self._result_rank(input.rank)}; ranks 0 to {MAX_RANK} are supported"
 
@@ -347,7 +351,7 @@ class StridedSlice(Op):
         return sum(not isinstance(index, int) for index in self.index(rank))
 
     def index(self, rank: int) -> tuple[Index, ...]:
-        """Return what to index a tensor of this rank with: a slice or a number for each axis, None for a new one."""
+        """Return the index tuple for a tensor of this rank: a slice or integer for each axis, None for a new axis."""
         items = [self._item(i) for i in range(len(self.begin))]
         left = rank - sum(item is not None and item is not ... for item in items)
         whole = [slice(None, None, 1)] * left
@@ -409,9 +413,9 @@ class Pad(Op):
     input = operand()
     output = result(dtype_of="input")
 
-    pad_list: tuple[tuple[int, int], ...] = attribute(doc="How much to add before and after, for each axis.")
-    pad_value: float = attribute(default=0.0, doc="What is added: a float value, also for quantized tensors.")
-    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="What stands in the border.")
+    pad_list: tuple[tuple[int, int], ...] = attribute(doc="Number of elements added before and after, for each axis.")
+    pad_value: float = attribute(default=0.0, doc="Value of the border: a float value, also for quantized tensors.")
+    padding_mode: PaddingMode = attribute(default=PaddingMode.CONSTANT, doc="How the border is filled.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.pad_list) != input.rank:
@@ -457,7 +461,7 @@ class Tile(Op):
     input = operand()
     output = result(dtype_of="input")
 
-    multiples: tuple[int, ...] = attribute(ge=0, doc="How often the tensor is repeated along each axis.")
+    multiples: tuple[int, ...] = attribute(ge=0, doc="Number of repetitions along each axis.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if len(self.multiples) != input.rank:
@@ -471,7 +475,7 @@ class Tile(Op):
 
 @op
 class ReverseV2(Op):
-    """Turn the order of the elements round along some axes.
+    """Reverse the order of the elements along some axes.
 
     Shapes:
         input, output: any, the same
@@ -489,7 +493,7 @@ class ReverseV2(Op):
     input = operand()
     output = result(like="input")
 
-    axis: tuple[int, ...] = attribute(doc="The axes that are turned; negative ones count from the end.")
+    axis: tuple[int, ...] = attribute(doc="The axes that are reversed; negative ones count from the end.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         yield from axes_problems(self.axis, input.rank)

@@ -1,4 +1,4 @@
-"""Recurrent layers without gates: simple RNNs, step by step or over a sequence, and SVDF."""
+"""Recurrent layers without gates: simple RNNs (single step or sequence) and SVDF."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class FusedActivation(Enum):
-    """The function that a recurrent layer applies itself; the numbers are those of TFLite, NNAPI and Arm NN."""
+    """The activation function of a recurrent layer; the values are those of TFLite, NNAPI and Arm NN."""
 
     NONE = 0
     RELU = 1
@@ -34,23 +34,23 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sequence_word(time_major: bool, last: str) -> str:
-    """Return the letters of a sequence (T steps, B batches) whose last axis has that letter."""
+    """Return the letters of a sequence's shape (T steps, B batches) whose last axis has the letter `last`."""
     return f"TB{last}" if time_major else f"BT{last}"
 
 
 def of_direction(infos: Infos, direction: str) -> dict[str, TensorInfo | None]:
-    """Return the operands of one direction, without its name."""
+    """Return the operands of one direction by their names without the direction's prefix."""
     return {name.removeprefix(f"{direction}_"): i for name, i in infos.items() if name.startswith(f"{direction}_")}
 
 
 def frame_problems(infos: Infos, time_major: bool) -> Iterator[str]:
-    """Yield where input and auxiliary input differ in batches or steps."""
+    """Yield an error if input and auxiliary input differ in batch size or number of steps."""
     words = {"input": sequence_word(time_major, "I"), "aux_input": sequence_word(time_major, "A")}
     yield from dimension_problems({name: infos[name] for name in words}, words)
 
 
 def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
-    """What is wrong with an auxiliary input: its weights are there for both directions or for none, and not alone."""
+    """Yield an error if the auxiliary weights are connected for one direction only, or without an auxiliary input."""
     there = [name for name in weights if infos[name] is not None]
     absent = [name for name in weights if infos[name] is None]
     if there and absent:
@@ -76,16 +76,16 @@ def _sequence(time_major: bool) -> dict[str, str]:
 
 @op(register=False)
 class _OneDirection(Op):
-    """What the RNNs with one direction have in common."""
+    """Common operands and attributes of the unidirectional RNNs."""
 
     input = operand()
     weights = operand(rank=2)
     recurrent_weights = operand(rank=2)
     bias = operand(rank=1)
-    hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
 
     activation_func: FusedActivation = attribute(
-        default=FusedActivation.TANH, doc="The function that gives the new hidden state."
+        default=FusedActivation.TANH, doc="The activation function of the hidden state."
     )
 
     def _words(self) -> Mapping[str, str]:
@@ -95,7 +95,7 @@ class _OneDirection(Op):
         yield from dimension_problems(by_name(self, operands), self._words())
 
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
-        """Return those of the output, which has the input's word but for the last letter, and of the hidden state."""
+        """Return the infos of the output and of the hidden state."""
         words, infos = self._words(), by_name(self, operands)
         match, input = extents(infos, words), infos["input"]
         assert input is not None
@@ -140,7 +140,7 @@ class Rnn(_OneDirection):
 
 @op
 class UnidirectionalSequenceRnn(_OneDirection):
-    """A simple recurrent layer over a sequence: `Rnn`, step by step.
+    """A simple recurrent layer over a sequence: `Rnn` applied step by step.
 
     Shapes (T steps, B batches, I inputs, U units):
         input: (B, T, I), with ``time_major`` (T, B, I)
@@ -176,10 +176,10 @@ class UnidirectionalSequenceRnn(_OneDirection):
 
 @op
 class BidirectionalSequenceRnn(Op):
-    """Two simple recurrent layers over a sequence, one of which starts at its end.
+    """A bidirectional simple recurrent layer: one RNN runs forward in time, the other backward.
 
-    Where there is an auxiliary input with weights, both directions add its product; where it has no weights, it is the
-    input of the backward direction.
+    If the auxiliary input has weights, its product with them is added in both directions. If it has no weights, it
+    replaces the input of the backward direction.
 
     Shapes (T steps, B batches, I inputs, A auxiliary inputs, U forward units, V backward units):
         input: (B, T, I), with ``time_major`` (T, B, I)
@@ -187,7 +187,7 @@ class BidirectionalSequenceRnn(Op):
         forward_recurrent_weights: (U, U)
         forward_bias: (U,)
         forward_hidden_state_in, forward_hidden_state_out: (B, U)
-        backward_...: the same with V, backward_weights (V, A) where the auxiliary input has no weights
+        backward_...: the same with V, backward_weights (V, A) if the auxiliary input has no weights
         aux_input: (B, T, A), with ``time_major`` (T, B, A)
         forward_aux_weights: (U, A)
         backward_aux_weights: (V, A)
@@ -212,30 +212,30 @@ class BidirectionalSequenceRnn(Op):
     forward_weights = operand(rank=2)
     forward_recurrent_weights = operand(rank=2)
     forward_bias = operand(rank=1)
-    forward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    forward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     backward_weights = operand(rank=2)
     backward_recurrent_weights = operand(rank=2)
     backward_bias = operand(rank=1)
-    backward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    backward_hidden_state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     aux_input = operand(rank=3, optional=True)
     forward_aux_weights = operand(rank=2, optional=True)
     backward_aux_weights = operand(rank=2, optional=True)
     output = result(rank=3, doc="The forward direction's output, or both along the last axis.")
     forward_hidden_state_out = result(rank=2, doc="The state after the last step.")
-    backward_hidden_state_out = result(rank=2, doc="The state after the first step, the last one taken.")
+    backward_hidden_state_out = result(rank=2, doc="The state after the first step, which is processed last.")
     backward_output = result(rank=3, doc="Only without ``merge_outputs``.")
 
     activation_func: FusedActivation = attribute(
-        default=FusedActivation.TANH, doc="The function that gives the new hidden state."
+        default=FusedActivation.TANH, doc="The activation function of the hidden state."
     )
     time_major: bool = attribute(default=False, doc="The first axis is time, not the batch.")
-    merge_outputs: bool = attribute(default=False, doc="Give both directions' outputs as one tensor.")
+    merge_outputs: bool = attribute(default=False, doc="Concatenate both directions' outputs into one tensor.")
 
     def num_results(self) -> int:
         return 3 if self.merge_outputs else 4
 
     def _sides(self, operands: Sequence[TensorInfo | None]) -> list[dict[str, TensorInfo | None]]:
-        """Return the operands of each direction, with the input that it takes."""
+        """Return the operands of each direction, with the input that the direction reads."""
         infos = by_name(self, operands)
         forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
         crossed = infos["forward_aux_weights"] is not None
@@ -271,18 +271,19 @@ class BidirectionalSequenceRnn(Op):
 
 @op
 class Svdf(Op):
-    """A recurrent layer whose weights over inputs and time are factored into vectors (single value decomposition).
+    """SVDF: a recurrent layer whose weights over inputs and time are factored by a singular value decomposition.
 
-    Each of F filters projects the input to one number, which joins M - 1 remembered ones; they are summed with the
-    filter's weights over time. A unit is the sum of ``rank`` filters, plus bias, under the activation function.
+    Each of F filters projects the input to one number, which is appended to the M - 1 stored ones. The weighted sum of
+    these M numbers over time is the output of the filter. A unit is the sum of ``rank`` filters plus the bias, to which
+    the activation function is applied.
 
     Shapes (B batches, I inputs, F filters, M remembered steps, U = F / ``rank`` units):
         input: (B, I)
         weights_feature: (F, I)
         weights_time: (F, M)
         bias: (U,)
-        state_in, state_out: (B, F * M), the numbers of each filter, oldest first; the last place is free for the next
-            step: it is not read, and zero in ``state_out``
+        state_in, state_out: (B, F * M), the stored numbers of each filter, oldest first; the last element is
+            reserved for the next step: it is ignored in ``state_in``, and zero in ``state_out``
         output: (B, U)
 
     Example:
@@ -298,12 +299,14 @@ class Svdf(Op):
     weights_feature = operand(rank=2)
     weights_time = operand(rank=2)
     bias = operand(rank=1, optional=True)
-    state_in = operand(rank=2, optional=True, doc="Zeros where it is absent.")
+    state_in = operand(rank=2, optional=True, doc="Zeros if absent.")
     state_out = result(rank=2)
     output = result(rank=2)
 
-    rank: int = attribute(default=1, ge=1, doc="How many filters are added up for one unit.")
-    activation_func: FusedActivation = attribute(default=FusedActivation.NONE, doc="The function of the output.")
+    rank: int = attribute(default=1, ge=1, doc="Number of filters that are summed for one unit.")
+    activation_func: FusedActivation = attribute(
+        default=FusedActivation.NONE, doc="The activation function of the output."
+    )
 
     def check(
         self,

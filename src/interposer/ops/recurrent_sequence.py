@@ -1,4 +1,4 @@
-"""Whole recurrent layers over sequences of different lengths, in one direction or both."""
+"""Recurrent layers over sequences of different lengths, unidirectional or bidirectional (ONNX RNN, GRU, LSTM)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
 
 
 class RecurrentDirection(Enum):
-    """The order in which a layer takes the steps of a sequence."""
+    """The direction in which a layer processes a sequence."""
 
     FORWARD = "forward"
     REVERSE = "reverse"
@@ -24,13 +24,13 @@ class RecurrentDirection(Enum):
 
     @property
     def reversals(self) -> tuple[bool, ...]:
-        """For each direction whether it starts at the end."""
+        """For each direction, whether the sequence is processed in reverse."""
         return {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.value]
 
 
 @op(register=False)
 class _Sequence(Op):
-    """What the whole layers have in common; `gates` is how many products a step makes, `defaults` their functions."""
+    """Base class of the layers; `gates` is the number of gates, `defaults` are their default functions."""
 
     gates: ClassVar[int]
     defaults: ClassVar[tuple[ActivationFunction, ...]]
@@ -40,34 +40,37 @@ class _Sequence(Op):
     recurrent_weights = operand(rank=3)
     bias = operand(rank=2, optional=True)
     sequence_lengths = operand(
-        rank=1, dtypes={DataType.INT32, DataType.INT64}, optional=True, doc="All steps, if absent."
+        rank=1,
+        dtypes={DataType.INT32, DataType.INT64},
+        optional=True,
+        doc="The length of each sequence; all steps if absent.",
     )
-    hidden_state_in = operand(rank=3, optional=True, doc="Zeros where it is absent.")
-    output = result(rank=4, doc="Zeros behind the end of a sequence.")
+    hidden_state_in = operand(rank=3, optional=True, doc="Zeros if absent.")
+    output = result(rank=4, doc="Zeros after the end of a sequence.")
     hidden_state_out = result(rank=3, doc="The state after the last step of every sequence.")
 
     direction: RecurrentDirection = attribute(
-        default=RecurrentDirection.FORWARD, doc="From the start, from the end, or both."
+        default=RecurrentDirection.FORWARD, doc="Forward, reverse or bidirectional."
     )
     time_major: bool = attribute(default=True, doc="The first axis is time, not the batch.")
     activations: tuple[ActivationFunction, ...] = attribute(
-        default=(), doc="The functions, those of the first direction first; the usual ones where there are none."
+        default=(), doc="The activation functions of the first, then of the second direction; empty for the defaults."
     )
     activation_a: tuple[float, ...] = attribute(
-        default=(), doc="The functions' first parameters; 1 for all by default."
+        default=(), doc="The first parameters of the activation functions; empty means 1 for all."
     )
     activation_b: tuple[float, ...] = attribute(
-        default=(), doc="The functions' second parameters; 1 for all by default."
+        default=(), doc="The second parameters of the activation functions; empty means 1 for all."
     )
-    clip: float = attribute(default=0.0, ge=0.0, doc="Bound of what goes into the gates' functions; 0 means none.")
+    clip: float = attribute(default=0.0, ge=0.0, doc="Bound of the arguments of the gates' functions; 0 means none.")
 
     @property
     def directions(self) -> int:
-        """How many directions there are."""
+        """The number of directions: 1 or 2."""
         return len(self.direction.reversals)
 
     def functions(self) -> tuple[tuple[ActivationFunction, float, float], ...]:
-        """Return all functions with their parameters, those of the first direction first."""
+        """Return all activation functions with their parameters, those of the first direction first."""
         functions = self.activations or self.defaults * self.directions
         ones = (1.0,) * len(functions)
         return tuple(zip(functions, self.activation_a or ones, self.activation_b or ones, strict=True))
@@ -85,7 +88,7 @@ class _Sequence(Op):
         match = extents(infos, self._words())
         directions, rows, hidden = match["D"], match["K"], match["H"]
         if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
-            expected = f"({self.directions}, {self.gates} * H, I), where recurrent_weights say that H is {hidden}"
+            expected = f"({self.directions}, {self.gates} * H, I), where H is {hidden}, from recurrent_weights"
             yield f"weights has shape {operands[1].shape}; expected {expected}"
         for name, width in (("bias", 2 * self.gates * hidden), ("peephole_weights", 3 * hidden)):
             info, shape = infos.get(name), TensorShape((self.directions, width))
@@ -141,9 +144,9 @@ class RnnSequence(_Sequence):
 
 @op
 class GruSequence(_Sequence):
-    """A layer of gated recurrent units over sequences; the functions are f and g.
+    """A gated recurrent unit (GRU) layer over sequences; the activation functions are f and g.
 
-    With biases left out, and z, r, h for update, reset and hidden gate::
+    The gates are z (update), r (reset) and h (hidden); biases are omitted::
 
         z = f(W_z @ x + R_z @ H)
         r = f(W_r @ x + R_r @ H)
@@ -154,7 +157,7 @@ class GruSequence(_Sequence):
         input: (T, B, I)
         weights: (D, 3 * H, I), the gates z, r, h
         recurrent_weights: (D, 3 * H, H)
-        bias: (D, 6 * H), of the input, then of the state, which ``linear_before_reset`` resets too
+        bias: (D, 6 * H), of the input, then of the state (also reset with ``linear_before_reset``)
         sequence_lengths: (B,)
         hidden_state_in, hidden_state_out: (D, B, H)
         output: (T, D, B, H)
@@ -173,14 +176,16 @@ class GruSequence(_Sequence):
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[ActivationFunction, ...]] = (ActivationFunction.SIGMOID, ActivationFunction.TANH)
 
-    linear_before_reset: bool = attribute(default=False, doc="Reset the product with the state, not the state.")
+    linear_before_reset: bool = attribute(
+        default=False, doc="Apply the reset gate to the product with the state, not to the state."
+    )
 
 
 @op
 class LstmSequence(_Sequence):
-    """A layer of LSTMs over sequences; the functions are f, g and h.
+    """An LSTM layer over sequences; the activation functions are f, g and h.
 
-    With biases left out, and i, o, f, c for input, output, forget and cell gate, P for peephole weights::
+    The gates are i (input), o (output), f (forget) and c (cell), and P are peephole weights; biases are omitted::
 
         i = f(W_i @ x + R_i @ H + P_i * C)
         f = f(W_f @ x + R_f @ H + P_f * C), with ``input_forget`` 1 - i
@@ -218,7 +223,7 @@ class LstmSequence(_Sequence):
         ActivationFunction.TANH,
     )
 
-    cell_state_in = operand(rank=3, optional=True, doc="Zeros where it is absent.")
+    cell_state_in = operand(rank=3, optional=True, doc="Zeros if absent.")
     peephole_weights = operand(rank=2, optional=True)
     cell_state_out = result(rank=3, doc="The cell state after the last step of every sequence.")
 

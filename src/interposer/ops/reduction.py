@@ -1,4 +1,4 @@
-"""Operators that take several elements together along axes."""
+"""Reductions along axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ArgMinMax", "ArgMinMaxFunction", "Mean", "Reduce", "ReduceOperation"
 
 
 class ReduceOperation(Enum):
-    """What `Reduce` makes of the elements x that it takes together."""
+    """The function by which `Reduce` combines the elements."""
 
     SUM = "sum"
     MAX = "max"
@@ -30,14 +30,14 @@ class ReduceOperation(Enum):
 
 
 class ArgMinMaxFunction(Enum):
-    """Whether `ArgMinMax` looks for the smallest or the greatest element."""
+    """Whether `ArgMinMax` searches for the smallest or the greatest element."""
 
     MIN = "min"
     MAX = "max"
 
 
 def reduced_axes(axis: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return the axes that are reduced, counted from the front, each once; none given means all."""
+    """Return the reduced axes, counted from the front, each once; an empty tuple means all axes."""
     return tuple(sorted(set(normal_axes(axis, rank)))) if axis else tuple(range(rank))
 
 
@@ -48,7 +48,7 @@ def _reduced_shape(shape: TensorShape, axes: tuple[int, ...], keep_dims: bool) -
 
 
 class _Reduction(Op):
-    """Shape rule and checks of the operators that reduce a set of axes."""
+    """Base class of the operators that reduce a set of axes: shape inference and checks."""
 
     input = operand()
     output = result(dtype_of="input")
@@ -69,11 +69,11 @@ class _Reduction(Op):
 
 @op
 class Mean(_Reduction):
-    """The arithmetic mean over axes; an axis that is named twice counts once.
+    """The arithmetic mean over axes; an axis that is listed twice counts once.
 
     Shapes:
         input: any
-        output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
+        output: the input's shape without the reduced axes, or with size 1 instead with ``keep_dims``
 
     Example:
         >>> compute(Mean(axis=(1,)), [[1.0, 3.0], [10.0, 30.0]]).tolist()
@@ -85,13 +85,13 @@ class Mean(_Reduction):
         ONNX ReduceMean-18, GlobalAveragePool-22; TFLite MEAN; NNAPI MEAN; Arm NN MeanDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
-    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for every reduced axis.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; empty means all.")
+    keep_dims: bool = attribute(default=False, doc="Keep every reduced axis with size 1.")
 
 
 @op
 class Reduce(_Reduction):
-    """Take the elements along axes together; an axis that is named twice counts once.
+    """Reduce the elements along axes; an axis that is listed twice counts once.
 
     ============= ====================================================================
     SUM PROD      sum and product; integers wrap around
@@ -101,15 +101,15 @@ class Reduce(_Reduction):
     LOG_SUM       log of the sum
     LOG_SUM_EXP   log of the sum of exp(x)
     SUM_SQUARE    sum of x**2
-    ALL ANY       truth of all, of at least one; of bool only
+    ALL ANY       logical and, logical or; only for bool
     ============= ====================================================================
 
-    Over no elements at all, SUM and its kin give 0, PROD 1, MAX and MIN the lowest and highest value of the type (an
-    infinity where it has one).
+    Without any elements, the sums give 0, PROD gives 1, MAX the lowest and MIN the highest value of the type (an
+    infinity if the type has one).
 
     Shapes:
         input: any
-        output: the input's shape without the reduced axes, or with 1 in their place where ``keep_dims``
+        output: the input's shape without the reduced axes, or with size 1 instead with ``keep_dims``
 
     Example:
         >>> compute(Reduce(operation=ReduceOperation.MAX, axis=(0,)), [[1, 5], [7, 2]]).tolist()
@@ -125,9 +125,9 @@ class Reduce(_Reduction):
         REDUCE_MIN, REDUCE_PROD, REDUCE_ALL, REDUCE_ANY; Arm NN ReduceDescriptor.
     """
 
-    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; none means all.")
-    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for every reduced axis.")
-    operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="What is made of the elements.")
+    axis: tuple[int, ...] = attribute(default=(), doc="The axes that are reduced; empty means all.")
+    keep_dims: bool = attribute(default=False, doc="Keep every reduced axis with size 1.")
+    operation: ReduceOperation = attribute(default=ReduceOperation.SUM, doc="The reduction.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.operation in (ReduceOperation.ALL, ReduceOperation.ANY) and input.dtype is not DataType.BOOL:
@@ -137,11 +137,11 @@ class Reduce(_Reduction):
 
 @op
 class ArgMinMax(Op):
-    """The index, along an axis, of the smallest or greatest element; of equal ones the first.
+    """The index of the smallest or greatest element along an axis; the first one of several equal elements.
 
     Shapes:
         input: any of rank 1 or more
-        output: the input's shape without ``axis``, or with 1 in its place where ``keep_dims``
+        output: the input's shape without ``axis``, or with size 1 instead with ``keep_dims``
 
     Example:
         >>> compute(ArgMinMax(function=ArgMinMaxFunction.MAX), [[1, 9, 9], [4, 2, 3]]).tolist()
@@ -156,13 +156,17 @@ class ArgMinMax(Op):
     input = operand()
     output = result(dtypes=[DataType.INT32, DataType.INT64])
 
-    function: ArgMinMaxFunction = attribute(default=ArgMinMaxFunction.MIN, doc="Which element is looked for.")
+    function: ArgMinMaxFunction = attribute(
+        default=ArgMinMaxFunction.MIN, doc="Whether to search for the smallest or the greatest element."
+    )
     axis: int = attribute(default=-1, doc="The axis that is searched.")
-    keep_dims: bool = attribute(default=False, doc="Leave a dimension of 1 for the axis.")
+    keep_dims: bool = attribute(default=False, doc="Keep the axis with size 1.")
     dtype: DataType = attribute(
         default=DataType.INT32, choices=[DataType.INT32, DataType.INT64], doc="The type of the index."
     )
-    select_last_index: bool = attribute(default=False, doc="Of equal elements take the last one.")
+    select_last_index: bool = attribute(
+        default=False, doc="Return the index of the last one of several equal elements."
+    )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems([self.axis], input.rank))

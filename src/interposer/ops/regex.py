@@ -1,7 +1,8 @@
-"""Regular expressions in the syntax of RE2, matched in time that grows with the text and with the pattern.
+"""Regular expressions in the syntax of RE2, matched in time linear in the lengths of text and pattern.
 
-A pattern becomes a nondeterministic automaton, of which all states that can be reached are followed at once; so there
-are no back references and no looking around, as in RE2. Of Unicode's classes, general categories are known.
+A pattern is compiled to a nondeterministic finite automaton, and matching follows all reachable states at once.
+Therefore, like in RE2, back references and lookaround are not supported. Of the Unicode classes, the general categories
+are supported.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ _CATEGORIES: Final = frozenset(
 )
 
 
-# --- what a pattern is made of ----------------------------------------------------------------------------------------
+# --- syntax tree ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Set:
-    """Characters: those in ranges and of categories (the ones not of them, where it says so), or all others."""
+    """A set of characters: ranges and general categories (possibly negated), or the complement of these."""
 
     ranges: Ranges = ()
     categories: tuple[tuple[str, bool], ...] = ()
@@ -94,7 +95,7 @@ class _Repeat:
 
 @dataclass(frozen=True)
 class _Place:
-    """Something that is true between two characters, of which None stands for an end of the text."""
+    """A zero-width condition on the characters before and after a position; None means an end of the text."""
 
     holds: Callable[[str | None, str | None], bool]
 
@@ -119,7 +120,7 @@ _PLACES: Final = {
 }
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parser -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class _Reader:
         self.flags = _Flags()
 
     def refuse(self, why: str) -> NoReturn:
-        raise InvalidArgumentError(f"the regular expression {self.pattern!r} is wrong at character {self.at}: {why}")
+        raise InvalidArgumentError(f"the regular expression {self.pattern!r} is invalid at character {self.at}: {why}")
 
     def sees(self, text: str) -> bool:
         return self.pattern.startswith(text, self.at)
@@ -148,7 +149,7 @@ class _Reader:
 
     def next(self) -> str:
         if self.at >= len(self.pattern):
-            self.refuse("it ends too early")
+            self.refuse("unexpected end")
         self.at += 1
         return self.pattern[self.at - 1]
 
@@ -162,7 +163,7 @@ class _Reader:
     def whole(self) -> _Node:
         result = self.choice()
         if self.at < len(self.pattern):
-            self.refuse("there is no '(' for this ')'")
+            self.refuse("unmatched ')'")
         return result
 
     def choice(self) -> _Node:
@@ -190,7 +191,7 @@ class _Reader:
             return item
         self.accepts("?")
         if self.bounds() is not None:
-            self.refuse("a repetition cannot be repeated")
+            self.refuse("a repetition operator cannot follow another one")
         return _Repeat(item, *bounds)
 
     def bounds(self) -> tuple[int, int | None] | None:
@@ -200,14 +201,14 @@ class _Reader:
         return self.counts() if self.sees("{") else None
 
     def counts(self) -> tuple[int, int | None] | None:
-        """Return what ``{2}``, ``{2,}`` or ``{2,5}`` say; other braces are plain characters."""
+        """Return the bounds of ``{2}``, ``{2,}`` or ``{2,5}``, or None if the braces are plain characters."""
         text, brace, _ = self.pattern[self.at + 1 :].partition("}")
         low, comma, high = text.partition(",")
         if not brace or not _is_number(low) or (high and not _is_number(high)):
             return None
         least, most = int(low), int(high) if high else None if comma else int(low)
         if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
-            self.refuse(f"{{{text}}} repeats too often, or is turned round; at most {_MOST_REPEATS} is supported")
+            self.refuse(f"{{{text}}} is not a valid repetition; expected rising counts of at most {_MOST_REPEATS}")
         self.at += len(text) + 2
         return least, most
 
@@ -224,7 +225,7 @@ class _Reader:
         if letter in "^$":
             return (_LINE_BEGIN, _LINE_END)[letter == "$"] if self.flags.m else (_BEGIN, _END)[letter == "$"]
         if letter in "*+?":
-            self.refuse("there is nothing to repeat")
+            self.refuse("a repetition operator has no operand")
         return self.letter(ord(letter))
 
     def letter(self, code: int) -> _Set:
@@ -250,10 +251,10 @@ class _Reader:
 
     def check_name(self, name: str) -> None:
         if not name or set(name) - set(string.ascii_letters + string.digits + "_"):
-            self.refuse(f"{name!r} is no name of a group")
+            self.refuse(f"{name!r} is not a valid group name")
 
     def read_flags(self) -> bool:
-        """Read ``i``, ``i-s:`` and the like; False if they hold for what follows, and there is no group."""
+        """Read flags such as ``i`` or ``i-s:``; return False if the flags apply to the rest and open no group."""
         value = True
         while True:
             letter = self.next()
@@ -264,7 +265,7 @@ class _Reader:
             elif letter in ":)":
                 return letter == ":"
             else:
-                self.refuse("looking around, and other groups with a question mark, are not supported")
+                self.refuse("lookaround, and other groups with a question mark, are not supported")
 
     def escape(self) -> _Node:
         if self.pattern[self.at : self.at + 1] in _PLACES:
@@ -273,7 +274,7 @@ class _Reader:
         return result if isinstance(result, _Set) else self.letter(result)
 
     def escaped(self) -> _Set | int:
-        """Return what stands behind a backslash: a class, or the code of one character."""
+        """Return the meaning of the escape after a backslash: a class, or one character's code point."""
         letter = self.next()
         if letter.lower() in _PERL:
             return _Set(_PERL[letter.lower()], negated=letter.isupper())
@@ -300,7 +301,7 @@ class _Reader:
 
     def code(self, digits: str, base: int) -> int:
         if not digits or set(digits) - set(string.hexdigits) or int(digits, base) > _LAST:
-            self.refuse(f"{digits!r} is no character's number")
+            self.refuse(f"{digits!r} is not a valid code point")
         return int(digits, base)
 
     def category(self, negated: bool) -> _Set:
@@ -326,7 +327,7 @@ class _Reader:
                 self.next()
                 high = self.member()
             if isinstance(high, _Set) or high < low:
-                self.refuse("a range of characters is turned round, or ends in a class")
+                self.refuse("a character range is reversed, or ends in a class")
             ranges.append((low, high))
         return _Set(tuple(ranges), tuple(categories), negated, self.flags.i)
 
@@ -357,7 +358,7 @@ def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _State:
-    """What must be there to go on, a character of a set or a place, and the states to go on to."""
+    """A state of the automaton: the condition to pass it (a character set or a position) and the next states."""
 
     wanted: _Set | _Place | None
     following: list[int]
@@ -367,7 +368,7 @@ class Pattern:
     """A regular expression in RE2's syntax.
 
     Raises:
-        InvalidArgumentError: it is none, or it has what is not supported; says where.
+        InvalidArgumentError: the pattern is invalid or unsupported; the message has the position.
 
     >>> Pattern("(a|b)+c?").matches("abba"), Pattern("a{2}").matches("aaa")
     (True, False)
@@ -385,7 +386,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _add(self, node: _Node, after: int) -> int:
-        """Return the state that begins the node, behind which it goes on with the state `after`."""
+        """Add the states of the node, followed by the state `after`, and return the first one."""
         if isinstance(node, _Sequence):
             for item in reversed(node.items):
                 after = self._add(item, after)
@@ -408,7 +409,7 @@ class Pattern:
         return start
 
     def matches(self, text: str) -> bool:
-        """Return True if the whole text is what the pattern describes."""
+        """Return True if the pattern matches the whole text."""
         reached = self._reached([self._start], None, text[:1] or None)
         for number, letter in enumerate(text):
             entered = [
@@ -418,7 +419,7 @@ class Pattern:
         return self._states[0] in reached
 
     def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
-        """Return the states that can be reached without another character."""
+        """Return the states that can be reached without consuming a character."""
         seen, pending, reached = set(entered), list(entered), list[_State]()
         while pending:
             state = self._states[pending.pop()]

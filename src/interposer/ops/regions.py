@@ -1,4 +1,4 @@
-"""Operators on regions of an image: cutting them out in one size, and finding points in them."""
+"""Operators on regions of interest (ROI) of an image: extraction at a fixed size, and keypoints."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class RoiAlignMode(Enum):
-    """What is made of the samples of one bin."""
+    """How `RoiAlign` combines the samples of a bin."""
 
     AVERAGE = "average"
-    """Their mean."""
+    """The mean of the interpolated samples."""
     MAX = "max"
-    """The largest of their neighbouring cells, each times its weight."""
+    """The maximum of the neighbouring cells, each times its interpolation weight."""
 
 
 @op(register=False)
 class _OfRegions(Op):
-    """What the operators that cut out regions have in common."""
+    """Base class of the operators that extract regions."""
 
     input = operand(rank=4)
     regions = operand(rank=2)
     batches = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(rank=4, dtype_of="input")
 
-    output_height: int = attribute(ge=1, doc="Rows of every result.")
-    output_width: int = attribute(ge=1, doc="Columns of every result.")
-    height_stride: float = attribute(default=1.0, gt=0, doc="What the regions' y is to be divided by to count in rows.")
-    width_stride: float = attribute(default=1.0, gt=0, doc="What the regions' x is to be divided by to count columns.")
-    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the images' axes.")
+    output_height: int = attribute(ge=1, doc="Height of every extracted region.")
+    output_width: int = attribute(ge=1, doc="Width of every extracted region.")
+    height_stride: float = attribute(
+        default=1.0, gt=0, doc="Divisor that converts y of the regions to rows of the input."
+    )
+    width_stride: float = attribute(
+        default=1.0, gt=0, doc="Divisor that converts x of the regions to columns of the input."
+    )
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The layout of the images.")
 
     def check(self, input: TensorInfo, regions: TensorInfo, batches: TensorInfo) -> Iterator[str]:
         yield from dimension_problems({"regions": regions, "batches": batches}, {"regions": "RA", "batches": "R"})
@@ -46,7 +50,7 @@ class _OfRegions(Op):
             yield f"regions has shape {regions.shape}; expected (x1, y1, x2, y2) for each"
         h, w, _ = self.data_layout.axes()
         if input.shape[h] == 0 or input.shape[w] == 0:
-            yield f"input has shape {input.shape}; an image without cells has no regions"
+            yield f"input has shape {input.shape}; expected images of height and width 1 or more"
 
     def infer(self, input: TensorInfo, regions: TensorInfo, batches: TensorInfo) -> TensorInfo:
         h, w, c = self.data_layout.axes()
@@ -57,11 +61,11 @@ class _OfRegions(Op):
 
 @op
 class RoiAlign(_OfRegions):
-    """Cut regions out of images in one size: bins of equal size, each sampled at some points between the cells.
+    """Extract regions of images at a fixed size: each region is divided into bins, which are sampled bilinearly.
 
-    A region is (x1, y1, x2, y2), divided by the strides. Every bin is sampled on a grid, whose size follows from that
-    of the bin unless it is given; each sample is interpolated between the four cells around it, of which those beyond
-    the border repeat the border, and is 0 more than a cell outside.
+    A region is (x1, y1, x2, y2), divided by the strides. Every bin is sampled on a grid; by default, the size of the
+    grid follows from the size of the bin. Each sample is interpolated between the four cells around it. Beyond the
+    border, the border cells are repeated; samples that are more than one cell outside the image are 0.
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, C) [(N, C, H, W)]
@@ -81,11 +85,15 @@ class RoiAlign(_OfRegions):
         ONNX RoiAlign-22 (one stride for both axes: 1 / spatial_scale); NNAPI ROI_ALIGN.
     """
 
-    height_sampling_ratio: int = attribute(default=0, ge=0, doc="Rows of samples in each bin; 0: as it has cells.")
-    width_sampling_ratio: int = attribute(default=0, ge=0, doc="Columns of samples in each bin; 0: as it has cells.")
-    mode: RoiAlignMode = attribute(default=RoiAlignMode.AVERAGE, doc="What is made of the samples.")
+    height_sampling_ratio: int = attribute(
+        default=0, ge=0, doc="Rows of samples in each bin; 0: the height of the bin in cells, rounded up."
+    )
+    width_sampling_ratio: int = attribute(
+        default=0, ge=0, doc="Columns of samples in each bin; 0: the width of the bin in cells, rounded up."
+    )
+    mode: RoiAlignMode = attribute(default=RoiAlignMode.AVERAGE, doc="How the samples of a bin are combined.")
     half_pixel: bool = attribute(
-        default=False, doc="Cells have their center at half; otherwise a region is at least one cell wide and high."
+        default=False, doc="Shift regions by half a cell (half-pixel centers); otherwise a region has at least size 1."
     )
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
@@ -97,10 +105,10 @@ class RoiAlign(_OfRegions):
 
 @op
 class RoiPooling(_OfRegions):
-    """Cut regions out of images in one size: bins of nearly equal size, of each the largest cell.
+    """Extract regions of images at a fixed size: each region is divided into bins, of which the maximum is taken.
 
-    A region is (x1, y1, x2, y2), divided by the strides and rounded, its last cell included; it has at least one cell.
-    Bins may share cells. One without any cell of the image is 0.
+    A region is (x1, y1, x2, y2), divided by the strides and rounded; its last cell is included, and it has at least one
+    cell. Bins may share cells. A bin without any cell of the image gives 0.
 
     Shapes (NHWC; NCHW in brackets):
         input: (N, H, W, C) [(N, C, H, W)]
@@ -121,14 +129,15 @@ class RoiPooling(_OfRegions):
 
 @op
 class HeatmapMaxKeypoint(Op):
-    """Find the maximum of every heatmap, between its cells, and where it lies in the image.
+    """Find the maximum of every heatmap with sub-cell precision, and its position in the image.
 
-    The maximum is that of a quadratic function through the largest cell and its neighbours (those beyond the border
-    are mirrored), at most 1.5 cells away from it; where there is no such function, it is the cell itself.
+    The maximum is that of a quadratic function through the largest cell and its neighbours, at most 1.5 cells away from
+    that cell. Neighbours beyond the border are mirrored. If the quadratic function has no maximum, the largest cell is
+    used.
 
     Shapes (NHWC; NCHW in brackets):
         heatmaps: (N, S, S, K) [(N, K, S, S)]
-        boxes: (N, 4), the place of each heatmap in the image, (x1, y1, x2, y2)
+        boxes: (N, 4), the position of each heatmap in the image, (x1, y1, x2, y2)
         scores: (N, K)
         keypoints: (N, K, 2), (x, y)
 
@@ -147,9 +156,7 @@ class HeatmapMaxKeypoint(Op):
     scores = result(rank=2, dtype_of="heatmaps")
     keypoints = result(rank=3, dtype_of="boxes")
 
-    data_layout: DataLayout = attribute(
-        default=DataLayout.NCHW, choices=_IMAGES, doc="The order of the heatmaps' axes."
-    )
+    data_layout: DataLayout = attribute(default=DataLayout.NCHW, choices=_IMAGES, doc="The layout of the heatmaps.")
 
     def check(self, heatmaps: TensorInfo, boxes: TensorInfo) -> Iterator[str]:
         if differ(heatmaps.shape[0], boxes.shape[0]) or differ(boxes.shape[1], 4):
@@ -157,7 +164,7 @@ class HeatmapMaxKeypoint(Op):
         h, w, _ = self.data_layout.axes()
         height, width = heatmaps.shape[h], heatmaps.shape[w]
         if differ(height, width) or (height < 2 and differ(height, 2)):
-            yield f"heatmaps are {height} cells high and {width} wide; expected squares of 2 and more"
+            yield f"heatmaps are {height} cells high and {width} wide; expected squares of size 2 or more"
 
     def infer(self, heatmaps: TensorInfo, boxes: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
         pairs = (heatmaps.shape[0], heatmaps.shape[self.data_layout.axes().channels])

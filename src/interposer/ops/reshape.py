@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape without moving its data, or make a tensor from a shape."""
+"""Operators that change the shape of a tensor, or create a tensor from a shape."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _INDEX_TYPES = (DataType.INT32, DataType.INT64)
 
 @op
 class Reshape(Op):
-    """Give the same elements, in the same order, another shape.
+    """Reshape a tensor; the elements and their order are unchanged.
 
     Shapes:
         input: any
-        output: ``target_shape``, where one dimension of -1 stands for what is left over
+        output: ``target_shape``, where one dimension of -1 is inferred
 
     Example:
         >>> compute(Reshape(target_shape=(3, -1)), [[1, 2, 3], [4, 5, 6]]).tolist()
@@ -41,9 +41,7 @@ class Reshape(Op):
     output = result(dtype_of="input")
 
     target_shape: tuple[int, ...] = attribute(ge=-1, doc="The dimensions; at most one is -1.")
-    copy_zeros: bool = attribute(
-        default=False, doc="A dimension of 0 stands for the input's dimension at the same place."
-    )
+    copy_zeros: bool = attribute(default=False, doc="A dimension of 0 copies the input's dimension at the same index.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         target = self.target_shape
@@ -54,7 +52,7 @@ class Reshape(Op):
         elif self.copy_zeros and 0 in target[input.rank :]:
             yield f"target_shape is {target}; it copies a dimension that the input of shape {input.shape} lacks"
         elif not self._fits(input.shape):
-            yield f"an input of shape {input.shape} cannot be given the shape {target}"
+            yield f"an input of shape {input.shape} cannot be reshaped to {target}"
 
     def _fits(self, shape: TensorShape) -> bool:
         expected = self._requested(shape)
@@ -85,7 +83,7 @@ def _is_rest(dim: int) -> bool:
 
 
 def _left_over(shape: TensorShape, expected: tuple[int, ...]) -> int:
-    """Return what -1 stands for: dimensions on both sides cancel out, unknown ones included."""
+    """Return the dimension that -1 stands for; equal dimensions on both sides cancel out, even unknown ones."""
     left = list(shape)
     known = 1
     for dim in expected:
@@ -112,7 +110,7 @@ def _axis_stays(before: TensorShape, after: TensorShape, axis: int) -> bool:
 
 @op
 class BroadcastTo(Op):
-    """Repeat a tensor along its axes of size 1, and along new axes in front, until it has a shape.
+    """Broadcast a tensor to a shape, along its axes of size 1 and along new axes at the front.
 
     Shapes:
         input: any that broadcasts to ``shape`` by NumPy's rule
@@ -148,7 +146,7 @@ class BroadcastTo(Op):
 
 @op
 class Shape(Op):
-    """The dimensions of a tensor, as a tensor.
+    """The shape of a tensor, as a tensor.
 
     Shapes:
         input: any of rank R
@@ -197,7 +195,7 @@ class Rank(Op):
 
 @op
 class Fill(Op):
-    """A tensor of a shape that is given as a tensor, filled with one value.
+    """A tensor filled with one value, whose shape is an operand.
 
     Shapes:
         dims: (R,)
@@ -216,7 +214,7 @@ class Fill(Op):
     dims = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(dynamic=True)
 
-    value: float = attribute(default=0.0, doc="What every element is: a float value, also for quantized tensors.")
+    value: float = attribute(default=0.0, doc="Value of every element: a float value, also for quantized tensors.")
     dtype: DataType = attribute(default=DataType.FLOAT32, doc="The type of the result.")
 
     def check(self, dims: TensorInfo) -> Iterator[str]:

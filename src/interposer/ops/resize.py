@@ -1,4 +1,4 @@
-"""Operators that change the size of an image."""
+"""Operators that resize images."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["Resize", "ResizeMethod"]
 
 
 class ResizeMethod(Enum):
-    """How a pixel is made from the pixels around its place."""
+    """The interpolation of `Resize`."""
 
     BILINEAR = 0
-    """The four pixels around it, weighted by nearness."""
+    """Bilinear interpolation between the four nearest pixels."""
     NEAREST_NEIGHBOR = 1
-    """One of them."""
+    """The value of the nearest pixel."""
 
 
 @op
 class Resize(Op):
-    """Resample an image to another height and width.
+    """Resize an image to another height and width.
 
-    Pixel x of the result lies at ``x * in / out`` of the input; with ``align_corners`` at ``x * (in - 1) / (out - 1)``,
-    with ``half_pixel_centers`` at ``(x + 0.5) * in / out - 0.5``. The nearest neighbour is the pixel in which that
-    place lies (half pixels counted), the nearest one with ``align_corners``.
+    Pixel x of the result corresponds to position ``x * in / out`` of the input; with ``align_corners`` to ``x * (in -
+    1) / (out - 1)``, with ``half_pixel_centers`` to ``(x + 0.5) * in / out - 0.5``. NEAREST_NEIGHBOR takes the pixel
+    that contains the position (including half pixels), or with ``align_corners`` the nearest pixel.
 
     Shapes (NHWC):
         input: (N, H, W, C)
@@ -53,12 +53,14 @@ class Resize(Op):
 
     target_width: int = attribute(ge=1, doc="Width of the result.")
     target_height: int = attribute(ge=1, doc="Height of the result.")
-    method: ResizeMethod = attribute(default=ResizeMethod.NEAREST_NEIGHBOR, doc="How pixels are made.")
+    method: ResizeMethod = attribute(default=ResizeMethod.NEAREST_NEIGHBOR, doc="The interpolation.")
     data_layout: DataLayout = attribute(
         default=DataLayout.NCHW, choices=(DataLayout.NHWC, DataLayout.NCHW), doc="The order of the axes."
     )
-    align_corners: bool = attribute(default=False, doc="The corner pixels of input and result lie on each other.")
-    half_pixel_centers: bool = attribute(default=False, doc="A pixel lies at its centre, not at its corner.")
+    align_corners: bool = attribute(default=False, doc="Align the centers of the corner pixels of input and result.")
+    half_pixel_centers: bool = attribute(
+        default=False, doc="Coordinates refer to the centers of pixels, not to their corners."
+    )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.align_corners and self.half_pixel_centers:

@@ -1,4 +1,4 @@
-"""Operators that write elements to places that are data."""
+"""Scatter operators, which write elements to positions that are data."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class ScatterFunction(Enum):
-    """What becomes of an element that an update falls on."""
+    """How an update is combined with the element that it is written to."""
 
     UPDATE = "update"
-    """The update; where several fall on it, the last one."""
+    """The update replaces the element; of several updates of one element, the last one."""
     ADD = "add"
-    """The sum."""
+    """The sum of element and updates."""
     SUB = "sub"
-    """The element less the update."""
+    """The element minus the updates."""
     MAX = "max"
-    """The larger one."""
+    """The maximum of element and updates."""
     MIN = "min"
-    """The smaller one."""
+    """The minimum of element and updates."""
     MUL = "mul"
-    """The product."""
+    """The product of element and updates."""
 
 
 @op
 class ScatterNd(Op):
-    """Write slices to the places that tuples of indices name, which are the last axis of ``indices``.
+    """Write slices to positions given by index tuples, which are stored along the last axis of ``indices``.
 
-    Negative indices count from the end. Without ``input_enabled``, the first operand is a shape, and the slices are
+    Negative indices count from the end. If ``input_enabled`` is False, the first operand is a shape, and the slices are
     written to a tensor of zeros.
 
     Shapes:
         input: any of rank R, at least 1, or with ``input_enabled`` False a shape (R,)
         indices: (..., K), where K is at most R
         updates: indices.shape[:-1] + input.shape[K:]
-        output: the shape of the input, or the shape that it is
+        output: the shape of the input; without ``input_enabled``, the shape in ``input``
 
     Example:
         >>> compute(ScatterNd(), [1, 2, 3, 4], [[3], [0]], [40, 10]).tolist()
@@ -99,7 +99,7 @@ class ScatterNd(Op):
             yield f"input is {input.constant.tolist()}; a dimension must not be negative"
 
     def _shape(self, input: TensorInfo) -> TensorShape:
-        """Return the shape of the result, as far as it is known."""
+        """Return the shape of the result; dimensions may be unknown."""
         if self.input_enabled:
             return input.shape
         return TensorShape([UNKNOWN] * input.shape[0] if input.constant is None else input.constant.tolist())
@@ -109,7 +109,7 @@ class ScatterNd(Op):
 
 
 def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
-    """Constant indices that point outside of the tensor."""
+    """Yield an error for every column of constant indices that is out of range."""
     if indices.constant is None or indices.constant.size == 0:
         return
     for column, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
@@ -121,14 +121,14 @@ def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
 
 @op
 class ScatterElements(Op):
-    """Write single elements to the places along an axis that indices name; every other element stays.
+    """Write single elements to positions along an axis; all other elements are unchanged.
 
-    With ``axis`` 1 of three, ``updates[i, j, k]`` goes to element (i, indices[i, j, k], k). Negative indices count
-    from the end.
+    For rank 3 and ``axis`` 1, ``updates[i, j, k]`` is written to element (i, indices[i, j, k], k). Negative indices
+    count from the end.
 
     Shapes:
         input, output: any of rank 1 or more, the same
-        indices, updates: the same rank, and but for ``axis`` dimensions that are not greater
+        indices, updates: the same rank; except along ``axis``, no dimension is greater than that of the input
 
     Example:
         >>> compute(ScatterElements(axis=1), [[1, 2, 3]], [[2, 0]], [[7, 8]]).tolist()
@@ -154,7 +154,7 @@ class ScatterElements(Op):
         errors += () if errors else elements_problems(input, indices, "input", axis)
         yield from errors
         if not indices.shape.accepts(updates.shape):
-            yield f"updates has shape {updates.shape}; expected {indices.shape}, that of indices"
+            yield f"updates has shape {updates.shape}; expected {indices.shape}, the shape of indices"
         yield from quantized_axis_problems(input, range(MAX_RANK), "write to")
         if not errors:
             yield from _range_problems(indices, input.shape[axis : axis + 1])
@@ -162,12 +162,12 @@ class ScatterElements(Op):
 
 @op
 class TensorScatter(Op):
-    """Write the newest steps of sequences into a cache, for every sample from a place of its own on.
+    """Write new steps of sequences into a cache, at a separate start position for every sample.
 
     Shapes:
         input, output: (B, ..., T, ...), the cache, with T at ``axis``
         updates: (B, ..., S, ...), the new steps, with S at ``axis``
-        start: (B,), the place of the first new step of every sample; 0 where it is absent
+        start: (B,), the index of the first new step of every sample; 0 if absent
 
     Example:
         >>> compute(TensorScatter(axis=1), [[1, 2, 3], [4, 5, 6]], [[7], [8]], start=[2, 0]).tolist()
@@ -183,13 +183,13 @@ class TensorScatter(Op):
     output = result(like="input")
 
     axis: int = attribute(default=-2, doc="The axis of the steps, which is not the first one.")
-    circular: bool = attribute(default=False, doc="What does not fit at the end goes on at the beginning.")
+    circular: bool = attribute(default=False, doc="Wrap around: steps beyond the end are written at the beginning.")
 
     def check(self, input: TensorInfo, updates: TensorInfo, start: TensorInfo | None) -> Iterator[str]:
         errors = list(axes_problems((self.axis,), input.rank))
         axis = normal_axis(self.axis, input.rank)
         if axis == 0:
-            errors.append("axis is 0, which is that of the samples")
+            errors.append("axis is 0, the axis of the samples; expected the axis of the steps")
         yield from errors
         if errors:
             return
@@ -203,12 +203,12 @@ class TensorScatter(Op):
 
 @op
 class DynamicUpdateSlice(Op):
-    """Write a box over a part of a tensor, at a place that is data; it is moved so that it lies within the tensor.
+    """Overwrite a rectangular slice of a tensor at a position that is data; the position is clamped to fit.
 
     Shapes:
         input, output: any of rank R, at least 1, the same
         update: the same rank, and dimensions that are not greater
-        start: (R,), the place of the first element
+        start: (R,), the index of the first element along each axis
 
     Example:
         >>> compute(DynamicUpdateSlice(), [1, 2, 3, 4], [8, 9], start=[1]).tolist()
@@ -235,4 +235,4 @@ class DynamicUpdateSlice(Op):
 
 def _other_quantization(input: TensorInfo, updates: TensorInfo) -> Iterator[str]:
     if updates.quantization != input.quantization:
-        yield "the update is quantized in another way than the input; requantize it first"
+        yield "the update and the input have different quantizations; requantize one of them first"

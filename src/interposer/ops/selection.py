@@ -1,4 +1,4 @@
-"""Operators that give as many elements as the data has: those that are chosen, not zero, or different."""
+"""Operators whose output size depends on the data: selection by a condition, non-zero and unique elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 @op
 class NonZero(Op):
-    """The places of all elements that are not zero, in their order, the last axis first.
+    """The indices of all non-zero elements, in row-major order.
 
     Shapes:
         input: any of rank R, at least 1
@@ -35,7 +35,7 @@ class NonZero(Op):
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.dtype is DataType.STRING:
-            yield "there is no zero among strings"
+            yield "input is string, which has no zero; expected another type"
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo((input.rank, UNKNOWN), DataType.INT64)
@@ -43,9 +43,9 @@ class NonZero(Op):
 
 @op
 class Compress(Op):
-    """Keep the slices along an axis, or without one the elements, for which a condition is true.
+    """Keep the slices along an axis, or without ``axis`` the elements, where a condition is true.
 
-    What the condition is too short for is not kept.
+    Elements after the end of the condition are dropped.
 
     Shapes:
         input: any of rank 1 or more
@@ -66,7 +66,9 @@ class Compress(Op):
     condition = operand(rank=1, dtypes=[DataType.BOOL])
     output = result(dtype_of="input", dynamic=True)
 
-    axis: int | None = attribute(default=None, doc="The axis along which is chosen; None takes all elements in a row.")
+    axis: int | None = attribute(
+        default=None, doc="The axis along which slices are selected; None selects from the flattened tensor."
+    )
 
     def check(self, input: TensorInfo, condition: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems([] if self.axis is None else [self.axis], input.rank))
@@ -86,10 +88,11 @@ class Compress(Op):
 
 @op
 class Unique(Op):
-    """The different elements, or with an axis the different slices along it, and where they are.
+    """The distinct elements (with ``axis``: the distinct slices along this axis) and their indices.
 
-    They are sorted, or else stand in the order in which they come first. ``indices`` are the places where each comes
-    first, ``inverse_indices`` say of everything which one it is, and ``counts`` how often each is there.
+    The results are sorted, or in the order of their first occurrence. ``indices`` are the indices of the first
+    occurrences. ``inverse_indices`` map every element of the input to an index in ``values``. ``counts`` are the
+    numbers of occurrences.
 
     Shapes:
         input: any of rank 1 or more
@@ -115,7 +118,7 @@ class Unique(Op):
     counts = result(rank=1, dtypes=_INDEX_TYPES, dynamic=True)
 
     axis: int | None = attribute(default=None, doc="The axis whose slices are compared; None compares elements.")
-    sorted: bool = attribute(default=True, doc="Sort them, not leave them in their order.")
+    sorted: bool = attribute(default=True, doc="Sort the values, instead of keeping the order of first occurrence.")
     index_dtype: DataType = attribute(default=DataType.INT64, choices=_INDEX_TYPES, doc="The type of the indices.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -130,7 +133,7 @@ class Unique(Op):
 
 
 def _replaced(shape: TensorShape, axis: int | None, size: int) -> list[int]:
-    """Return the shape with another dimension there, or of that dimension alone."""
+    """Return the shape with `size` at the axis, or the shape (size,) if the axis is None."""
     if axis is None:
         return [size]
     place = normal_axis(axis, len(shape))

@@ -1,4 +1,4 @@
-"""Operators on sequences: running sums and products, sequences turned round, and sequences of numbers."""
+"""Operators on sequences: cumulative sums and products, reversal, and ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 
 class _Accumulation(Op):
-    """What running sums and products have in common."""
+    """Base class of cumulative sum and product."""
 
     input = operand(rank=(1, MAX_RANK))
     output = result(like="input")
@@ -31,7 +31,7 @@ class _Accumulation(Op):
 
 @op
 class CumSum(_Accumulation):
-    """The sum, for every element, of all elements up to it along an axis; integers wrap around.
+    """The cumulative sum along an axis; integers wrap around.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -48,14 +48,14 @@ class CumSum(_Accumulation):
         ONNX CumSum-14; TFLite CUMSUM.
     """
 
-    axis: int = attribute(default=-1, doc="The axis along which is summed.")
-    exclusive: bool = attribute(default=False, doc="Leave out the element itself.")
-    reverse: bool = attribute(default=False, doc="Begin at the end.")
+    axis: int = attribute(default=-1, doc="The axis of the cumulative sum.")
+    exclusive: bool = attribute(default=False, doc="Exclude the element itself.")
+    reverse: bool = attribute(default=False, doc="Accumulate from the end of the axis.")
 
 
 @op
 class CumProd(_Accumulation):
-    """The product, for every element, of all elements up to it along an axis; integers wrap around.
+    """The cumulative product along an axis; integers wrap around.
 
     Shapes:
         input, output: any of rank 1 or more, the same
@@ -70,14 +70,14 @@ class CumProd(_Accumulation):
         ONNX CumProd-26.
     """
 
-    axis: int = attribute(default=-1, doc="The axis along which is multiplied.")
-    exclusive: bool = attribute(default=False, doc="Leave out the element itself.")
-    reverse: bool = attribute(default=False, doc="Begin at the end.")
+    axis: int = attribute(default=-1, doc="The axis of the cumulative product.")
+    exclusive: bool = attribute(default=False, doc="Exclude the element itself.")
+    reverse: bool = attribute(default=False, doc="Accumulate from the end of the axis.")
 
 
 @op
 class ReverseSequence(Op):
-    """Turn round the first elements along an axis, as many for each sample as its length says; the others stay.
+    """Reverse the first elements along an axis, with a separate length for every sample; the others are unchanged.
 
     Shapes:
         input, output: any of rank 2 or more, the same
@@ -96,8 +96,8 @@ class ReverseSequence(Op):
     lengths = operand(rank=1, dtypes=_INDEX_TYPES)
     output = result(like="input")
 
-    time_axis: int = attribute(default=0, doc="The axis that is turned round.")
-    batch_axis: int = attribute(default=1, doc="The axis along which samples lie.")
+    time_axis: int = attribute(default=0, doc="The axis that is reversed.")
+    batch_axis: int = attribute(default=1, doc="The axis of the samples.")
 
     def check(self, input: TensorInfo, lengths: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems([self.time_axis, self.batch_axis], input.rank, "time_axis, batch_axis"))
@@ -112,7 +112,7 @@ class ReverseSequence(Op):
 
 @op
 class Range(Op):
-    """The numbers start, start + delta, start + 2 * delta ... up to limit, which is not one of them.
+    """The numbers start, start + delta, start + 2 * delta, ... up to limit (exclusive).
 
     Shapes:
         start, limit, delta: one element each
@@ -138,7 +138,7 @@ class Range(Op):
             if differ(info.num_elements, 1):
                 yield f"{name} has shape {info.shape}; expected one element"
         if delta.constant is not None and not delta.constant.any():
-            yield "delta is 0, which leads nowhere"
+            yield "delta is 0; expected another number"
 
     def infer(self, start: TensorInfo, limit: TensorInfo, delta: TensorInfo) -> TensorInfo:
         known = [info.constant for info in (start, limit, delta) if info.constant is not None]
@@ -146,7 +146,7 @@ class Range(Op):
 
 
 def range_length(start: Array, limit: Array, delta: Array) -> int:
-    """Return how many numbers a range has; exact for integers, 0 where one of the numbers is not finite."""
+    """Return the length of a range; exact for integers, 0 if one of the numbers is not finite."""
     if start.dtype.kind in "iu":
         return max(0, -int((start.item() - limit.item()) // delta.item()))
     first, last, step = (number.astype(np.float64).item() for number in (start, limit, delta))

@@ -1,4 +1,4 @@
-"""Operators on signals: Fourier transforms, windows, and what leads from frequencies to the mel scale."""
+"""Operators on signals: Fourier transforms, window functions, and mel weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLOATS: Final = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataTyp
 
 
 class WindowFunction(Enum):
-    """The form of a window of N elements, with n from 0 and M = N for a periodic one, N - 1 for a symmetric one."""
+    """The formula of a window of N elements, n = 0 ... N - 1; M is N if periodic, else N - 1."""
 
     HANN = "hann"
     """0.5 - 0.5 * cos(2 * pi * n / M)"""
@@ -28,7 +28,7 @@ class WindowFunction(Enum):
 
 
 def _complex_problems(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
-    """Yield what is wrong with the last axis: one element for a float value, two for a complex one."""
+    """Yield an error if the last axis is not 1 (real) or 2 (complex); `real` allows only 1."""
     parts = info.shape[-1]
     if isinstance(parts, Dim) or parts not in ((1,) if real else (1, 2)):
         yield f"{name} has shape {info.shape}; expected {'1' if real else '1 or 2'} as its last dimension"
@@ -38,9 +38,9 @@ def _complex_problems(name: str, info: TensorInfo, real: bool) -> Iterator[str]:
 class Dft(Op):
     """The discrete Fourier transform along an axis: y_k = sum of exp(-2 pi i k n / N) * x_n, or its inverse.
 
-    The last axis has the parts of each number, real and imaginary. A signal that is too short is filled up with zeros,
-    one that is too long is cut off. With ``onesided``, only the first N // 2 + 1 frequencies of real signals are given,
-    and the inverse takes so many and gives float values. The inverse divides by N.
+    The last axis has the real and imaginary part of each number. A signal that is too short is padded with zeros, and
+    one that is too long is truncated. With ``onesided``, only the first N // 2 + 1 frequencies of real signals are
+    returned; the inverse takes these frequencies and returns real numbers. The inverse divides by N.
 
     Shapes:
         input: (..., L, ..., 1) for float values, (..., L, ..., 2) for complex ones
@@ -59,13 +59,13 @@ class Dft(Op):
 
     axis: int = attribute(default=-2, doc="The axis of the signal, which is not the last one.")
     length: int | None = attribute(
-        default=None, ge=1, doc="How many elements of the signal count; None means all, as they are in time."
+        default=None, ge=1, doc="Length N of the transform; None means the length of the signal in the time domain."
     )
-    inverse: bool = attribute(default=False, doc="From frequencies to the signal.")
-    onesided: bool = attribute(default=False, doc="Leave out the frequencies that follow from the others.")
+    inverse: bool = attribute(default=False, doc="Compute the inverse transform.")
+    onesided: bool = attribute(default=False, doc="Omit the redundant frequencies of a real signal.")
 
     def signal_length(self, size: int) -> int:
-        """Return the length of a signal in time where the axis has this dimension."""
+        """Return the length of the signal in the time domain for an axis of this size."""
         if self.length is not None:
             return self.length
         return 2 * (size - 1) if self.onesided and self.inverse else size
@@ -73,7 +73,7 @@ class Dft(Op):
     def check(self, input: TensorInfo) -> Iterator[str]:
         errors = list(axes_problems([self.axis], input.rank))
         if not errors and normal_axis(self.axis, input.rank) == input.rank - 1:
-            errors.append(f"axis is {self.axis}, which is that of the parts of complex numbers")
+            errors.append(f"axis is {self.axis}, the axis of the real and imaginary parts; expected another one")
         yield from errors
         if not errors:
             yield from _complex_problems("input", input, real=self.onesided and not self.inverse)
@@ -92,11 +92,11 @@ class Dft(Op):
 
 @op
 class Stft(Op):
-    """The Fourier transforms of the frames of a signal, each multiplied with a window.
+    """The short-time Fourier transform: the Fourier transforms of the frames of a signal, multiplied by a window.
 
     Shapes:
         signal: (B, L, 1) for float values, (B, L, 2) for complex ones
-        window: (``frame_length``,); ones where it is absent
+        window: (``frame_length``,); ones if absent
         output: (B, F, K, 2), with F = (L - frame_length) // frame_step + 1 frames and K = frame_length frequencies, or
             onesided frame_length // 2 + 1
 
@@ -113,9 +113,9 @@ class Stft(Op):
     window = operand(rank=1, dtypes=_FLOATS, optional=True)
     output = result(rank=4, dtype_of="signal")
 
-    frame_step: int = attribute(ge=1, doc="How far a frame begins behind the one before.")
-    frame_length: int = attribute(ge=1, doc="How many elements a frame has.")
-    onesided: bool = attribute(default=True, doc="Leave out the frequencies that follow from the others.")
+    frame_step: int = attribute(ge=1, doc="Distance between the starts of consecutive frames.")
+    frame_length: int = attribute(ge=1, doc="Number of elements of a frame.")
+    onesided: bool = attribute(default=True, doc="Omit the redundant frequencies of a real signal.")
 
     def check(self, signal: TensorInfo, window: TensorInfo | None) -> Iterator[str]:
         yield from _complex_problems("signal", signal, real=self.onesided)
@@ -139,7 +139,7 @@ def _transform_operations(elements: int, length: int) -> int:
 
 @op
 class SignalWindow(Op):
-    """A window that a signal can be multiplied with.
+    """A window function, by which a signal can be multiplied.
 
     Shapes:
         size: one element, N
@@ -156,8 +156,8 @@ class SignalWindow(Op):
     size = operand(rank=(0, 1), dtypes=(DataType.INT32, DataType.INT64))
     output = result(rank=1, dtypes=_FLOATS, dynamic=True)
 
-    function: WindowFunction = attribute(default=WindowFunction.HANN, doc="The form of the window.")
-    periodic: bool = attribute(default=True, doc="The element behind the last one would be the first one again.")
+    function: WindowFunction = attribute(default=WindowFunction.HANN, doc="The window function.")
+    periodic: bool = attribute(default=True, doc="The window is periodic (for spectral analysis), not symmetric.")
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
 
     def check(self, size: TensorInfo) -> Iterator[str]:
@@ -172,11 +172,11 @@ class SignalWindow(Op):
 
 @op
 class MelWeightMatrix(Op):
-    """A matrix that turns the magnitudes of frequencies into those of bands on the mel scale.
+    """The weight matrix that converts the magnitudes of frequencies to bands on the mel scale.
 
-    Every band is a triangle, from the middle of the band before to that of the band behind, with 1 at its own. The
-    middles lie at equal distances on the scale mel(f) = 2595 * log10(1 + f / 700), from the lower edge on, at
-    frequencies (dft_length + 1) * f / sample_rate rounded down.
+    Every band is a triangle with value 1 at its center, which falls to 0 at the centers of the previous and the next
+    band. The centers have equal distances on the scale mel(f) = 2595 * log10(1 + f / 700), starting at the lower edge.
+    They are rounded down to the frequencies (dft_length + 1) * f / sample_rate.
 
     Shapes:
         num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz: one element each

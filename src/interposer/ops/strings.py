@@ -1,4 +1,4 @@
-"""Operators on texts."""
+"""Operators on string tensors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STRING: Final = (DataType.STRING,)
 
 @op
 class StringConcat(Op):
-    """Join texts, element by element.
+    """Concatenate strings, element by element.
 
     Shapes:
         a, b: shapes that broadcast by NumPy's rule
-        output: what they broadcast to
+        output: the common shape
 
     Example:
         >>> compute(StringConcat(), ["a", "b"], [".py"]).tolist()
@@ -47,10 +47,9 @@ class StringConcat(Op):
 
 @op
 class StringSplit(Op):
-    """Cut texts at a separator; all have as many pieces as the one with the most, empty texts filling up the others.
+    """Split strings at a separator; shorter lists of pieces are filled up with empty strings.
 
-    Without a separator, texts are cut where there is white space, of which there may be more, and which is dropped at
-    both ends.
+    Without a separator, strings are split at runs of white space, and white space at both ends is removed.
 
     Shapes:
         input: any of rank 0 to 7
@@ -72,15 +71,15 @@ class StringSplit(Op):
     output = result(dtypes=_STRING, dynamic=True)
     counts = result(dtypes=(DataType.INT64,))
 
-    delimiter: str = attribute(default="", doc="The separator; an empty one stands for white space.")
-    maxsplit: int | None = attribute(default=None, ge=0, doc="At how many places a text is cut at most.")
+    delimiter: str = attribute(default="", doc="The separator; an empty string means white space.")
+    maxsplit: int | None = attribute(default=None, ge=0, doc="Maximum number of splits of a string.")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         return input.with_shape((*input.shape, UNKNOWN)), TensorInfo(input.shape, DataType.INT64)
 
 
 class CaseChange(Enum):
-    """What becomes of the letters of a text."""
+    """The case conversion of `StringNormalizer`."""
 
     NONE = "NONE"
     LOWER = "LOWER"
@@ -89,14 +88,14 @@ class CaseChange(Enum):
 
 @op
 class StringNormalizer(Op):
-    """Drop some texts from a list, and change the case of the others.
+    """Remove stop words from a list of strings, and change the case of the others.
 
-    Letters change their case by Unicode's rules, which are those of no language: in any locale, İ becomes i with a dot
-    above. Where nothing is left, one empty text is.
+    Case conversion follows Unicode's locale-independent rules: in any locale, İ becomes i with a dot above. If all
+    strings are removed, the result is one empty string.
 
     Shapes:
         input: (C,) or (1, C)
-        output: (D,) or (1, D), where D is the number of texts that are left, at least 1
+        output: (D,) or (1, D), where D is the number of remaining strings, at least 1
 
     Example:
         >>> op = StringNormalizer(case_change=CaseChange.UPPER, stopwords=("monday",))
@@ -110,9 +109,9 @@ class StringNormalizer(Op):
     input = operand(rank=(1, 2), dtypes=_STRING)
     output = result(dtypes=_STRING, dynamic=True)
 
-    case_change: CaseChange = attribute(default=CaseChange.NONE, doc="What becomes of the texts that are left.")
-    is_case_sensitive: bool = attribute(default=False, doc="A stop word is dropped only where its case is the same.")
-    stopwords: tuple[str, ...] = attribute(default=(), doc="The texts to drop.")
+    case_change: CaseChange = attribute(default=CaseChange.NONE, doc="Case conversion of the remaining strings.")
+    is_case_sensitive: bool = attribute(default=False, doc="Compare with the stop words case-sensitively.")
+    stopwords: tuple[str, ...] = attribute(default=(), doc="The stop words, which are removed.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if input.rank == 2 and input.shape[0] != 1 and not isinstance(input.shape[0], Dim):
@@ -127,10 +126,10 @@ class StringNormalizer(Op):
 
 @op
 class RegexFullMatch(Op):
-    """Whether texts as a whole are what a regular expression describes.
+    """True for strings that a regular expression matches completely.
 
-    The expression is in the syntax of RE2, and so is matched in a time that is bounded by its length and the text's.
-    Of Unicode's classes, general categories are known, such as ``\\\\p{Lu}``.
+    The expression has the syntax of RE2; the time of matching is linear in the lengths of expression and text.
+    Of the Unicode classes, the general categories are supported, such as ``\\\\p{Lu}``.
 
     Shapes:
         input, output: any, the same

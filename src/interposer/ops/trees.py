@@ -1,4 +1,4 @@
-"""Ensembles of decision trees."""
+"""Tree ensembles (decision forests)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEEPEST: Final = 4096
 
 
 class TreeComparison(Enum):
-    """When a node goes on with its true branch: how the feature compares with the node's threshold."""
+    """The comparison of the feature with the node's threshold that selects the true branch."""
 
     LESS_OR_EQUAL = 0
     LESS = 1
@@ -29,23 +29,23 @@ class TreeComparison(Enum):
 
 
 class TreeAggregation(Enum):
-    """What is made of the weights that the trees' leaves give to a target."""
+    """How the weights of the trees' leaves are aggregated for a target."""
 
     AVERAGE = 0
-    """Their sum, divided by the number of trees."""
+    """The sum of the weights, divided by the number of trees."""
     SUM = 1
     MIN = 2
-    """The least one; the greatest number of the type where there is none."""
+    """The minimum; the greatest number of the type if there are no weights."""
     MAX = 3
-    """The greatest one; the least number of the type where there is none."""
+    """The maximum; the least number of the type if there are no weights."""
 
 
 @op
 class TreeEnsemble(Op):
-    """Send every row down all trees, and gather for each target what the leaves give that it ends in.
+    """A decision tree ensemble: find the leaf of every tree for each row, and aggregate the leaves' weights.
 
-    The nodes of all trees are numbered together, and so are the leaves. A branch of n leads to node n, one of -1 - n to
-    leaf n. Leaf n gives the weights from ``leaf_starts[n]`` to ``leaf_starts[n + 1]`` to their targets.
+    The nodes of all trees are numbered together, and so are the leaves. A branch n >= 0 leads to node n, and -1 - n
+    leads to leaf n. Leaf n adds the weights from ``leaf_starts[n]`` to ``leaf_starts[n + 1]`` to their targets.
 
     Shapes:
         input: (N, F)
@@ -65,29 +65,29 @@ class TreeEnsemble(Op):
     input = operand(rank=2, dtypes=_FLOATS)
     output = result(rank=2, dtype_of="input")
 
-    roots: Array = attribute(doc="The branch that each tree begins with.")
-    features: Array = attribute(doc="The column that a node looks at.")
-    comparisons: Array = attribute(doc="The value of a node's `TreeComparison`.")
-    thresholds: Array = attribute(doc="What a node compares with.")
-    true_branches: Array = attribute(doc="Where a row goes on for which that holds.")
-    false_branches: Array = attribute(doc="Where any other row goes on.")
-    leaf_starts: Array = attribute(doc="Where the weights of each leaf begin, and where the last ones end.")
+    roots: Array = attribute(doc="The first branch of each tree.")
+    features: Array = attribute(doc="The input column that each node compares.")
+    comparisons: Array = attribute(doc="The value of each node's `TreeComparison`.")
+    thresholds: Array = attribute(doc="The threshold of each node.")
+    true_branches: Array = attribute(doc="The branch of each node if the comparison is true.")
+    false_branches: Array = attribute(doc="The branch of each node if the comparison is false.")
+    leaf_starts: Array = attribute(doc="The index of each leaf's first weight, then the number of weights.")
     targets: Array = attribute(doc="The target of each weight.")
-    weights: Array = attribute(doc="What is given to the target.")
+    weights: Array = attribute(doc="The weights that leaves add to targets.")
     missing_true: Array | None = attribute(
-        default=None, doc="Whether a node sends what is not a number to its true branch; None for nowhere."
+        default=None, doc="For each node: NaN takes the true branch. None means False for all."
     )
-    num_targets: int = attribute(default=1, ge=1, le=2**31 - 1, doc="How many there are.")
-    aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="What is made of the weights.")
+    num_targets: int = attribute(default=1, ge=1, le=2**31 - 1, doc="Number of targets.")
+    aggregation: TreeAggregation = attribute(default=TreeAggregation.SUM, doc="How the weights are aggregated.")
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         errors = list(self._length_problems())
         errors = errors or list(self._number_problems())
         yield from errors
         if not errors and self._is_too_deep():
-            yield f"a tree has a branch that leads back to where it came from, or more than {_DEEPEST} levels"
+            yield f"a tree has a cycle, or more than {_DEEPEST} levels"
         if not errors and self.features.size and self.features.max() >= input.shape[1]:
-            yield f"a node looks at column {self.features.max()}, but the input has {input.shape[1]}"
+            yield f"a node compares column {self.features.max()}, but the input has {input.shape[1]}"
 
     def _length_problems(self) -> Iterator[str]:
         nodes, leaves = self.features.size, self.leaf_starts.size - 1
@@ -95,7 +95,7 @@ class TreeEnsemble(Op):
             if getattr(self, name).shape != (nodes,):
                 yield f"{name} has shape {list(getattr(self, name).shape)}; expected [{nodes}], one for each node"
         if self.features.ndim != 1 or (self.missing_true is not None and self.missing_true.shape != (nodes,)):
-            yield f"features and missing_true do not both have {nodes} elements, one for each node"
+            yield f"features and missing_true must have {nodes} elements, one for each node"
         if leaves < 0 or self.targets.shape != self.weights.shape or self.targets.ndim != 1:
             yield f"there are {leaves} leaves with {self.targets.size} targets and {self.weights.size} weights"
         integers = (self.roots, self.features, self.comparisons, self.true_branches, self.leaf_starts, self.targets)
@@ -107,7 +107,7 @@ class TreeEnsemble(Op):
         for name in ("roots", "true_branches", "false_branches"):
             branches = getattr(self, name)
             if branches.size and not -leaves <= branches.min() <= branches.max() < nodes:
-                yield f"{name} leads to one of {nodes} nodes and {leaves} leaves that is missing"
+                yield f"{name} has a branch to a missing one of {nodes} nodes and {leaves} leaves"
         limits = (("features", 2**31), ("comparisons", len(TreeComparison)), ("targets", self.num_targets))
         for name, limit in limits:
             numbers = getattr(self, name)
@@ -115,7 +115,7 @@ class TreeEnsemble(Op):
                 yield f"{name} has numbers from {numbers.min()} to {numbers.max()}; expected 0 to {limit - 1}"
         steps, ends = np.diff(self.leaf_starts.astype(np.int64)), (self.leaf_starts[0], self.leaf_starts[-1])
         if (steps < 0).any() or ends != (0, self.weights.size):
-            yield f"leaf_starts must rise from 0 to {self.weights.size}, the number of weights"
+            yield f"leaf_starts must increase from 0 to {self.weights.size}, the number of weights"
 
     def _is_too_deep(self) -> bool:
         level = np.unique(self.roots[self.roots >= 0])

@@ -1,4 +1,4 @@
-"""How a window slides through a volume: what convolution and pooling in three dimensions have in common."""
+"""Sliding windows in volumes, for 3D convolution and pooling."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Windows = tuple[Window, Window, Window]
 
 
 def spatial_axes(layout: DataLayout) -> tuple[int, int, int]:
-    """Positions of depth, height and width."""
+    """Return the indices of the axes depth, height and width."""
     first = 1 if layout.channels_last else 2
     return first, first + 1, first + 2
 
 
 def volume_shape(layout: DataLayout, batch: int, sizes: Sequence[int], channels: int) -> TensorShape:
-    """Return the shape of a volume of these dimensions in a layout."""
+    """Return the shape of a volume in the layout; `sizes` are depth, height and width."""
     return TensorShape((batch, *sizes, channels) if layout.channels_last else (batch, channels, *sizes))
 
 
 def window_problems(windows: Windows, sizes: Sequence[int]) -> Iterator[str]:
-    """Yield why a window has no place in a volume of these dimensions."""
+    """Yield an error for every axis on which the window does not fit into the volume."""
     for window, size, name in zip(windows, sizes, ("depth", "height", "width"), strict=True):
         yield from window.problems(size, name)

@@ -1,4 +1,4 @@
-"""How a window slides along one axis of an image: what convolutions and pooling have in common."""
+"""Sliding windows along one axis of an image, for convolution and pooling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Window"]
 
 
 class Window(NamedTuple):
-    """How a window moves along one axis of an image."""
+    """A sliding window along one axis of an image; all sizes are in elements."""
 
     size: int
     stride: int
@@ -19,15 +19,15 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """How many cells of the image it spans, gaps included."""
+        """The number of elements that the window spans, including gaps from dilation."""
         return (self.size - 1) * self.dilation + 1
 
     def places(self, size: int) -> int:
-        """Return how many places it has on a padded axis of this dimension."""
+        """Return the number of window positions along an axis of this size, including padding."""
         return (size + self.pad_before + self.pad_after - self.reach) // self.stride + 1
 
     def problems(self, size: int, axis: str) -> Iterator[str]:
-        """Yield why it has no place on an axis of this dimension."""
+        """Yield an error if the window is empty, or does not fit on an axis of this size."""
         padded = size + self.pad_before + self.pad_after
         if self.size == 0:
             yield f"the window has {axis} 0"

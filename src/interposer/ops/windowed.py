@@ -1,4 +1,4 @@
-"""Windows that slide along any number of axes: pooling that remembers places, its opposite, norms, and overlaying."""
+"""Operators with windows along any number of spatial axes: max and Lp pooling, unpooling, and Col2Im."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ __all__ = ["Col2Im", "LpPooling", "MaxPoolingWithIndices", "MaxUnpooling"]
 
 @op(register=False)
 class _Windowed(Op):
-    """What operators with a window along all axes but the first two have in common."""
+    """Base class of operators with a window along all axes except the first two."""
 
-    window_shape: tuple[int, ...] = attribute(ge=1, doc="The window's dimension along each spatial axis.")
-    strides: tuple[int, ...] = attribute(default=(), ge=1, doc="The step along each spatial axis; none means 1.")
-    dilations: tuple[int, ...] = attribute(
-        default=(), ge=1, doc="The distance of the window's cells along each spatial axis; none means 1."
-    )
+    window_shape: tuple[int, ...] = attribute(ge=1, doc="The size of the window along each spatial axis.")
+    strides: tuple[int, ...] = attribute(default=(), ge=1, doc="The stride along each spatial axis; empty means 1.")
+    dilations: tuple[int, ...] = attribute(default=(), ge=1, doc="The dilation along each spatial axis; empty means 1.")
     pad_list: tuple[tuple[int, int], ...] = attribute(
-        default=(), ge=0, doc="Cells before and behind each spatial axis; none means none."
+        default=(), ge=0, doc="Padding before and after each spatial axis; empty means none."
     )
 
     def windows(self) -> list[Window]:
-        """Return how the window moves along each spatial axis."""
+        """Return the sliding windows, one per spatial axis."""
         axes = len(self.window_shape)
         ones = (1,) * axes
         pads = self.pad_list or ((0, 0),) * axes
@@ -43,12 +41,12 @@ class _Windowed(Op):
 
 @op(register=False)
 class _Pooling(_Windowed):
-    """What the operators that pool have in common."""
+    """Base class of the pooling operators."""
 
     input = operand(rank=(3, MAX_RANK))
 
     output_shape_rounding: OutputShapeRounding = attribute(
-        default=OutputShapeRounding.FLOOR, doc="Whether a window that only begins inside has a place."
+        default=OutputShapeRounding.FLOOR, doc="Rounding of the output size."
     )
 
     def check(self, input: TensorInfo) -> Iterator[str]:
@@ -75,14 +73,14 @@ class _Pooling(_Windowed):
 
 @op
 class MaxPoolingWithIndices(_Pooling):
-    """The largest cell under a window that slides over every channel, and the number of that cell; of equals the first.
+    """Max pooling that also returns the index of each maximum; the first one of several equal elements.
 
-    Cells are numbered through the whole tensor, the last axis first; with ``column_major`` every channel counts its
-    first spatial axis first. A window over nothing but padding gives 0, and -1 as number.
+    Indices refer to the flattened tensor in row-major order; with ``column_major``, each channel is flattened in
+    column-major order. A window that contains only padding gives 0 with index -1.
 
     Shapes:
         input: (N, C, D1, D2, ...)
-        output, indices: (N, C, P1, P2, ...), as many places as in `Pooling2d`
+        output, indices: (N, C, P1, P2, ...), with sizes as in `Pooling2d`
 
     Example:
         >>> op = MaxPoolingWithIndices(window_shape=(2,), strides=(2,))
@@ -97,7 +95,7 @@ class MaxPoolingWithIndices(_Pooling):
     output = result(dtype_of="input")
     indices = result(dtypes=[DataType.INT64])
 
-    column_major: bool = attribute(default=False, doc="Number the cells of a channel with its first axis first.")
+    column_major: bool = attribute(default=False, doc="Flatten each channel in column-major order for the indices.")
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, TensorInfo]:
         shape = self._shape(input)
@@ -106,11 +104,11 @@ class MaxPoolingWithIndices(_Pooling):
 
 @op
 class LpPooling(_Pooling):
-    """The norm of what lies under a window that slides over every channel: (sum of abs(x)**p)**(1 / p).
+    """Lp pooling: the norm (sum of abs(x)**p)**(1 / p) of every window.
 
     Shapes:
         input: (N, C, D1, D2, ...)
-        output: (N, C, P1, P2, ...), as many places as in `Pooling2d`
+        output: (N, C, P1, P2, ...), with sizes as in `Pooling2d`
 
     Example:
         >>> compute(LpPooling(window_shape=(2,)), [[[3.0, 4.0, 0.0]]]).tolist()
@@ -130,7 +128,7 @@ class LpPooling(_Pooling):
 
 @op
 class MaxUnpooling(Op):
-    """Put elements to the places that `MaxPoolingWithIndices` found them at, and zeros everywhere else.
+    """Write elements to the indices that `MaxPoolingWithIndices` returned, and zeros everywhere else.
 
     Shapes:
         input, indices: (N, C, P1, P2, ...)
@@ -149,15 +147,15 @@ class MaxUnpooling(Op):
     indices = operand(rank=(3, MAX_RANK), dtypes=[DataType.INT64])
     output = result(dtype_of="input")
 
-    extents: tuple[int, ...] = attribute(ge=0, doc="The spatial dimensions of the result.")
+    extents: tuple[int, ...] = attribute(ge=0, doc="The spatial sizes of the result.")
 
     def check(self, input: TensorInfo, indices: TensorInfo) -> Iterator[str]:
         if not input.shape.accepts(indices.shape):
-            yield f"indices has shape {indices.shape}; expected {input.shape}, that of input"
+            yield f"indices has shape {indices.shape}; expected {input.shape}, the shape of input"
         if len(self.extents) != input.rank - 2:
             yield f"dimensions is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
         if input.dtype is DataType.STRING:
-            yield "there is no zero among strings"
+            yield "input is string, which has no zero; expected another type"
 
     def infer(self, input: TensorInfo, indices: TensorInfo) -> TensorInfo:
         return input.with_shape((*input.shape[:2], *self.extents))
@@ -165,10 +163,10 @@ class MaxUnpooling(Op):
 
 @op
 class Col2Im(_Windowed):
-    """Put the columns that a sliding window has cut out of an image back to their places; where they overlap, add them.
+    """Combine the columns of a sliding window into an image; overlapping elements are summed (inverse of im2col).
 
     Shapes:
-        input: (N, C * K, L), where K is the number of cells of the window and L that of its places
+        input: (N, C * K, L), where K is the number of cells of the window and L the number of its positions
         output: (N, C, D1, D2, ...), with ``image_shape`` D1, D2, ...
 
     Example:
@@ -198,10 +196,10 @@ class Col2Im(_Windowed):
         if input.shape[1] % cells:
             yield f"input has {input.shape[1]} rows; expected a multiple of the window's {cells} cells"
         if differ(input.shape[2], places):
-            yield f"input has {input.shape[2]} columns; expected {places}, one for each place of the window"
+            yield f"input has {input.shape[2]} columns; expected {places}, one for each position of the window"
 
     def places(self) -> list[int]:
-        """Return how many places the window has along each spatial axis."""
+        """Return the number of window positions along each spatial axis."""
         return [window.places(size) for window, size in zip(self.windows(), self.image_shape, strict=True)]
 
     def infer(self, input: TensorInfo) -> TensorInfo:

@@ -240,7 +240,7 @@ def test_what_is_wrong_is_said_with_the_node(nodes, fault):
         ),
         (
             [node("SequenceEmpty", [], ["s"]), node("ConcatFromSequence", ["s"], ["y"], axis=0)],
-            "there is no element in the sequence",
+            "the sequence is empty",
         ),
     ],
     ids=["place", "nothing"],
@@ -348,7 +348,7 @@ def test_a_language_with_rules_of_its_own_is_refused():
             {"case_change_action": "lower"},
             "its case_change_action is 'lower'; expected NONE, LOWER",
         ),
-        ("RegexFullMatch", {"pattern": "(a"}, r"the regular expression '\(a' is wrong at character 2"),
+        ("RegexFullMatch", {"pattern": "(a"}, r"the regular expression '\(a' is invalid at character 2"),
         ("StringSplit", {"maxsplit": -1}, "maxsplit is -1; expected >= 0"),
         ("TfIdfVectorizer", {"mode": "IF"}, "its mode is 'IF'; expected TF, IDF, TFIDF"),
     ],

@@ -115,7 +115,7 @@ def test_graphs_that_are_none_are_told(nodes, outputs, text):
         (single("Concat", X, X[:, :2], axis=0), "inputs[1] has shape [2, 2]; expected [2, 3] but for axis 0"),
         (single("MatMul", X, X), "a of shape [2, 3] has rows of 3 elements, but b takes 2"),
         (single("Add", X, np.zeros((2, 4), np.float32)), "the shapes do not broadcast: a [2, 3] and b [2, 4]"),
-        (single("Reshape", X, np.array([4, -1])), "an input of shape [2, 3] cannot be given the shape"),
+        (single("Reshape", X, np.array([4, -1])), "an input of shape [2, 3] cannot be reshaped to"),
         (single("Reshape", X, np.array([1] * 9)), "its shape has rank 9; ranks 0 to 8 are supported"),
         (single("Reshape", X, np.array([2, 3, 0])), "its shape [2, 3, 0] copies a dimension that the input of"),
         (single("Squeeze", X, np.array([0])), "axis 0 of its input of shape [2, 3] does not have size 1"),

@@ -400,7 +400,7 @@ PROBLEMS: list[Any] = [
     ("CONV_2D", [X, X], ("Pool2DOptions", {}), "CONV_2D has Pool2DOptions instead of Conv2DOptions"),
     ("RESHAPE", [X], None, "it has no shape, neither as an input nor as an option"),
     ("RESHAPE", [X, floats(2)], None, "the shape (input 1) is float32; expected integers"),
-    ("RESHAPE", [X, ints([7, -1])], None, "an input of shape [2, 3, 4, 5] cannot be given the shape (7, -1)"),
+    ("RESHAPE", [X, ints([7, -1])], None, "an input of shape [2, 3, 4, 5] cannot be reshaped to (7, -1)"),
     ("PAD", [X, ints([1, 1, 2, 2])], None, "the paddings (input 1) has shape [4]; expected two columns"),
     ("SPLIT", [ints(4), X], None, "axis 4 is not one of shape [2, 3, 4, 5]"),
     ("SPLIT", [ints([1, 2]), X], None, "the axis (input 0) has 2 elements; expected one"),

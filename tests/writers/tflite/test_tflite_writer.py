@@ -398,7 +398,7 @@ def test_a_network_without_outputs_or_with_faults_is_refused():
     with pytest.raises(InvalidNetworkError, match="it has no output layer"):
         write(network)
     network.add_output_layer(0, network.add_reshape_layer(x, target_shape=(5,)))
-    with pytest.raises(InvalidNetworkError, match="cannot be given the shape"):
+    with pytest.raises(InvalidNetworkError, match="cannot be reshaped to"):
         write(network)
     with pytest.raises(InvalidArgumentError, match="a Network, a Graph or a SubgraphView can be written, not 3"):
         write(3)
