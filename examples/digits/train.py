@@ -35,7 +35,7 @@ REQUESTED_ACCURACY = 0.97
 
 
 def split(rng: np.random.Generator) -> tuple[Floats, Integers, Floats, Integers]:
-    """Images (N, 1, 8, 8) from 0 to 1 with their digits, to train on; then the same of those held out."""
+    """Return training images (N, 1, 8, 8) with values from 0 to 1, their digits, and the same for the test data."""
     data = load_digits()
     images = (data.images / 16).astype(np.float32)[:, None]
     order = rng.permutation(len(images))
@@ -64,7 +64,7 @@ def through_pictures(images: Floats) -> Floats:
 
 
 def initial(rng: np.random.Generator) -> Parameters:
-    """He initialisation: weights by the number of values that they sum over, no biases."""
+    """Return the initial parameters: He-initialized weights and zero biases."""
     shapes = {"conv1": (8, 1, 3, 3), "conv2": (16, 8, 3, 3), "dense1": (32, 256), "dense2": (10, 32)}
     parameters: Parameters = {}
     for name, shape in shapes.items():

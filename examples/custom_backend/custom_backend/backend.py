@@ -60,7 +60,7 @@ class CustomBackend(Backend):
         return CustomWorkloadFactory(memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext:
-        """Return what a runtime tells of the networks that it loads."""
+        """Return the context, which a runtime notifies of loaded and unloaded networks."""
         custom_backend_context = CustomBackendContext(options)
         self.contexts.add(custom_backend_context)
         return custom_backend_context

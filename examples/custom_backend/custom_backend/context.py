@@ -1,4 +1,4 @@
-"""What the backend is told of loading and unloading."""
+"""The backend context, which is notified when networks are loaded and unloaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interposer.backend import BackendContext, Options
 
 
 class CustomBackendContext(BackendContext):
-    """Counts what it is told. A device would be opened and closed here, for example."""
+    """Counts the notifications; a real backend could open and close a device here."""
 
     def __init__(self, options: Options) -> None:
         self.options = dict(options)

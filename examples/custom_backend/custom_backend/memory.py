@@ -54,16 +54,16 @@ class CustomTensorHandle(TensorHandle):
         self._block = -1
 
     def manage(self) -> None:
-        """From here on the tensor is written and read ..."""
+        """Start the tensor's lifetime: take a block from the memory manager."""
         self._block = self._manager.take(int(self.info.num_bytes))
 
     def allocate(self) -> None:
-        """... and from here on no more."""
+        """End the tensor's lifetime in the memory plan: return the block to the memory manager."""
         self._manager.give_back(self._block)
 
     def map(self) -> Array:
-        """Return the block as an array. A device whose memory the host cannot see would fetch the tensor here ..."""
+        """Return the block as an array; a device with separate memory would copy the tensor to the host here."""
         return self._manager.block(self._block).view(self.info.dtype.numpy).reshape(tuple(self.info.shape))
 
     def unmap(self) -> None:
-        """... and send it back here."""
+        """End the access to the block; a device with separate memory would copy the tensor back here."""
