@@ -296,7 +296,7 @@ def test_labels_of_later_versions_have_keys_and_values():
             {"keys_strings": ["a"], "keys_int64s": [1], "values_int64s": [1]},
             "it has keys_int64s, keys_strings; expected",
         ),
-        ({"keys_strings": ["a", "b"], "values_int64s": [1]}, r"LabelEncoder: there are keys of shape \[2\]"),
+        ({"keys_strings": ["a", "b"], "values_int64s": [1]}, r"LabelEncoder: keys has shape \[2\]"),
         ({"keys_int64s": [1], "values_int64s": [1]}, "input is string; expected int64, the type of the keys"),
     ],
 )
@@ -367,7 +367,7 @@ TERMS = {
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"ngram_counts": [0, 3]}, "which cuts through a term in a pool of 4 words"),
+        ({"ngram_counts": [0, 3]}, "which splits a term in a pool of 4 words"),
         ({"ngram_counts": [2, 0]}, "expected increasing indices into 4 words"),
         ({"ngram_indexes": [0, 1]}, "there are 2 ngram_indexes for 3 terms"),
         ({"weights": [1.0]}, "there are 1 weights for 3 terms"),
