@@ -283,7 +283,7 @@ IN_GRAPH: list[tuple[Change, str]] = [
     (in_graph("tensors", 0, "shape", [1, -2]), "tensors[0].shape: negative size in [1, -2]"),
     (in_graph("tensors", 0, "shape", [1] * 9), "tensors[0].shape: rank 9; at most 8 is possible"),
     (in_graph("tensors", 0, "shape", [2**30, 0, 2**10]), "tensors[0].shape: [1073741824, 0, 1024] has more elements"),
-    (in_graph("tensors", 0, "shape_signature", [-1]), "tensors[0].shape_signature: [-1] does not go with the shape"),
+    (in_graph("tensors", 0, "shape_signature", [-1]), "tensors[0].shape_signature: [-1] does not match the shape"),
     (in_graph("tensors", 0, "shape_signature", [1, 8, 8, -2]), "tensors[0].shape_signature: [1, 8, 8, -2] does not"),
     (in_graph("tensors", 1, "buffer", 4), "tensors[1].buffer: buffer 4 does not exist; there are 4"),
     (in_graph("tensors", 1, "shape", [53]), "tensors[1].buffer: 54 bytes of data; int8 [53] takes 53"),
