@@ -1,4 +1,4 @@
-"""Writers: each turns a network, a graph or a part of one into a model of a format. Imported when first used."""
+"""Writers: each converts a network, a graph or a part of a graph to a model of one format. Imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written, whatever the format: the layers of a network, a graph or a part of one, and what goes in and out."""
+"""The input of all writers: the layers of a network, a graph or a part of a graph, with named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Border", "border_of"]
 
 
 class Border(NamedTuple):
-    """What is to be written: layers in running order, and what goes in and out under which names."""
+    """The content to write: layers in topological order, and the inputs and outputs with their names."""
 
     name: str
     layers: Sequence[Layer]
@@ -24,10 +24,10 @@ class Border(NamedTuple):
 
 
 def border_of(network: Network | Graph | SubgraphView) -> Border:
-    """Return the border of a network, which is validated, a graph, or a part of one.
+    """Return the border of a network, a graph, or a part of a graph; a network is validated.
 
     Raises:
-        InvalidNetworkError: it has errors, or no output.
+        InvalidNetworkError: the network or graph has errors or no output.
     """
     if isinstance(network, SubgraphView):
         return _border_of_view(network)

@@ -1,14 +1,14 @@
-"""The ONNX writer: `write` turns a network, a graph or a part of one into a model, `save` into a file.
+"""The ONNX writer: `write` converts a network, a graph or a part of a graph to a model; `save` writes it to a file.
 
-Operators are functions in family files (convolution, elementwise ...), one for each operator of ours. A function gets
-a `Draft`, adds nodes to it, and gives the tensors that are the layer's results::
+Layer writers are functions in family files (convolution, elementwise ...), one for each operator of Interposer. A
+function takes a `Draft`, adds nodes to it, and returns the tensors that are the layer's results::
 
     @writer(Hardmax)
     def hardmax(draft: Draft, op: Hardmax) -> Tensor:
         return draft.node("Hardmax", draft.operand(0), axis=op.axis)
 
-Types are looked after by the draft: where an operator of ONNX does not take a type, a wider one is used inside. What
-ONNX cannot express is refused with a reason; `reasons` tells it of a layer without writing anything.
+The draft handles types: if an ONNX operator does not accept a type, operands are cast to a wider one. Layers that ONNX
+cannot express are refused with a reason; `reasons` returns the reasons for a layer without writing a model.
 """
 
 from interposer.writers.onnx.file import save

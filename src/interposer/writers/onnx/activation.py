@@ -1,4 +1,4 @@
-"""Activation functions, softmax among them."""
+"""ONNX writers for activation functions, softmax included."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """Return a tensor times a number."""
+    """Return a tensor multiplied by a number."""
     return x if factor == 1 else draft.node("Mul", x, draft.like(factor, x))
 
 
@@ -148,7 +148,7 @@ _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
 
 @writer(Activation)
 def activation(draft: Draft, op: Activation) -> Tensor:
-    """Under the function's own name where its parameters can be attributes, else made of others."""
+    """Write Activation as one operator if its parameters can be attributes, else as several operators."""
     x = draft.operand(0)
     if op.function is F.RELU and x.dtype.is_integer and not str(x.dtype).startswith("int"):
         return x
@@ -163,17 +163,17 @@ def activation(draft: Draft, op: Activation) -> Tensor:
 
 @writer(Softmax)
 def softmax(draft: Draft, op: Softmax) -> Tensor:
-    """Scores are multiplied first."""
+    """Write Softmax; the factor beta is multiplied into the scores first."""
     return draft.node("Softmax", scaled(draft, draft.operand(0), op.beta), axis=op.axis)
 
 
 @writer(LogSoftmax)
 def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
-    """Likewise."""
+    """Write LogSoftmax; the factor beta is multiplied into the scores first."""
     return draft.node("LogSoftmax", scaled(draft, draft.operand(0), op.beta), axis=op.axis)
 
 
 @writer(Hardmax)
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
-    """Return the same operator."""
+    """Write Hardmax as the operator of this name."""
     return draft.node("Hardmax", draft.operand(0), axis=op.axis)

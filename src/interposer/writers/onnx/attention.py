@@ -1,4 +1,4 @@
-"""Attention and what belongs to it."""
+"""ONNX writers for attention and the operators that accompany it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES: Final = {(False, False): "linear", (True, False): "gated", (False, True)
 
 @writer(Attention)
 def attention(draft: Draft, op: Attention) -> list[Tensor]:
-    """Return the same operator, since opset 23."""
+    """Write Attention as the operator of this name (since opset 23)."""
     query, key, value, mask, *others = (draft.optional(index) for index in range(7))
     if mask is not None and mask.dtype.is_float and query is not None:
         mask = draft.cast(mask, query.dtype)
@@ -56,7 +56,7 @@ def _given(sizes: dict[str, int]) -> dict[str, Any]:
 
 @writer(RotaryEmbedding)
 def rotary_embedding(draft: Draft, op: RotaryEmbedding) -> Tensor:
-    """Return the same operator, since opset 23."""
+    """Write RotaryEmbedding as the operator of this name (since opset 23)."""
     x, *others = (draft.optional(index) for index in range(4))
     cos, sin = (other and x and draft.cast(other, x.dtype) for other in others[:2])
     return draft.node(
@@ -73,7 +73,7 @@ def rotary_embedding(draft: Draft, op: RotaryEmbedding) -> Tensor:
 
 @writer(LinearAttention)
 def linear_attention(draft: Draft, op: LinearAttention) -> list[Tensor]:
-    """Return the same operator, since opset 27; the rule follows from the operands."""
+    """Write LinearAttention as the operator of this name (since opset 27); the operands determine the rule."""
     operands = [draft.optional(index) for index in range(6)]
     rule = _RULES[operands[4] is not None, operands[5] is not None]
     return draft.nodes(

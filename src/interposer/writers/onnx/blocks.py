@@ -1,4 +1,4 @@
-"""Operators that fold blocks of an image into its channels or its batch, and back."""
+"""ONNX writers for operators that move blocks between space and channels or batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 @writer(DepthToSpace, moves=True)
 def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
-    """Channels first."""
+    """Write DepthToSpace, with transposes if the channels are last."""
     last = op.data_layout.channels_last
     x = draft.to_channels_first(draft.operand(0), 4, last)
     result = draft.node("DepthToSpace", x, blocksize=op.block_size, mode=op.mode.name)
@@ -28,7 +28,7 @@ def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
 
 @writer(SpaceToDepth, moves=True)
 def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
-    """Likewise."""
+    """Write SpaceToDepth, with transposes if the channels are last."""
     last = op.data_layout.channels_last
     x = draft.to_channels_first(draft.operand(0), 4, last)
     return draft.from_channels_first(draft.node("SpaceToDepth", x, blocksize=op.block_size), 4, last)
@@ -36,7 +36,7 @@ def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
 
 @writer(SpaceToBatchNd, moves=True)
 def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
-    """Return each image axis is divided in two, of which the inner one goes in front."""
+    """Write SpaceToBatchNd: each spatial axis is split in two, and the inner part is moved into the batch."""
     x, shape = _padded(draft, op), list(draft.shape(0))
     for axis, pair in zip(op.axes, op.pad_list, strict=True):
         shape[axis] += sum(pair)
@@ -49,7 +49,7 @@ def space_to_batch(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 
 
 def _divided(shape: Sequence[int], axes: Sequence[int], block: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return the shape with the axes divided, and the places of their inner and outer parts."""
+    """Return the shape with the axes split, and the positions of their inner and outer parts."""
     divided: list[int] = []
     inner, outer = [], []
     for axis, dimension in enumerate(shape):
@@ -77,7 +77,7 @@ def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 
 @writer(BatchToSpaceNd, moves=True)
 def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
-    """Return the batch is divided, and its parts join the image axes; then these are cut."""
+    """Write BatchToSpaceNd: the batch is split, its parts are merged into the spatial axes, and these are cropped."""
     shape, block = list(draft.shape(0)), op.block_shape
     many = len(block)
     split = [*block, shape[0] // math.prod(block), *shape[1:]]
@@ -95,7 +95,7 @@ def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
 
 @writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
-    """Return the axis as groups and members, which change places."""
+    """Write ChannelShuffle: reshape the axis to (groups, members) and transpose these."""
     axis, shape = normal_axis(op.axis, draft.rank), list(draft.info(0).shape)
     members = draft.known(shape[axis], f"dimension of axis {axis}") // op.num_groups
     grouped = draft.reshape(draft.operand(0), [*shape[:axis], op.num_groups, members, *shape[axis + 1 :]])

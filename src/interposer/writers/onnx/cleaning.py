@@ -1,4 +1,4 @@
-"""What is done to the nodes as a whole: transposes cancel out, and what nobody needs goes."""
+"""Clean-up of all nodes: cancel out transposes and remove unused nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["clean"]
 
 
 def clean(sheet: Sheet, outputs: Sequence[str], annotated: Iterable[str]) -> None:
-    """Move transposes together, and drop nodes and constants that the outputs do not depend on."""
+    """Cancel out transposes, and remove nodes and constants that the outputs do not depend on."""
     shapes = {tensor.name: value.known.shape for value, tensor in sheet.values.items()}
     captured = [name for step in sheet.steps for name in step.captured]
     sheet.steps = without_needless_transposes(sheet, [*outputs, *captured], shapes)
@@ -30,7 +30,7 @@ def _drop_dead(sheet: Sheet, outputs: Iterable[str]) -> None:
             needed.update(step.captured)
             cached.append(step)
     sheet.steps = cached[::-1]
-    for step in cached:  # optional results that nobody takes need no name
+    for step in cached:  # unused optional results need no name
         known = form(step.kind, sheet.opset)
         optional = known.optional if known else frozenset()
         step.outputs = [

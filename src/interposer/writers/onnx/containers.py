@@ -1,4 +1,4 @@
-"""Sequences and optionals, and operators on texts and terms."""
+"""ONNX writers for sequences and optionals, and for operators on strings and terms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__: list[str] = []
 
 
 def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) -> Tensor:
-    """A node of the layer's own kind, whose types must be as they are: what a sequence holds cannot be converted."""
+    """Return a node of the layer's own kind without type casts, as the elements of a sequence cannot be cast."""
     kind = draft.layer.kind.replace("OptionalConstruct", "Optional").replace("OptionalEmpty", "Optional")
     known, result = form(kind, draft.opset), draft.results[0]
     if known is None:
@@ -47,37 +47,37 @@ def _node(draft: Draft, operands: Sequence[Tensor | None], **attributes: Any) ->
 
 @writer(SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength, moves=True)
 def sequence(draft: Draft, op: SequenceConstruct) -> Tensor:
-    """Return the same operators."""
+    """Write the sequence operators that have the same names in ONNX."""
     return _node(draft, draft.operands)
 
 
 @writer(OptionalConstruct, OptionalHasElement, OptionalGetElement, moves=True)
 def optional(draft: Draft, op: OptionalConstruct) -> Tensor:
-    """Return the same operators."""
+    """Write the operators on optionals that have the same names in ONNX."""
     return _node(draft, draft.operands)
 
 
 @writer(SequenceEmpty)
 def sequence_empty(draft: Draft, op: SequenceEmpty) -> Tensor:
-    """Return the type is an attribute."""
+    """Write SequenceEmpty; the element type is an attribute."""
     return _node(draft, (), dtype=op.dtype)
 
 
 @writer(OptionalEmpty)
 def optional_empty(draft: Draft, op: OptionalEmpty) -> Tensor:
-    """Return the type is an attribute, a whole one."""
+    """Write an empty Optional; its full type is an attribute."""
     return _node(draft, (), type=draft.results[0].element)
 
 
 @writer(ConcatFromSequence, moves=True)
 def concat_from_sequence(draft: Draft, op: ConcatFromSequence) -> Tensor:
-    """Return the same operator."""
+    """Write ConcatFromSequence as the operator of this name."""
     return _node(draft, draft.operands, axis=op.axis, new_axis=1 if op.new_axis else None)
 
 
 @writer(SplitToSequence, moves=True)
 def split_to_sequence(draft: Draft, op: SplitToSequence) -> Tensor:
-    """Return the same operator."""
+    """Write SplitToSequence as the operator of this name."""
     return _node(draft, draft.operands, axis=op.axis, keepdims=None if op.keepdims else 0)
 
 
@@ -86,20 +86,20 @@ def split_to_sequence(draft: Draft, op: SplitToSequence) -> Tensor:
 
 @writer(StringConcat)
 def string_concat(draft: Draft, op: StringConcat) -> Tensor:
-    """Return the same operator."""
+    """Write StringConcat as the operator of this name."""
     return draft.node("StringConcat", *draft.tensors())
 
 
 @writer(StringSplit)
 def string_split(draft: Draft, op: StringSplit) -> list[Tensor]:
-    """Return the same operator."""
+    """Write StringSplit as the operator of this name."""
     attributes: dict[str, Any] = {"delimiter": op.delimiter or None, "maxsplit": op.maxsplit}
     return draft.nodes("StringSplit", draft.operand(0), count=2, giving=DataType.STRING, **attributes)
 
 
 @writer(StringNormalizer)
 def string_normalizer(draft: Draft, op: StringNormalizer) -> Tensor:
-    """Return the same operator, without a locale."""
+    """Write StringNormalizer as the operator of this name, without a locale."""
     attributes: dict[str, Any] = {
         "case_change_action": op.case_change.name,
         "is_case_sensitive": int(op.is_case_sensitive),
@@ -110,13 +110,13 @@ def string_normalizer(draft: Draft, op: StringNormalizer) -> Tensor:
 
 @writer(RegexFullMatch)
 def regex_full_match(draft: Draft, op: RegexFullMatch) -> Tensor:
-    """Return the same operator."""
+    """Write RegexFullMatch as the operator of this name."""
     return draft.node("RegexFullMatch", draft.operand(0), pattern=op.pattern)
 
 
 @writer(TfIdfVectorizer)
 def tf_idf_vectorizer(draft: Draft, op: TfIdfVectorizer) -> Tensor:
-    """Return the same operator; its words are numbers or texts."""
+    """Write TfIdfVectorizer as the operator of this name; its pool holds numbers or strings."""
     texts = op.pool.dtype == object
     attributes: dict[str, Any] = {
         "pool_strings" if texts else "pool_int64s": op.pool.tolist(),
@@ -133,5 +133,5 @@ def tf_idf_vectorizer(draft: Draft, op: TfIdfVectorizer) -> Tensor:
 
 @writer(LabelEncoder)
 def label_encoder(draft: Draft, op: LabelEncoder) -> Tensor:
-    """It belongs to another set of operators."""
+    """Refuse LabelEncoder, which belongs to another operator set."""
     refuse("ONNX has tables of labels in the domain ai.onnx.ml only, which is not written")

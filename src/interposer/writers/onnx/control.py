@@ -1,4 +1,4 @@
-"""Layers that only pass data on."""
+"""ONNX writers for layers that only pass data on."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def passed_on(draft: Draft, op: Debug | MemCopy | MemImport | Merge) -> Tensor:
 
 @writer(Switch, moves=True)
 def switch(draft: Draft, op: Switch) -> list[Tensor]:
-    """Return both outputs are the data."""
+    """Return the data operand for both outputs."""
     return [draft.operand(0)] * 2
 
 
 @writer(StandIn)
 def stand_in(draft: Draft, op: StandIn) -> Tensor:
-    """Nobody knows what it stands in for."""
+    """Refuse a placeholder for an unknown operator."""
     refuse(f"it stands in for {op.description or 'an operator that is not known'}")
 
 
 @writer(PreCompiled)
 def pre_compiled(draft: Draft, op: PreCompiled) -> Tensor:
-    """Only a backend knows what is in it."""
-    refuse("it is a part that a backend has compiled; write the network before it is optimized")
+    """Refuse a compiled partition, whose content only its backend knows."""
+    refuse("it was compiled by a backend; write the network before it is optimized")

@@ -1,4 +1,4 @@
-"""Layers with regions: graphs in a node's attributes, which see the tensors around them by their names."""
+"""ONNX writers for layers with regions: subgraphs in attributes, which access outer tensors by name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _names(draft: Draft, tensors: Sequence[Tensor]) -> list[str]:
 
 
 def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
-    """Let the inputs of a region be these tensors."""
+    """Bind the inputs of a region to `tensors`."""
     for layer, tensor in zip(region.inputs, tensors, strict=True):
         sheet.values[layer.output] = tensor
 
 
 def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
-    """A sheet for a region whose first inputs are its own and whose others are tensors around it, and its border."""
+    """Return a sheet and the border of a region: its first `formal` inputs are its own, the others captured."""
     sheet = draft.sheet.inner()
     own = [(sheet.free_name(layer.name), layer.output) for layer in region.inputs[:formal]]
     tensors = [Tensor(name, value.known.dtype) for name, value in own]
@@ -44,14 +44,14 @@ def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) ->
 
 
 def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
-    """The layers of a region; what ONNX cannot express of them is a reason against the whole."""
+    """Write the layers of a region; refuse the whole layer if one of them cannot be expressed."""
     refused = dict(write_layers(border, sheet))
     for name, (kind, reason) in refused.items():
         refuse(f"in its region {border.name!r}, layer {name!r} ({kind}): {reason}")
 
 
 def _graph(border: Border, sheet: Sheet, more: Sequence[str] = ()) -> Message:
-    """Return the message of a region that is written, which may give more than its outputs."""
+    """Return the graph message of a written region; `more` are additional outputs."""
     name_outputs(border, sheet)
     clean(sheet, [*(name for name, _ in border.outputs), *more], [])
     graph = onnx().GraphProto(name=border.name or "region")
@@ -74,7 +74,7 @@ def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str]
 @writer(If, quantized=True)
 @writer(If, moves=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
-    """Return both graphs see everything by its name."""
+    """Write If; both subgraphs access outer tensors by name."""
     condition, *captured = _names(draft, draft.tensors())
     then, other = (_region(draft, region, 0, captured) for region in draft.layer.regions)
     return _put(draft, "If", [condition], captured, then_branch=then, else_branch=other)
@@ -83,7 +83,7 @@ def if_(draft: Draft, op: If) -> list[Tensor]:
 @writer(Loop, quantized=True)
 @writer(Loop, moves=True)
 def loop(draft: Draft, op: Loop) -> list[Tensor]:
-    """Return the body's own inputs are the number of the iteration, the condition and what is carried."""
+    """Write Loop; the body's own inputs are the iteration number, the condition and the carried values."""
     head = [item and draft.name_of(item) for item in (draft.optional(0), draft.optional(1))]
     names = _names(draft, [operand for operand in draft.operands[2:] if operand is not None])
     carried, captured = names[: op.num_carried], names[op.num_carried :]
@@ -94,7 +94,7 @@ def loop(draft: Draft, op: Loop) -> list[Tensor]:
 @writer(Scan, quantized=True)
 @writer(Scan, moves=True)
 def scan(draft: Draft, op: Scan) -> list[Tensor]:
-    """Return the body's own inputs are states and slices."""
+    """Write Scan; the body's own inputs are states and slices."""
     names = _names(draft, draft.tensors())
     formal = op.num_states + op.num_scan_inputs
     body = _region(draft, draft.layer.regions[0], formal, names[formal:])
@@ -115,7 +115,7 @@ def scan(draft: Draft, op: Scan) -> list[Tensor]:
 @writer(While, quantized=True)
 @writer(While, moves=True)
 def while_(draft: Draft, op: While) -> list[Tensor]:
-    """Return a loop that is not counted: the condition is computed before it, and again behind each iteration."""
+    """Write While as a Loop without trip count; the condition is computed before the loop and after each iteration."""
     tensors = draft.tensors()
     names = _names(draft, tensors)
     carried, captured = names[: op.num_carried], names[op.num_carried :]
@@ -126,7 +126,7 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
 
 
 def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
-    """Return the condition's layers before the loop, among the layers around it."""
+    """Write the condition's layers before the loop, and return the name of the result."""
     sheet = draft.sheet
     _bound(sheet, condition, tensors)
     result = condition.outputs[0].values[0]
@@ -135,7 +135,7 @@ def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) 
 
 
 def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
-    """Return the body, and then the condition on what it gives."""
+    """Return the loop body: the layers of the body, followed by the condition on the body's results."""
     sheet, border = _inner(draft, body, num_carried, captured)
     _written(draft, border, sheet)
     arguments = [sheet.values[value] for _, value in border.outputs]

@@ -1,4 +1,4 @@
-"""Convolutions of images and volumes."""
+"""ONNX writers for convolutions of images and volumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["convolved", "prepared"]
 
 @writer(Convolution2d, DepthwiseConvolution2d, Convolution3d)
 def convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d) -> Tensor:
-    """Channels first, weights with the output channels in front."""
+    """Write a convolution as Conv, with channels first and weights with the output channels first."""
     return convolved(draft, op, "Conv", draft.optional(2))
 
 
@@ -28,7 +28,7 @@ def convolved(
     *others: Tensor | None,
     layout: bool = True,
 ) -> Tensor:
-    """Return the result of Conv or one of its kin: in the layer's own layout, or with the channels first."""
+    """Return the result of Conv or a similar operator: in the layer's own layout, or with the channels first."""
     rank, last = draft.rank, op.data_layout.channels_last
     x, weights, sizes, groups = prepared(draft, op)
     windows: Sequence[Window] = op.windows(*(draft.known(item, "window's size") for item in sizes))
@@ -40,7 +40,7 @@ def convolved(
 def prepared(
     draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d
 ) -> tuple[Tensor, Tensor, Sequence[int], int]:
-    """Input with its channels first, weights (O, I / groups, ...), dimensions of the window, and groups."""
+    """Return the input with channels first, weights (O, I / groups, ...), the window's dimensions and the groups."""
     shape, last = draft.info(1).shape, op.data_layout.channels_last
     x, weights = draft.to_channels_first(draft.operand(0), draft.rank, last), draft.operand(1)
     if isinstance(op, Convolution3d):
@@ -54,7 +54,7 @@ def prepared(
 
 @writer(TransposeConvolution2d)
 def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
-    """Return a result of another size than follows is cut at its end, or has more cells there."""
+    """Write TransposeConvolution2d; the result is cropped or extended at its end to its size."""
     last, (h, w, _) = op.data_layout.channels_last, op.data_layout.axes()
     shape = draft.info(1).shape
     rows, columns = op.windows(*(draft.known(shape[axis], "window's size") for axis in (h, w)))
@@ -72,7 +72,7 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
 
 def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
-    """Return the window with a pad behind that gives the result's dimension, and how many more cells that needs."""
+    """Return the window with the end pad that gives the result's dimension, and the number of cells still missing."""
     before, after = draft.info(0).shape[axis], draft.results[0].shape[axis]
     op = draft.layer.op
     assert isinstance(op, TransposeConvolution2d)

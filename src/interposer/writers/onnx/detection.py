@@ -1,4 +1,4 @@
-"""What ONNX has no operators for: detections, points in heatmaps, and recurrent layers in integers."""
+"""Refusals of layers that ONNX has no operators for: detections, heatmap keypoints, and integer recurrent layers."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _REASONS: Final = {
 @writer(*_REASONS, quantized=True)
 @writer(*_REASONS)
 def refused(draft: Draft, op: Any) -> Tensor:
-    """With the operator's own reason."""
+    """Refuse the layer with the reason for its operator."""
     refuse(_REASONS[type(op)])

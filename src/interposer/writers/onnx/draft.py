@@ -1,4 +1,4 @@
-"""One layer of the network, as a function of the writer sees it, and the nodes that it becomes."""
+"""One layer of the network as its writer sees it, and the nodes that are written for it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MOVING: Final = frozenset(
 
 
 class Draft:
-    """The operands and results of a layer, and the nodes that are written for it.
+    """The operands and results of a layer, and the nodes that are written for the layer.
 
     Raises from all methods:
-        RefusedError: the format cannot express what is asked for.
+        RefusedError: the format cannot express the requested node or value.
     """
 
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
@@ -43,20 +43,20 @@ class Draft:
         self._steps: list[Step] = []
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
-        """Return the same layer on other operands, without the nodes so far."""
+        """Return a draft for the same layer with other operands, without the nodes so far."""
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos, draft.results = self.infos, self.results
         return draft
 
     def take_over(self, other: Draft) -> None:
-        """Add the nodes of another draft."""
+        """Add the nodes of another draft to this one."""
         self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     @property
     def operands(self) -> tuple[Tensor | None, ...]:
-        """All operands, None if one is absent."""
+        """All operands; None for absent ones."""
         return self._operands
 
     def optional(self, index: int) -> Tensor | None:
@@ -64,17 +64,17 @@ class Draft:
         return self._operands[index] if index < len(self._operands) else None
 
     def operand(self, index: int) -> Tensor:
-        """Return an operand that must be there."""
+        """Return a required operand."""
         result = self.optional(index)
         assert result is not None, "violations() comes first"
         return result
 
     def tensors(self) -> list[Tensor]:
-        """Return all operands, which must be there."""
+        """Return all operands, all of which are required."""
         return [self.operand(index) for index in range(len(self._operands))]
 
     def info(self, index: int) -> TensorInfo:
-        """Return the info of an operand that must be there."""
+        """Return the info of a required operand."""
         result = self.infos[index]
         assert result is not None, "violations() comes first"
         return result
@@ -85,7 +85,7 @@ class Draft:
         return self.info(0).rank
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an operand, all of whose dimensions must be known."""
+        """Return the shape of an operand; refuse the layer if a dimension is unknown."""
         shape = self.info(index).shape
         if not shape.is_concrete:
             name = self.layer.op.operand_name(index)
@@ -93,7 +93,7 @@ class Draft:
         return tuple(shape)
 
     def known(self, size: int, title: str) -> int:
-        """Return a dimension that must be known."""
+        """Return a size; refuse the layer if it is unknown."""
         if isinstance(size, Dim):
             refuse(f"the {title} is not known")
         return size
@@ -105,17 +105,17 @@ class Draft:
         return Tensor(f"{self.layer.name}/{name}", dtype, np.asarray(values).astype(dtype.numpy))
 
     def ints(self, values: Sequence[int] | int, name: str = "constant") -> Tensor:
-        """Return a constant of 64-bit integers: a list, or one number."""
+        """Return a constant of int64: a vector, or a scalar for one number."""
         return self.constant(np.array(values, np.int64), DataType.INT64, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a constant number of the type of a tensor."""
+        """Return a scalar constant of the type of `tensor`."""
         return self.constant(value, tensor.dtype)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def node(self, kind: str, *inputs: Tensor | None, giving: DataType | None = None, **attributes: Any) -> Tensor:
-        """Return the first result of a new node; `giving` is its type, where it does not follow from the operands."""
+        """Return the first result of a new node; `giving` is its type, if it does not follow from the operands."""
         return self.nodes(kind, *inputs, giving=giving, **attributes)[0]
 
     def nodes(
@@ -123,7 +123,7 @@ class Draft:
     ) -> list[Tensor]:
         """Return the results of a new node. Attributes that are None are left out.
 
-        Operands of a type that the operator does not take are converted to a wider one, and results back.
+        Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
         """
         known = form(kind, self.opset)
         if known is None:
@@ -146,7 +146,7 @@ class Draft:
         return [self.cast(item, requested) for item, requested in zip(created, types, strict=True)]
 
     def put(self, step: Step, types: Sequence[DataType]) -> list[Tensor]:
-        """Return the results of a node that is made already, of these types."""
+        """Add an existing node with result types `types`, and return its results."""
         step.outputs = [self.sheet.free_name(f"{self.layer.name}/{step.kind}") for _ in types]
         self._steps.append(step)
         return [Tensor(name, dtype) for name, dtype in zip(step.outputs, types, strict=True)]
@@ -154,7 +154,7 @@ class Draft:
     def _types(
         self, kind: str, known: Form, inputs: Sequence[Tensor | None]
     ) -> tuple[dict[str, DataType], dict[str, DataType]]:
-        """Return the types that go by each name in the form, and those that the operator takes in their place."""
+        """Return the operand types by their names in the form, and the types that the operator accepts instead."""
         narrow: dict[str, DataType] = {}
         wide: dict[str, DataType] = {}
         for index, item in enumerate(inputs):
@@ -186,17 +186,17 @@ class Draft:
         return dtype
 
     def takes(self, kind: str, dtype: DataType) -> bool:
-        """Return True if an operator takes a first operand of that type without conversion."""
+        """Return True if an operator accepts a first operand of this type without a cast."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.operand(0), dtype)
 
     def gives(self, kind: str, dtype: DataType) -> bool:
-        """Return True if an operator can give a tensor of that type without conversion."""
+        """Return True if an operator can return a tensor of this type without a cast."""
         known = form(kind, self.opset)
         return known is not None and known.takes(known.result(0), dtype)
 
     def name_of(self, tensor: Tensor) -> str:
-        """Return the name of a tensor in the model; a constant is put there when it is first needed."""
+        """Return the name of a tensor in the model; a constant is added on first use."""
         if tensor.array is None:
             return tensor.name
         if tensor not in self.sheet.placed:
@@ -212,27 +212,27 @@ class Draft:
     # --- scales -------------------------------------------------------------------------------------------------------
 
     def scale(self, q: Quantization, dtype: DataType, zero: DataType) -> tuple[Tensor, Tensor]:
-        """Scale and zero point as constants: one, or one for each channel."""
+        """Return scale and zero point as constants: scalars, or vectors for per-channel quantization."""
         values = np.array(q.scales if q.per_axis else q.scale)
         points = np.array(q.zero_points if q.per_axis else q.zero_point)
         return self.constant(values, dtype, "scale"), self.constant(points, zero, "zero_point")
 
     def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
-        """Return the float values that integers stand for."""
+        """Return quantized values dequantized to float."""
         scale, point = self.scale(q, dtype, x.dtype)
         needed = any(q.zero_points) or x.dtype is not DataType.INT32
         created = self.node("DequantizeLinear", x, scale, point if needed else None, giving=dtype, axis=q.axis)
         return replace(created, codes=x, codes_as=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:
-        """Float values as integers, rounded half to even."""
+        """Return float values quantized to integers, rounded half to even."""
         scale, point = self.scale(q, x.dtype, dtype)
         return self.node("QuantizeLinear", x, scale, point, axis=q.axis)
 
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """Return a tensor in another type that holds its values, or a part of their bits."""
+        """Return a tensor cast to another type; out-of-range integers keep their low bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None and x.codes_as is None and DataType.STRING not in (x.dtype, dtype):
@@ -241,18 +241,18 @@ class Draft:
         return self.node("Cast", x, giving=dtype, to=dtype, saturate=saturate)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """Return a tensor with its axes in another order."""
+        """Return a tensor with permuted axes."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
         if x.array is not None:
             return x.transposed(order)
-        if x.codes is not None and x.codes_as is not None:  # integers are moved, of which engines know how to fuse more
+        if x.codes is not None and x.codes_as is not None:  # transposed integers are fused by more engines
             return self.dequantized(self.transpose(x.codes, order), turned(x.codes_as, order) or x.codes_as, x.dtype)
         return self.node("Transpose", x, perm=order)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor with another shape: dimensions, one -1, or one that is not known."""
+        """Return a reshaped tensor; at most one dimension may be -1 or unknown."""
         if sum(isinstance(dim, Dim) or dim == -1 for dim in shape) > 1:
             refuse(f"it would give a tensor the shape {TensorShape(shape)}, of which several dimensions are not known")
         sizes = tuple(-1 if isinstance(dim, Dim) else int(dim) for dim in shape)
@@ -265,11 +265,11 @@ class Draft:
         return self.node("Unsqueeze", x, self.ints(axes, "axes")) if axes else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Return a tensor without some axes of size 1."""
+        """Return a tensor without the given axes of size 1."""
         return self.node("Squeeze", x, self.ints(axes, "axes")) if axes else x
 
     def reduce(self, kind: str, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
-        """Return what ReduceSum and its kin make of some axes; none are all."""
+        """Return a reduction (ReduceSum or similar) over the given axes; an empty list means all axes."""
         if self.opset >= 18 or kind == "ReduceSum":
             numbers = self.ints(axes, "axes") if axes else None
             return self.node(kind, x, numbers, keepdims=int(keep))
@@ -283,18 +283,18 @@ class Draft:
         axes: Sequence[int],
         steps: Sequence[int] | None = None,
     ) -> Tensor:
-        """Return a part of a tensor along some axes."""
+        """Return a slice of a tensor along some axes."""
         if not axes:
             return x
         numbers = [self.ints(item, "slice") for item in (starts, ends, axes)]
         return self.node("Slice", x, *numbers, None if steps is None else self.ints(steps, "slice"))
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Return tensors joined along an axis."""
+        """Return tensors concatenated along an axis."""
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=axis)
 
     def clip(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
-        """Return a tensor between two bounds, each of which may be None."""
+        """Return a tensor clipped to two bounds, each of which may be None."""
         bounds = [None if bound is None else self.like(bound, x) for bound in (low, high)]
         if low is None and high is None:
             return x
@@ -304,22 +304,22 @@ class Draft:
         return self.node("Clip", x, *bounds)
 
     def to_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return an image or a volume with its channels behind the batch; `last` says that they are at the end."""
+        """Return an image or a volume with its channels after the batch; `last` says that they are the last axis."""
         return self.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
 
     def from_channels_first(self, x: Tensor, rank: int, last: bool) -> Tensor:
-        """Return the other way."""
+        """Return an image or a volume with its channels moved back to the end if `last` is set."""
         return self.transpose(x, (0, *range(2, rank), 1)) if last else x
 
     @property
     def arithmetic(self) -> int:
-        """How many nodes so far compute something, instead of moving or converting elements."""
+        """The number of nodes so far that compute something, instead of moving or converting elements."""
         return sum(step.kind not in _MOVING for step in self._steps)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Put the nodes onto the sheet, the results under these names where a node of this layer gives them."""
+        """Add the nodes to the sheet; results get these names if a node of this layer produces them."""
         created = {name: step for step in self._steps for name in step.outputs}
         new: dict[str, str] = {}
         for result, name in zip(results, names, strict=True):
@@ -338,7 +338,7 @@ class Draft:
 
 
 def fits(x: Tensor, *numbers: float) -> bool:
-    """Return True if numbers that a tensor meets can be attributes, which have 32 bits."""
+    """Return True if numbers that are combined with `x` are exact as attributes, which are float32."""
     return x.dtype is not DataType.FLOAT64 or all(float(np.float32(number)) == number for number in numbers)
 
 

@@ -1,4 +1,4 @@
-"""Operators of which shapes, places and counts are only known while running; random numbers; images in files."""
+"""ONNX writers for operators whose shapes or counts are only known at run time, random numbers, and image decoding."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def _wide(draft: Draft, index: int) -> Tensor:
 
 @writer(DynamicReshape, moves=True)
 def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
-    """Return a dimension of 0 is copied, or just 0."""
+    """Write DynamicReshape; a dimension of 0 is copied, or means 0 with allowzero."""
     return draft.node("Reshape", draft.operand(0), _wide(draft, 1), allowzero=None if op.copy_zeros else 1)
 
 
 @writer(DynamicBroadcastTo, moves=True)
 def dynamic_broadcast_to(draft: Draft, op: DynamicBroadcastTo) -> Tensor:
-    """Return the same operator as with a known shape."""
+    """Write DynamicBroadcastTo as Expand."""
     return draft.node("Expand", draft.operand(0), _wide(draft, 1))
 
 
 @writer(DynamicTile, moves=True)
 def dynamic_tile(draft: Draft, op: DynamicTile) -> Tensor:
-    """Likewise."""
+    """Write DynamicTile as Tile."""
     return draft.node("Tile", draft.operand(0), _wide(draft, 1))
 
 
 @writer(DynamicSlice, moves=True)
 def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
-    """Likewise."""
+    """Write DynamicSlice as Slice."""
     axes = draft.ints([normal_axis(axis, draft.rank) for axis in op.axes], "axes")
     steps = None if draft.optional(3) is None else _wide(draft, 3)
     return draft.node("Slice", draft.operand(0), _wide(draft, 1), _wide(draft, 2), axes, steps)
@@ -64,7 +64,7 @@ def dynamic_slice(draft: Draft, op: DynamicSlice) -> Tensor:
 
 @writer(DynamicPad, moves=True)
 def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
-    """Return all pads before come first, then all behind."""
+    """Write DynamicPad; the operand lists all pads at the starts, then all pads at the ends."""
     if op.padding_mode not in _MODES:
         refuse(f"ONNX has no {op.padding_mode.name} for pads that are not known")
     pads = draft.reshape(draft.transpose(_wide(draft, 1), (1, 0)), [-1])
@@ -75,7 +75,7 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
 
 @writer(DynamicTopK, moves=True)
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
-    """Return the count is a list of one number."""
+    """Write DynamicTopK; k is a vector of one number."""
     k = draft.reshape(_wide(draft, 1), [1])
     result = draft.nodes("TopK", draft.operand(0), k, count=2, axis=op.axis, largest=None if op.largest else 0)
     return [result[0], draft.cast(result[1], op.index_dtype)]
@@ -83,7 +83,7 @@ def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
 
 @writer(RandomFill)
 def random_fill(draft: Draft, op: RandomFill) -> Tensor:
-    """As large as a tensor of zeros. ONNX does not say which numbers belong to a seed."""
+    """Write RandomFill, with the shape of a tensor of zeros; ONNX does not define the numbers for a seed."""
     names = _PARAMETERS[op.distribution]
     attributes: dict[str, Any] = dict(zip(names, (op.a, op.b), strict=True))
     kind = "RandomUniformLike" if op.distribution is Distribution.UNIFORM else "RandomNormalLike"
@@ -98,13 +98,13 @@ def random_fill(draft: Draft, op: RandomFill) -> Tensor:
 
 @writer(ImageDecoder)
 def image_decoder(draft: Draft, op: ImageDecoder) -> Tensor:
-    """Return the same operator, since opset 20."""
+    """Write ImageDecoder as the operator of this name (since opset 20)."""
     return draft.node("ImageDecoder", draft.operand(0), pixel_format=op.pixel_format.value)
 
 
 @writer(DeformableConvolution2d)
 def deformable_convolution(draft: Draft, op: DeformableConvolution2d) -> Tensor:
-    """Return the same operator, since opset 19."""
+    """Write DeformableConvolution2d as DeformConv (since opset 19)."""
     height, width = (draft.known(n, "window's size") for n in draft.info(1).shape[2:])
     windows = (
         Window(height, op.stride_y, op.dilation_y, op.pad_top, op.pad_bottom),
@@ -120,5 +120,5 @@ def deformable_convolution(draft: Draft, op: DeformableConvolution2d) -> Tensor:
 
 @writer(TreeEnsemble)
 def tree_ensemble(draft: Draft, op: TreeEnsemble) -> Tensor:
-    """It belongs to another set of operators."""
+    """Refuse TreeEnsemble, which belongs to another operator set."""
     refuse("ONNX has trees in the domain ai.onnx.ml only, which is not written")

@@ -1,4 +1,4 @@
-"""Operators that compute every element on its own, with broadcasting."""
+"""ONNX writers for elementwise operators, with broadcasting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OF_TRUTHS: Final = {**_BITWISE, B.MAXIMUM: "Or", B.MINIMUM: "And"}
 
 
 def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return an integer divisor that is nowhere 0, and where it would be; what is divided there is 0."""
+    """Return an integer divisor with zeros replaced, and a mask of the zeros; a division by zero gives 0."""
     if b.array is not None and b.array.all():
         return b, None
     zero = draft.node("Equal", b, draft.like(0, b))
@@ -82,7 +82,7 @@ def _fmod(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _floor_div(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return the remainder is taken off first, so that the quotient is whole but for what it is rounded by."""
+    """Return the floor of a quotient: the remainder is subtracted first, so that the division is exact."""
     if a.dtype.is_float:
         whole = draft.node("Round", draft.node("Div", draft.node("Sub", a, _mod(draft, a, b)), b))
         return draft.node("Where", draft.node("Equal", b, draft.like(0, b)), draft.node("Div", a, b), whole)
@@ -97,7 +97,7 @@ def _squared_difference(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Of integers, only 1 and -1 have whole powers with negative exponents; all others are 0 there."""
+    """Return a power; of integer bases, only 1 and -1 have nonzero powers with negative exponents."""
     if a.dtype.is_float:
         return draft.node("Pow", a, draft.cast(b, a.dtype))
     if b.dtype.is_float or b.dtype in UNSIGNED_INTEGERS or (b.array is not None and (b.array >= 0).all()):
@@ -111,7 +111,7 @@ def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return the arc tangent of the quotient, with half a turn more or less on the left; 0 for the origin."""
+    """Return atan2: the arc tangent of the quotient, plus or minus pi for negative x; 0 for the origin."""
     zero, origin = (
         draft.like(0, a),
         draft.node("And", *(draft.node("Equal", item, draft.like(0, item)) for item in (a, b))),
@@ -124,7 +124,7 @@ def _atan2(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shift(draft: Draft, a: Tensor, b: Tensor, direction: str) -> Tensor:
-    """Of numbers without sign; by their width or more, nothing is left."""
+    """Return a shift of unsigned numbers; shifts by the width or more give 0."""
     width = draft.constant(a.dtype.bits, a.dtype)
     far = draft.node("GreaterOrEqual", b, width)
     by = draft.node("Where", far, draft.like(0, b), b)
@@ -137,7 +137,7 @@ def _shift_left(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shift_right(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
-    """Return a negative number is shifted as what it lacks to -1."""
+    """Return an arithmetic right shift; a negative number is shifted as its complement."""
     bits = _bits(a.dtype)
     if bits is a.dtype:
         return _shift(draft, a, b, "RIGHT")
@@ -167,7 +167,7 @@ _FUNCTIONS: Final[dict[BinaryOperation, Function]] = {
 
 @writer(ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction)
 def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
-    """Return integers that ONNX does not compute with are widened, and wrap around when they are narrowed again."""
+    """Write ElementwiseBinary; unsupported integer types are widened, and the results wrap around when narrowed."""
     a, b = draft.operand(0), draft.operand(1)
     if a.dtype is DataType.BOOL and op.operation in _OF_TRUTHS:
         return draft.node(_OF_TRUTHS[op.operation], a, b)
@@ -180,7 +180,7 @@ def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 @writer(Fused)
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
-    """With 32 bits between the steps, where the elements have fewer."""
+    """Write Fused; narrow elements have 32 bits between the steps."""
     own = draft.operand(0).dtype
     wide = DataType.FLOAT32 if own.is_float and own.bits < 32 else own
     a, b, multiplier, addend = (draft.cast(tensor, wide) for tensor in draft.tensors())
@@ -250,7 +250,7 @@ _UNARY: Final[dict[UnaryOperation, Callable[[Draft, Tensor], Tensor]]] = {
 
 @writer(ElementwiseUnary)
 def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
-    """Return integers are round already."""
+    """Write ElementwiseUnary; rounding of integers is the identity."""
     x = draft.operand(0)
     if op.operation in _ROUNDINGS:
         return draft.node(_ROUNDINGS[op.operation], x) if x.dtype.is_float else x
@@ -261,7 +261,7 @@ def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
 
 @writer(Floor)
 def floor(draft: Draft, op: Floor) -> Tensor:
-    """Likewise."""
+    """Write Floor; the floor of integers is the identity."""
     x = draft.operand(0)
     return draft.node("Floor", x) if x.dtype.is_float else x
 
@@ -284,7 +284,7 @@ _JOINTS: Final = {
 
 @writer(Comparison)
 def comparison(draft: Draft, op: Comparison) -> Tensor:
-    """Not equal is the opposite of equal."""
+    """Write Comparison; NOT_EQUAL is the negation of Equal."""
     if op.operation is C.NOT_EQUAL:
         return _not(draft, draft.node("Equal", *draft.tensors()))
     return draft.node(_COMPARISONS[op.operation], *draft.tensors())
@@ -292,7 +292,7 @@ def comparison(draft: Draft, op: Comparison) -> Tensor:
 
 @writer(Comparison, quantized=True)
 def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
-    """Return integers of one scale, unless there is a rule for them that loses some of the difference."""
+    """Write Comparison of quantized values with one scale, unless the operator's fixed-point rule loses precision."""
     a, b = draft.info(0), draft.info(1)
     if a.quantization is None or a.quantization != b.quantization:
         refuse("it compares in fixed-point arithmetic, as the scales differ")
@@ -303,19 +303,19 @@ def comparison_of_codes(draft: Draft, op: Comparison) -> Tensor:
 
 @writer(LogicalBinary)
 def logical(draft: Draft, op: LogicalBinary) -> Tensor:
-    """Return the same operators."""
+    """Write LogicalBinary as the operator of the same name."""
     return draft.node(_JOINTS[op.operation], *draft.tensors())
 
 
 @writer(Where, moves=True)
 def where(draft: Draft, op: Where) -> Tensor:
-    """Return the same operator."""
+    """Write Where as the operator of this name."""
     return draft.node("Where", *draft.tensors())
 
 
 @writer(Prelu)
 def prelu(draft: Draft, op: Prelu) -> Tensor:
-    """ONNX broadcasts the slope only, not the input."""
+    """Write Prelu; ONNX broadcasts the slope to the input, but not vice versa."""
     x, alpha = draft.operand(0), draft.operand(1)
     if draft.info(0).shape == draft.results[0].shape:
         return draft.node("PRelu", x, alpha)

@@ -1,4 +1,4 @@
-"""Float values of operators' attributes as elements of a tensor."""
+"""Conversion of float attributes to elements of a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["encoded", "filled"]
 
 
 def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor:
-    """Return a tensor of a shape that is a tensor, filled with one float value as `info` stores it."""
+    """Return a tensor whose shape is the tensor `dims`, filled with one float value, stored as `info` says."""
     array = encoded(value, info).reshape(1)
     dims = draft.cast(dims, DataType.INT64)
     if not draft.gives("ConstantOfShape", info.dtype):
@@ -23,7 +23,7 @@ def filled(draft: Draft, dims: Tensor, value: float, info: TensorInfo) -> Tensor
 
 
 def encoded(value: float, info: TensorInfo) -> Array:
-    """Return a float value as an element of a tensor, quantized as that is with one scale; halves go away from zero."""
+    """Return a float value as an element of a tensor, quantized by its single scale; ties away from zero."""
     if info.quantization is None:
         return np.array(value).astype(info.dtype.numpy)
     steps = value / float(np.float32(info.scale))

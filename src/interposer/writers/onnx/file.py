@@ -1,4 +1,4 @@
-"""`save`: from a network to a file."""
+"""The function `save`, which writes a network to a file."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def save(
     external_data: bool | None = None,
     **options: Any,
 ) -> int:
-    """Write a network to a file, and give the opset that was taken.
+    """Write a network to a file, and return its opset.
 
-    There is either a whole file afterwards, or the one that was there before.
+    The file is replaced atomically: after an error, the old file is unchanged.
 
     Args:
-        network: what is written.
-        path: the file; with external data, the weights lie beside it in a file of the same name and ``.data``.
-        external_data: whether weights get a file of their own; None if they must, at 2 GiB.
-        options: those of `write`.
+        network: the network, graph or part of a graph to write.
+        path: the file; with external data, the weights are beside it in a file with the suffix ``.data``.
+        external_data: whether weights are in a separate file; None if they must be, at 2 GiB.
+        options: keyword arguments of `write`.
 
     Raises:
         FileWriteError: the file cannot be written.
         InvalidArgumentError: the network is too large for one file.
-        UnwritableError: with every layer that ONNX cannot express; and what else `write` raises.
+        UnwritableError: there are layers that ONNX cannot express; other errors are those of `write`.
     """
     expect(path, str | os.PathLike, "the file must be named by a path")
     model = write(network, **options)

@@ -1,8 +1,8 @@
 """The fixed-point arithmetic of quantized layers in nodes on 64-bit integers, bit for bit.
 
 A factor is ``multiplier / 2**31 * 2**shift``. A product with it is rounded twice: to 32 bits, ties towards plus
-infinity, and when it is shifted right, ties away from zero. ONNX divides integers truncating, so what is to be rounded
-down is made positive first.
+infinity, and when it is shifted right, ties away from zero. Integer division in ONNX truncates, so numbers that must be
+rounded down are made positive first.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _POSITIVE: Final = 1 << 62
 
 
 class Factor(NamedTuple):
-    """A fixed-point number, or several that broadcast with a tensor."""
+    """A fixed-point number, or an array of them that broadcasts with a tensor."""
 
     multiplier: Array
     shift: Array
 
 
 def factor_of(real: ArrayLike) -> Factor:
-    """Return the nearest fixed-point number to each positive real one: 0 below the range, the largest one above it."""
+    """Return the nearest fixed-point number to each positive float: 0 below the range, the largest one above it."""
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * _UNIT + 0.5).astype(np.int64)
     carried = multiplier == _UNIT
@@ -54,7 +54,7 @@ def factor_of(real: ArrayLike) -> Factor:
 
 
 def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
-    """64-bit integers that fit into 32 bits, times a factor."""
+    """Return int64 values, which fit into 32 bits, multiplied by a factor."""
     wide = DataType.INT64
     left, right = np.maximum(factor.shift, 0), np.maximum(-factor.shift, 0)
     if left.any():
@@ -67,7 +67,7 @@ def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:
 
 
 def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
-    """Divided by a power of two, ties away from zero."""
+    """Return the values divided by 2**right, ties away from zero."""
     divisor = np.int64(1) << right
     half = draft.constant(divisor >> 1, DataType.INT64, "half")
     size = draft.node("Add", draft.node("Abs", x), half)
@@ -76,7 +76,10 @@ def _shifted(draft: Draft, x: Tensor, right: Array) -> Tensor:
 
 
 def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
-    """Return the only scale of a tensor of one of these types, 8 bits or 16 where none are named."""
+    """Return the per-tensor quantization of a tensor of one of these types, by default of 8 or 16 bits.
+
+    Any other quantization is refused.
+    """
     q = info.quantization
     if q is None or q.per_axis or info.dtype not in (dtypes or (DataType.INT8, DataType.UINT8, DataType.INT16)):
         refuse("ONNX rounds quantized results otherwise")
@@ -84,29 +87,29 @@ def single(info: TensorInfo, *dtypes: DataType) -> Quantization:
 
 
 def scale32(info: TensorInfo) -> np.float32:
-    """Return the scale of a tensor as files hold it."""
+    """Return the scale of a tensor rounded to float32, as files store it."""
     return np.float32(info.scale)
 
 
 def offset(draft: Draft, x: Tensor, info: TensorInfo) -> Tensor:
-    """Stored integers without their zero point, with 64 bits."""
+    """Return quantized values minus the zero point as int64."""
     wide = draft.cast(x, DataType.INT64)
     return draft.node("Sub", wide, draft.ints(info.zero_point)) if info.zero_point else wide
 
 
 def stored(draft: Draft, steps: Tensor, info: TensorInfo, bounds: tuple[int, int] | None = None) -> Tensor:
-    """Return steps from the zero point as stored integers, clamped to the type or to bounds within it."""
+    """Return integers relative to the zero point as quantized values, clamped to the type or to `bounds`."""
     shifted = draft.node("Add", steps, draft.ints(info.zero_point)) if info.zero_point else steps
     return draft.cast(draft.clip(shifted, *(bounds or integer_range(info.dtype))), info.dtype)
 
 
 def rescaled(draft: Draft, steps: Tensor, factor: ArrayLike, info: TensorInfo) -> Tensor:
-    """Return steps of another scale as stored integers."""
+    """Return integers of another scale as quantized values."""
     return stored(draft, times(draft, steps, factor_of(factor)), info)
 
 
 def rounded_away(draft: Draft, x: Tensor) -> Tensor:
-    """Return the nearest whole numbers, ties away from zero; exact, as what lies below a half is cut off first."""
+    """Return the nearest integers, ties away from zero; exact, as the fraction is compared with one half."""
     cut = draft.node("Floor", draft.node("Abs", x))
     rest = draft.node("Sub", draft.node("Abs", x), cut)
     up = draft.cast(draft.node("GreaterOrEqual", rest, draft.like(0.5, x)), x.dtype)
@@ -114,7 +117,7 @@ def rounded_away(draft: Draft, x: Tensor) -> Tensor:
 
 
 def code_of(real: float, info: TensorInfo, unbounded: int) -> int:
-    """Return the stored integer of a bound, within the limits of the type."""
+    """Return the quantized value of a bound, within the limits of the type; `unbounded` if the bound is infinite."""
     low, high = integer_range(info.dtype)
     if not np.isfinite(real):
         return unbounded

@@ -1,4 +1,4 @@
-"""What an operator of ONNX takes and gives at some opset: the types, as the format's own declarations say."""
+"""The signatures of ONNX operators per opset: accepted and returned types, from the schemas of the package onnx."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 class Form(NamedTuple):
-    """The types of operands and results, each one of its own or a name; which types may go by each name; attributes."""
+    """The types (or type variables) of operands and results, the types for each variable, and the attributes."""
 
     since: int
     inputs: tuple[str, ...]
@@ -43,25 +43,25 @@ class Form(NamedTuple):
     """The numbers of the results that may be left out."""
 
     def has_operand(self, index: int) -> bool:
-        """False beyond the last operand."""
+        """Return False beyond the last operand."""
         return self.variadic or index < len(self.inputs)
 
     def operand(self, index: int) -> str:
-        """Return the type, or its name, of an operand."""
+        """Return the type of an operand, or its type variable."""
         return self.inputs[min(index, len(self.inputs) - 1) if self.variadic else index]
 
     def result(self, index: int) -> str:
-        """Return the type, or its name, of a result."""
+        """Return the type of a result, or its type variable."""
         return self.outputs[min(index, len(self.outputs) - 1)]
 
     def takes(self, name: str, dtype: DataType) -> bool:
-        """Return True if a type may go by that name; of sequences and optionals, what they hold is not looked at."""
+        """Return True if a type variable accepts a type; elements of sequences and optionals are ignored."""
         return dtype in COLLECTIONS or type_name(dtype) in self.allowed.get(name, {name})
 
 
 @cache
 def form(kind: str, opset: int) -> Form | None:
-    """Return the form of an operator at an opset; None if it is missing."""
+    """Return the form of an operator at an opset; None if the opset does not have it."""
     result = schema(kind, opset)
     if result is None:
         return None
@@ -82,11 +82,11 @@ def _types(formals: Sequence[object]) -> tuple[str, ...]:
 
 
 def has_type(dtype: DataType, opset: int) -> bool:
-    """Return True if an opset knows a type of elements: its Cast takes it."""
+    """Return True if an opset has an element type, which is the case if its Cast accepts it."""
     known = form("Cast", opset)
     return known is not None and known.takes(known.operand(0), dtype)
 
 
 def widened(form: Form, name: str, dtype: DataType) -> DataType | None:
-    """Return the type itself where it may go by that name, else the narrowest that may and holds all its values."""
+    """Return the type if the type variable accepts it, else the narrowest accepted type that holds all its values."""
     return next((item for item in (dtype, *_WIDER.get(dtype, ())) if form.takes(name, item)), None)

@@ -1,4 +1,4 @@
-"""Operators that pick elements by indices that are data."""
+"""ONNX writers for operators that select elements by computed indices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @writer(Gather, moves=True)
 def gather(draft: Draft, op: Gather) -> Tensor:
-    """With batch axes, by tuples of one index."""
+    """Write Gather; with batch axes, as GatherND with tuples of one index."""
     params, indices = draft.operand(0), draft.operand(1)
     if not op.batch_dims:
         return draft.node("Gather", params, indices, axis=op.axis)
@@ -34,7 +34,7 @@ def gather(draft: Draft, op: Gather) -> Tensor:
 
 @writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
-    """Return the same operator, but for tuples of no indices."""
+    """Write GatherNd as GatherND; empty index tuples are refused."""
     params, indices = draft.operand(0), draft.operand(1)
     if draft.info(1).shape[-1] == 0:
         refuse("its tuples of indices are empty")
@@ -43,19 +43,19 @@ def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
 
 @writer(GatherElements, moves=True)
 def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
-    """Return the same operator."""
+    """Write GatherElements as the operator of this name."""
     return draft.node("GatherElements", *draft.tensors(), axis=op.axis)
 
 
 @writer(EmbeddingLookup, moves=True)
 def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
-    """Return the rows of a table; ONNX counts negative numbers from the end."""
+    """Write EmbeddingLookup as Gather, which counts negative indices from the end."""
     return draft.node("Gather", draft.operand(1), draft.operand(0))
 
 
 @writer(HashtableLookup, moves=True)
 def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
-    """Return the place of a key is that of the greatest truth of its comparison with all."""
+    """Write HashtableLookup: the position of a key is the ArgMax of its comparison with all keys."""
     lookups, keys, values = draft.tensors()
     if not draft.info(1).num_elements:
         refuse("its table is empty")
@@ -72,14 +72,14 @@ def hashtable_lookup(draft: Draft, op: HashtableLookup) -> list[Tensor]:
 @writer(LshProjection, quantized=True)
 @writer(LshProjection)
 def lsh_projection(draft: Draft, op: LshProjection) -> Tensor:
-    """There is no such function."""
+    """Refuse LshProjection, as ONNX has no hash functions."""
     refuse("ONNX has no hash functions")
 
 
 @writer(OneHot, quantized=True)
 @writer(OneHot)
 def one_hot(draft: Draft, op: OneHot) -> Tensor:
-    """ONNX counts negative indices from the end; where that is not meant, they are moved out of the row."""
+    """Write OneHot; if negative indices must not count from the end, they are moved out of range."""
     indices = draft.cast(draft.operand(0), DataType.INT64)
     if not op.from_end:
         negative = draft.node("Less", indices, draft.ints(0))

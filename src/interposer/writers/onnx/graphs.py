@@ -1,4 +1,4 @@
-"""A graph onto a sheet, and a sheet into a message: the model's own graph, and those of control flow."""
+"""Conversion of a graph to a sheet, and of a sheet to a message: for the model's graph and for subgraphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXTERNAL: Final = 1024
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
-    """Give inputs and outputs their names; gives those that a model's graph cannot have."""
+    """Name the inputs and outputs; return the refusals of those that a model's graph cannot have."""
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         if not value.known.is_ranked:
@@ -39,7 +39,7 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
-    """Write all layers; gives those that are refused by name, each with its operator and the reason."""
+    """Write all layers; return the refused layers by name, each with its operator and the reason."""
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
@@ -52,13 +52,13 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """Return a value that comes from outside: its name, or its array where a constant layer gives it."""
+    """Return the tensor of an outside value: its name, or its array if a constant layer produces it."""
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.dtype, None if constant is None else np.asarray(constant))
 
 
 def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer; returns why that cannot be done, or None."""
+    """Write a layer; return the reason if it cannot be written, else None."""
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
@@ -72,7 +72,7 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def name_outputs(border: Border, sheet: Sheet) -> list[str]:
-    """Return the names of the outputs; what goes by another one is passed on under this one."""
+    """Return the names of the outputs; an output whose tensor has another name gets an Identity node."""
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name:
@@ -82,7 +82,7 @@ def name_outputs(border: Border, sheet: Sheet) -> list[str]:
 
 
 def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array] | None = None) -> None:
-    """Put everything into the message of a graph; constants that are large into `external`, where that is given."""
+    """Add the sheet's content to a graph message; large constants go to `external` if it is given."""
     graph.input.extend(value_info(name, value.known) for name, value in border.inputs)
     graph.output.extend(value_info(name, value.known) for name, value in border.outputs)
     graph.initializer.extend(_constant(name, array, external) for name, array in sheet.constants.items())

@@ -1,4 +1,4 @@
-"""One layer onto the sheet: as it is, or where it is quantized, in integers or by way of float values."""
+"""Writing one layer to the sheet: directly or, if it is quantized, in integers or through float values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INEXACT: Final = "exact=False writes it with float values between DequantizeLin
 
 
 def written(draft: Draft) -> list[Tensor]:
-    """Return the results of a layer, whose nodes are in the draft then.
+    """Add the nodes of a layer to the draft, and return the layer's results.
 
     Raises:
-        RefusedError: the format cannot express it.
+        RefusedError: the format cannot express the layer.
     """
     for info in (*draft.infos, *draft.results):
         if info is not None and info.element is None and not has_type(info.dtype, draft.opset):
@@ -40,7 +40,7 @@ def _called(function: Writer, draft: Draft) -> list[Tensor]:
 
 
 def _of_one_rounding(function: Writer, draft: Draft) -> list[Tensor]:
-    """Narrow floats are rounded once, at the end: where there are several steps, these are of 32 bits."""
+    """Return results of narrow floats rounded once at the end: intermediate steps have 32 bits."""
     trial = draft.again(draft.operands)
     result = _called(function, trial)
     if not draft.exact or trial.arithmetic < 2 or not any(_is_narrow(info) for info in (*draft.infos, *draft.results)):
@@ -71,7 +71,7 @@ def _is_quantized(draft: Draft) -> bool:
 
 
 def _keeps_scales(draft: Draft) -> bool:
-    """Return True if elements can be moved as they are: all that are quantized have one scale, and keep it."""
+    """Return True if quantized values can be moved unchanged: all quantized tensors have the same scale."""
     data = [info for info in draft.infos if info is not None and info.is_quantized]
     inferred = draft.layer.op.infer_infos(*draft.infos)
     cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
@@ -92,7 +92,7 @@ def _quantized(entry: Entry, draft: Draft) -> list[Tensor]:
 
 
 def _by_reals(function: Writer, draft: Draft) -> list[Tensor]:
-    """Return the operator on float values, which quantized operands are converted to and results from."""
+    """Return the operator's results on float values, between dequantized operands and quantized results."""
     operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
     pairs = zip(operands, draft.infos, strict=True)
@@ -119,7 +119,7 @@ def _real(draft: Draft, index: int, operand: Tensor) -> Tensor:
 
 
 def _implied(draft: Draft, index: int) -> Quantization | None:
-    """Return what a bias of plain integers stands for: products of quantized input and weights."""
+    """Return the quantization of an integer bias: the product of the scales of input and weights."""
     names = [declared.name for declared in draft.layer.op.operands]
     if names[index : index + 1] != ["bias"] or "weights" not in names or draft.info(index).dtype.is_float:
         return None

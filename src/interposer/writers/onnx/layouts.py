@@ -1,4 +1,4 @@
-"""Transposes that meet cancel out: they are moved down past what computes every element on its own."""
+"""Cancelling out of transposes, which are moved down past elementwise operators."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LINEAR: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 
 def without_needless_transposes(sheet: Sheet, outputs: Iterable[str], shapes: Mapping[str, TensorShape]) -> list[Step]:
-    """Return the nodes with fewer transposes; as they are where there would not be fewer."""
+    """Return the nodes with fewer transposes, or unchanged if their number does not decrease."""
     result = _Layouts(sheet, set(outputs), shapes).rewritten()
     return result if _transposes(result, outputs) < _transposes(sheet.steps, outputs) else sheet.steps
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
-    """Return how many of the nodes that outputs need are transposes."""
+    """Return the number of transposes among the nodes that the outputs depend on."""
     needed, count = set(outputs), 0
     for step in reversed(steps):
         if needed.intersection(step.outputs):
@@ -43,7 +43,7 @@ def _transposes(steps: Sequence[Step], outputs: Iterable[str]) -> int:
 
 
 class _Layouts:
-    """The nodes so far, and which of their results are transposed ones of others."""
+    """The rewritten nodes so far, and the results that are transposed versions of other tensors."""
 
     def __init__(self, sheet: Sheet, outputs: set[str], shapes: Mapping[str, TensorShape]) -> None:
         self._sheet, self._outputs, self._shapes = sheet, outputs, shapes
@@ -62,7 +62,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """Return all nodes; rules give False for one that stays as it is."""
+        """Return all rewritten nodes; a rule returns False for a node that stays unchanged."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(name, name) for name in step.inputs])
             rule = self._rules.get(step.kind)
@@ -71,12 +71,12 @@ class _Layouts:
         return self._steps
 
     def _order(self, names: Iterable[str]) -> Order | None:
-        """Return the order in which all of these that are transposed are; None if none is, or they differ."""
+        """Return the permutation that the transposed tensors among these share; None if there is no such one."""
         orders = {self._transposed[name][1] for name in names if name in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
     def _moved(self, step: Step, inputs: list[str], order: Order, **attributes: object) -> bool:
-        """Put a node on the untransposed tensors, and a transpose behind it."""
+        """Put a node on the untransposed tensors, followed by a transpose."""
         [result] = step.outputs
         inner = self._sheet.free_name(f"{result}/before")
         self._steps.append(replace(step, inputs=inputs, outputs=[inner], attributes=step.attributes | attributes))
@@ -91,7 +91,7 @@ class _Layouts:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def _transpose(self, step: Step) -> bool:
-        """Of a transposed tensor it is one of the original, or nothing."""
+        """Replace a transpose of a transposed tensor by one of the original, or remove it."""
         order, source = tuple(step.attributes["perm"]), step.inputs[0]
         if source not in self._transposed:
             return self._is_known(source, order, step.outputs[0])
@@ -106,7 +106,7 @@ class _Layouts:
         return True
 
     def _is_known(self, source: str, order: Order, result: str) -> bool:
-        """Return True if the same was made before, and stands for this one too."""
+        """Return True if an equal transpose exists already, and use its result for this one too."""
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -124,7 +124,7 @@ class _Layouts:
         return self._moved(step, [name for name in inputs if name is not None], order)
 
     def _original(self, name: str, order: Order) -> str | None:
-        """Return the tensor that gives this one when it is transposed; None if there is none."""
+        """Return the tensor whose transpose is this one; None if there is none."""
         if name in self._transposed:
             return self._transposed[name][0]
         array = self._sheet.constants.get(name)
@@ -136,7 +136,7 @@ class _Layouts:
         return self._sheet.constant(wide.transpose(np.argsort(order)), f"{name}/before")
 
     def _linear(self, step: Step) -> bool:
-        """Return the axis of scales is another one before."""
+        """Move a transpose past a (de)quantization, whose axis of scales is adjusted."""
         order = self._order(step.inputs[:1])
         if order is None:
             return False
@@ -160,7 +160,7 @@ class _Layouts:
         return self._moved(step, [self._transposed[step.inputs[0]][0], inner, *step.inputs[2:]], order)
 
     def _reduce(self, step: Step) -> bool:
-        """Over other axes before; where those that are left keep their order, nothing is transposed behind."""
+        """Move a transpose past a reduction with adjusted axes; drop it if the other axes keep their order."""
         order = self._order(step.inputs[:1])
         axes = self._sheet.constants.get(step.inputs[1]) if len(step.inputs) > 1 else None
         if order is None or axes is None:
@@ -174,7 +174,7 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Axes of size 1 may be anywhere."""
+        """Remove a transpose before a reshape if it only moves axes of size 1."""
         source, shape = step.inputs[0], self._shapes.get(step.inputs[0])
         if source not in self._transposed or shape is None or 0 in self._sheet.constants.get(step.inputs[1], [0]):
             return False

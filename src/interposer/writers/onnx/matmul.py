@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""ONNX writers for matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["rows_of", "turned"]
 
 @writer(FullyConnected)
 def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
-    """Gemm for rows of one axis, else MatMul and Add."""
+    """Write FullyConnected: Gemm for an input of rank 2, else MatMul and Add."""
     weights, bias = draft.operand(1), draft.optional(2)
     if op.keep_dims and draft.rank != 2:
         turned = draft.transpose(weights, (1, 0)) if op.transpose_weight_matrix else weights
@@ -25,7 +25,7 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
 
 
 def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
-    """Return the input as rows of as many elements as the weights take."""
+    """Return the input reshaped to rows with as many elements as the weights expect."""
     size = draft.known(draft.info(1).shape[1 - op.output_axis], "dimension of the weights")
     shape = draft.info(0).shape
     if len(shape) == 2 and shape[1] == size:
@@ -36,7 +36,7 @@ def rows_of(draft: Draft, op: FullyConnected) -> Tensor:
 
 @writer(BatchMatMul)
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
-    """Matrices are transposed first."""
+    """Write BatchMatMul; transposed operands are transposed first."""
     if op.adjoint_x or op.adjoint_y:
         refuse("ONNX has no adjugates of matrices")
     a = turned(draft, 0, turn=op.transpose_x)
@@ -45,7 +45,7 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
 
 
 def turned(draft: Draft, index: int, *, turn: bool) -> Tensor:
-    """Return an operand, its matrices transposed where that is asked for."""
+    """Return an operand, with its matrices transposed if `turn` is set."""
     rank = draft.info(index).rank
     if not turn or rank < 2:
         return draft.operand(index)

@@ -1,4 +1,4 @@
-"""Operators on matrices, which are the last two axes."""
+"""ONNX writers for operators on matrices, which are the last two axes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__: list[str] = []
 
 @writer(Trilu)
 def trilu(draft: Draft, op: Trilu) -> Tensor:
-    """Return the number of the diagonal is an operand."""
+    """Write Trilu; the number of the diagonal is an operand."""
     return draft.node("Trilu", draft.operand(0), draft.ints(op.k, "k"), upper=int(op.upper))
 
 
 @writer(Trilu, quantized=True)
 def trilu_of_codes(draft: Draft, op: Trilu) -> Tensor:
-    """Return what is not kept is the integer that stands for zero."""
+    """Write Trilu of quantized values; elements outside of the triangle become the zero point."""
     rows, columns = draft.shape(0)[-2:]
     row, column = np.ogrid[:rows, :columns]
     cached = column - row >= op.k if op.upper else column - row <= op.k
@@ -40,7 +40,7 @@ def _zero(draft: Draft, x: Tensor) -> Tensor:
 @writer(EyeLike, quantized=True)
 @writer(EyeLike)
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
-    """Return the type is an attribute; other types are made of one that ONNX knows."""
+    """Write EyeLike; the type is an attribute, and types that EyeLike lacks are cast."""
     dtype = op.dtype or draft.operand(0).dtype
     known = dtype if draft.gives("EyeLike", dtype) else DataType.FLOAT32
     return draft.cast(_eye(draft, op, known), dtype)
@@ -55,7 +55,7 @@ def _eye(draft: Draft, op: EyeLike, known: DataType) -> Tensor:
 
 @writer(MatrixDiag, moves=True)
 def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
-    """Return rows, repeated, where they meet the diagonal."""
+    """Write MatrixDiag: rows are repeated and selected on the diagonal."""
     x, size = draft.operand(0), draft.shape(0)[-1]
     own = draft.constant(np.eye(size, dtype=bool), DataType.BOOL, "diagonal")
     return draft.node("Where", own, draft.unsqueeze(x, [draft.rank - 1]), _zero(draft, x))
@@ -63,7 +63,7 @@ def matrix_diag(draft: Draft, op: MatrixDiag) -> Tensor:
 
 @writer(MatrixSetDiag, moves=True)
 def matrix_set_diag(draft: Draft, op: MatrixSetDiag) -> Tensor:
-    """Return the diagonal as rows and columns that are repeated, and longer than it may be."""
+    """Write MatrixSetDiag: the diagonal is padded, repeated as rows and columns, and selected."""
     x, diagonal = draft.tensors()
     *_, rows, columns = draft.shape(0)
     own = draft.constant(np.eye(rows, columns, dtype=bool), DataType.BOOL, "diagonal")
@@ -74,5 +74,5 @@ def matrix_set_diag(draft: Draft, op: MatrixSetDiag) -> Tensor:
 
 @writer(Det)
 def det(draft: Draft, op: Det) -> Tensor:
-    """Return the same operator."""
+    """Write Det as the operator of this name."""
     return draft.node("Det", draft.operand(0))

@@ -1,4 +1,4 @@
-"""`write`: from a network, a graph or a part of one to a model; and `reasons`, what the format lacks for a layer."""
+"""The functions `write`, which converts a network to a model, and `reasons`, which reports unsupported layers."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def write(
     ir_version: int | None = None,
     external: dict[str, Array] | None = None,
 ) -> Message:
-    """Return the `onnx.ModelProto` that computes what a network, a graph or a part of one does.
+    """Return an `onnx.ModelProto` that is equivalent to a network, a graph or a part of a graph.
 
-    Inputs and outputs keep their order, types, names and named sizes; nodes are named after layers. What is known of
-    the quantization of inputs, outputs and constants is in the graph's `quantization_annotation`, which the front end
-    reads. A part's inputs and outputs are named after the layers that give them.
+    Inputs and outputs keep their order, types, names and named sizes; nodes are named after layers. The
+    quantization of inputs, outputs and constants is in the graph's `quantization_annotation`, which the front end
+    reads. The inputs and outputs of a part are named after the layers that produce them.
 
     Args:
-        network: what is written; it is validated, not changed.
-        opset: the version of the operator set, 13 or later; None is the first in which the network can be written of
-            20 and 23, which engines know, and the newest that the package onnx knows.
-        exact: refuse quantized layers of which ONNX's arithmetic gives other integers. False writes them with real
-            numbers between DequantizeLinear and QuantizeLinear, which engines know how to fuse; results may be a step
-            off.
+        network: the network, graph or part of a graph; it is validated, not changed.
+        opset: the version of the operator set, 13 or later. None is the first that can express the network among 20,
+            23 (which engines support) and the newest that the package onnx knows.
+        exact: refuse quantized layers for which ONNX's arithmetic rounds differently. False writes them in float
+            between DequantizeLinear and QuantizeLinear, which engines can fuse; results may be off by one
+            quantization step.
         name: the graph's name; by default the network's.
         ir_version: the version of the format; None is the oldest that has the opset.
-        external: is given constants of 1 KiB or more by name, which the model then declares as external data without
-            holding them; they may share memory with the network's.
+        external: a dict to which constants of 1 KiB or more are added by name. The model declares them as external
+            data without containing them; they may share memory with the network's constants.
 
     Raises:
-        UnwritableError: with every layer that ONNX cannot express, and the reasons.
+        UnwritableError: layers cannot be expressed in ONNX; the message lists them with the reasons.
         InvalidNetworkError: the network has errors.
-        InvalidArgumentError: a version that cannot be meant.
+        InvalidArgumentError: an opset or IR version is invalid.
         MissingDependencyError: the package onnx is not installed.
     """
     border = border_of(network)
@@ -72,9 +72,10 @@ def write(
 
 
 def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> list[str]:
-    """Return why ONNX cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
+    """Return the reasons why ONNX cannot express a layer; an empty list if it can.
 
-    Arguments and errors are those of `write`; nothing is written. Without an opset, it is the newest.
+    The infos of the layer's inputs and outputs must be known. Arguments and errors are those of `write`, but the
+    default opset is the newest.
     """
     sheet = Sheet(_opsets(opset)[-1], exact=exact)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
@@ -91,7 +92,7 @@ def newest_opset() -> int:
 
 
 def _opsets(opset: int | None) -> list[int]:
-    """Return the versions to try, one after the other."""
+    """Return the opsets to try, in order of preference."""
     newest = newest_opset()
     if opset is None:
         return [*(usual for usual in _USUAL_OPSETS if usual < newest), newest]
@@ -102,7 +103,7 @@ def _opsets(opset: int | None) -> list[int]:
 
 
 def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
-    """Return all layers on a sheet, of the first opset that has everything for them."""
+    """Return all layers on a sheet, for the first opset that can express them."""
     refusals = {}
     for version in _opsets(opset):
         sheet = Sheet(version, exact=exact)
@@ -116,7 +117,7 @@ def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
 
 
 def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
-    """Say which integers stand for float values: inputs, outputs, and constants that are taken as they are."""
+    """Add the quantization of inputs, outputs, and constants that are used without dequantization as annotations."""
     borders = [(name, value.known) for name, value in (*border.inputs, *border.outputs)]
     constants = [
         (sheet.placed[tensor], value.known) for value, tensor in sheet.values.items() if tensor in sheet.placed
@@ -130,14 +131,14 @@ def _annotate(graph: Message, border: Border, sheet: Sheet) -> None:
 
 
 def _annotated(graph: Message) -> list[str]:
-    """Return what annotations name: tensors, scales and zero points."""
+    """Return the names in annotations: tensors, scales and zero points."""
     notes = graph.quantization_annotation
     parameters = [entry.value for note in notes for entry in note.quant_parameter_tensor_names]
     return [note.tensor_name for note in notes] + parameters
 
 
 def _parameters(info: TensorInfo) -> Iterable[tuple[str, np.ndarray]]:
-    """Scale and zero point, shaped so that they broadcast with the tensor where there are several."""
+    """Return scale and zero point; per-channel ones are shaped so that they broadcast with the tensor."""
     q = info.quantization
     assert q is not None
     shape = [] if q.axis is None else [len(q.scales) if axis == q.axis else 1 for axis in range(info.rank)]
@@ -158,4 +159,4 @@ def _model(graph: Message, opset: int, ir_version: int | None) -> Message:
     except Exception as error:
         if type(error).__name__ != "EncodeError":
             raise
-        raise MemoryError(str(error)) from error  # what protobuf raises if it cannot copy the graph
+        raise MemoryError(str(error)) from error  # protobuf raises this if it cannot copy the graph

@@ -1,4 +1,4 @@
-"""Operators that bring elements to a common scale."""
+"""ONNX writers for normalization."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _layout_of(draft: Draft, x: Tensor, channels: int) -> Tensor:
 
 
 def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
-    """Return one number for each channel."""
+    """Return one number per channel; `default` for an absent operand."""
     value, x = draft.optional(index), draft.operand(0)
     count = draft.info(0).shape[channels]
     if value is None:
@@ -50,7 +50,7 @@ def _vector(draft: Draft, index: int, channels: int, default: float) -> Tensor:
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
-    """Return the operands have another order."""
+    """Write BatchNormalization; ONNX has another order of operands."""
     channels = channel_axis(op.data_layout, draft.rank)
     x = _channels_first(draft, draft.operand(0), channels)
     mean, variance, beta, gamma = (_vector(draft, index, channels, 0) for index in range(1, 5))
@@ -59,7 +59,7 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
 
 @writer(InstanceNormalization)
 def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
-    """Factors and offsets that are absent are ones and zeros."""
+    """Write InstanceNormalization; absent factors are ones and absent offsets zeros."""
     channels = channel_axis(op.data_layout, draft.rank)
     x = _channels_first(draft, draft.operand(0), channels)
     gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
@@ -68,7 +68,7 @@ def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
 
 @writer(GroupNormalization)
 def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
-    """Before opset 21, and for rank 2, each group is standardized as a row of its own."""
+    """Write GroupNormalization; before opset 21, and for rank 2, each group is standardized as a row."""
     channels = channel_axis(op.data_layout, draft.rank)
     x = _channels_first(draft, draft.operand(0), channels)
     gamma, beta = _vector(draft, 1, channels, 1), _vector(draft, 2, channels, 0)
@@ -86,12 +86,12 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
 
 
 def _numbers(x: Tensor, eps: float) -> dict[str, Any]:
-    """Return what is added, and the type to compute in, which would be float32 even for float64."""
+    """Return the attributes epsilon and stash_type; the default stash type is float32 even for float64."""
     return {"epsilon": eps, "stash_type": DataType.FLOAT64 if x.dtype is DataType.FLOAT64 else None}
 
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Less the mean, and divided by the deviation, over some axes."""
+    """Return (x - mean) / deviation over some axes."""
     below, variance = _centered(draft, x, axes)
     return draft.node("Div", below, draft.node("Sqrt", draft.node("Add", variance, draft.like(eps, x))))
 
@@ -103,7 +103,7 @@ def _centered(draft: Draft, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Ten
 
 @writer(LayerNormalization)
 def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
-    """As one operator where there are factors of the normalized shape, or none."""
+    """Write LayerNormalization as one operator if the factors have the normalized shape, or are absent."""
     x, gamma, beta = draft.operand(0), draft.optional(1), draft.optional(2)
     axis = normal_axis(op.axis, draft.rank)
     if draft.opset >= 17 and _fit(draft, axis, (1, 2)):
@@ -113,7 +113,7 @@ def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
 
 
 def _fit(draft: Draft, axis: int, operands: Sequence[int]) -> bool:
-    """Return True if factors have the shape of what is normalized, or stand for such as are known."""
+    """Return True if factors have the normalized shape, or are absent and the normalized shape is known."""
     normalized = draft.info(0).shape[axis:]
     value = [draft.info(index).shape for index in operands if draft.optional(index) is not None]
     known = draft.optional(1) is not None or draft.info(0).is_concrete
@@ -127,7 +127,7 @@ def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None =
 
 @writer(RmsNormalization)
 def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
-    """Likewise; before opset 23 step by step."""
+    """Write RmsNormalization: as one operator since opset 23, before as several."""
     x, gamma = draft.operand(0), draft.optional(1)
     axis = normal_axis(op.axis, draft.rank)
     if draft.opset >= 23 and _fit(draft, axis, (1,)):
@@ -140,7 +140,7 @@ def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
 
 @writer(MeanVarianceNormalization)
 def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
-    """Step by step, as the operator of that name knows one addend only."""
+    """Write MeanVarianceNormalization as several operators, as ONNX's operator has a fixed epsilon."""
     x = draft.operand(0)
     if not op.axis:
         return draft.node("Sub", x, x)
@@ -150,7 +150,7 @@ def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> 
 
 @writer(L2Normalization)
 def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
-    """Return the length is bounded below, which LpNormalization does not know."""
+    """Write L2Normalization as several operators, as LpNormalization has no lower bound for the norm."""
     x = draft.operand(0)
     square = draft.reduce("ReduceSumSquare", x, [op.normalized_axis(draft.rank)])
     return draft.node("Div", x, draft.node("Sqrt", draft.node("Max", square, draft.like(op.eps, x))))
@@ -158,7 +158,7 @@ def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
 
 @writer(Normalization)
 def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
-    """LRN along the channels, whose factor is for the mean of the squares; else a mean over windows."""
+    """Write Normalization across channels as LRN (alpha is for the mean of squares), else as a mean over windows."""
     if op.method_type is not NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS:
         refuse(f"ONNX has no {op.method_type.name}")
     x, axes = draft.operand(0), op.window_axes(draft.rank)
@@ -174,7 +174,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 
 def _window_sum(draft: Draft, x: Tensor, axes: Sequence[int], size: int) -> Tensor:
-    """Return the sum of neighbours along axes: the mean with padding, times how many they are."""
+    """Return the sum over windows along axes: the mean with padding, times the size of the window."""
     shape = draft.shape(0)
     first, last = axes[0], axes[-1]
     rows = int(np.prod(shape[:first]))

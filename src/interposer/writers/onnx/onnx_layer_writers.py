@@ -1,4 +1,4 @@
-"""The operators that the writer knows: one function for each, and for some a second one for quantized tensors."""
+"""The registry of layer writers: one function per operator, and for some a second one for quantized tensors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RefusedError(InterposerError):
 
 
 class Entry(NamedTuple):
-    """How an operator is written: on float values, or on whatever the elements are; and on stored integers.
+    """The functions of an operator: `write` for float values (or any elements), `exact` for quantized values.
 
-    `computes` says that the latter computes with integers, which nobody needs who does not ask for exact results.
+    `computes` says that the latter computes in integer arithmetic, which is only used for exact results.
     """
 
     write: Writer | None
@@ -38,16 +38,16 @@ _TABLE: Final[dict[type[Op], Entry]] = {}
 
 
 def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, computes: bool = False) -> Callable[[_W], _W]:
-    """Register the decorated function for operators. It gets a `Draft` and the operator, and returns the results.
+    """Register the decorated function for operators; it takes a `Draft` and the operator, and returns the results.
 
     Args:
         ops: the operators.
-        moves: it only moves, compares or picks elements, so that integers keep their scale.
-        quantized: it is for quantized tensors, whose integers it takes.
-        computes: and computes with them, exactly as the operator prescribes.
+        moves: the operators only move, compare or select elements, so that quantized values keep their scale.
+        quantized: the function is for quantized tensors, whose integers it takes.
+        computes: the function computes with quantized values, exactly as the operator prescribes.
 
     Raises:
-        InvalidArgumentError: a second function for the same.
+        InvalidArgumentError: there is a second function for an operator.
     """
 
     def register(function: _W) -> _W:
@@ -65,19 +65,19 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, compute
 
 
 def find(op: type[Op]) -> Entry | None:
-    """Return how an operator is written, or None if it is not known."""
+    """Return the entry of an operator, or None if the operator is not known."""
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     return _TABLE.get(op)
 
 
 def registered() -> dict[str, Entry]:
-    """Return all operators that are known, by name."""
+    """Return the entries of all operators by name."""
     import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415
 
     return {op.op_name(): entry for op, entry in sorted(_TABLE.items(), key=lambda item: item[0].op_name())}
 
 
 def refuse(reason: str) -> NoReturn:
-    """Say that the format cannot express a layer, and why."""
+    """Raise `RefusedError` with the reason why the format cannot express a layer."""
     raise RefusedError(reason)

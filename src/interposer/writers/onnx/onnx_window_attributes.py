@@ -1,4 +1,4 @@
-"""How windows slide over images and volumes, as attributes of ONNX's operators."""
+"""Sliding windows over images and volumes as attributes of ONNX operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["attributes", "kernel_attributes"]
 
 
 def attributes(windows: Sequence[Window]) -> dict[str, Any]:
-    """Strides, dilations and pads, each where it is not what is meant without it."""
+    """Return strides, dilations and pads, without those that have the default value."""
     strides, dilations = [w.stride for w in windows], [w.dilation for w in windows]
     pads = [w.pad_before for w in windows] + [w.pad_after for w in windows]
     return {
@@ -22,5 +22,5 @@ def attributes(windows: Sequence[Window]) -> dict[str, Any]:
 
 
 def kernel_attributes(windows: Sequence[Window]) -> dict[str, Any]:
-    """Return the same, and the dimensions of the window."""
+    """Return the attributes and, in addition, the kernel_shape."""
     return {"kernel_shape": [w.size for w in windows], **attributes(windows)}

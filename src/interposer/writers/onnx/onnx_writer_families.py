@@ -1,4 +1,4 @@
-"""The families of operators: importing this fills the writer's table."""
+"""Imports of all families of layer writers, which register themselves."""
 
 from interposer.writers.onnx import (
     activation,
