@@ -1,4 +1,4 @@
-"""Pooling of images and volumes."""
+"""ONNX writers for pooling of images and volumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GLOBAL: Final = {MAX: "GlobalMaxPool", AVERAGE: "GlobalAveragePool"}
 
 
 class _Places(NamedTuple):
-    """The windows along the spatial axes, with pads so that each has its number of places; and what each place sees."""
+    """The windows along the spatial axes, padded to their number of positions, and the cells that each covers."""
 
     windows: Sequence[Window]
     seen: Sequence[Array]
@@ -35,19 +35,23 @@ class _Places(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """True if no place sees nothing but padding, and no pad is as large as its window."""
+        """True if every window covers cells of the image, and every pad is smaller than its window."""
         small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
         return small and all(int(item.min(initial=1)) > 0 for item in self.seen)
 
     def product(self, parts: Sequence[Array]) -> Array:
-        """Return what the axes give, for every place, as a tensor that broadcasts with the result."""
+        """Return the outer product of one array per axis, shaped so that it broadcasts with the result."""
         array: Array = reduce(np.multiply.outer, parts)
         return array[np.newaxis, np.newaxis]
 
 
 @writer(Pooling2d, Pooling3d)
 def pooling(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
-    """Mean squares for L2; where windows see only padding, or some of it counts, with pads and factors of their own."""
+    """Write pooling.
+
+    L2 pooling is the root of the mean squares. Windows that only cover padding, or padding that counts, require
+    explicit pads and factors.
+    """
     rank, last = draft.rank, op.data_layout.channels_last
     x = draft.to_channels_first(draft.operand(0), rank, last)
     return draft.from_channels_first(_pooled(draft, op, x), rank, last)
@@ -121,7 +125,7 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
 
 
 def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) -> Array:
-    """Return how many cells of the image, or of the padding too, lie under the window at each place along an axis."""
+    """Return how many cells of the image (or also of the padding) each window along an axis covers."""
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * after
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
@@ -130,7 +134,7 @@ def _cells(window: Window, size: int, count: int, padding: int, after: int = 0) 
 
 
 def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
-    """Padding never wins; where there is nothing else, the result is 0."""
+    """Return the maximum; padding never counts, and a window of only padding gives 0."""
     wide = comparable(draft, x)
     if places.is_plain:
         return draft.cast(draft.node("MaxPool", wide, **kernel_attributes(places.windows)), x.dtype)
@@ -142,7 +146,7 @@ def _largest(draft: Draft, x: Tensor, places: _Places) -> Tensor:
 
 
 def comparable(draft: Draft, x: Tensor) -> Tensor:
-    """Return integers of other than 8 bits as float values, which hold them all but for those of 64."""
+    """Return integers as floats for MaxPool, except 8-bit ones; exact for all but 64-bit integers."""
     if x.dtype.is_integer and x.dtype.bits < 64 and x.dtype not in (DataType.INT8, DataType.UINT8):
         return draft.cast(x, DataType.FLOAT64)
     return x
@@ -181,7 +185,7 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
 
 @writer(Pooling2d, Pooling3d, quantized=True, computes=True)
 def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
-    """Return the largest stored integer stands for the largest number; a mean of integers is rounded away from zero."""
+    """Write pooling of quantized values; maxima are those of the integers, means are rounded away from zero."""
     source, target = draft.info(0).quantization, draft.results[0].quantization
     shape = draft.info(0).shape
     sizes = shape[1:-1] if op.data_layout.channels_last else shape[2:]
@@ -195,7 +199,7 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 
 
 def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
-    """The mean of stored integers as a float value, which lies at least half a part of the count from a wrong one."""
+    """Return the mean of quantized values as a float, which rounds to the same integer as the exact mean."""
     single(draft.info(0))
     single(draft.results[0])
     places = _places(draft, op, sizes)

@@ -1,4 +1,4 @@
-"""Messages of the protocol from arrays, infos and attributes; the one place that needs the package onnx."""
+"""Protobuf messages from arrays, infos and attributes; the only module of the writer that requires the package onnx."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ _BY_NAME: Final = {name: DataType.of(own) for own, (_, name) in _NUMBERED.items(
 
 
 def onnx() -> Any:
-    """Return the package.
+    """Return the package onnx.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: the package is not installed.
     """
     try:
         import onnx  # noqa: PLC0415 - optional, and slow to import
@@ -78,25 +78,25 @@ def onnx() -> Any:
 
 
 def type_name(dtype: DataType) -> str:
-    """Return the type as the format's operator sets write it: ``tensor(float)``."""
+    """Return the name of a tensor type in ONNX schemas, such as ``tensor(float)``."""
     return f"tensor({_NUMBERED[str(dtype)][1]})" if str(dtype) in _NUMBERED else str(dtype)
 
 
 def full_type_name(info: TensorInfo) -> str:
-    """Return the same of a value, which may be a sequence or an optional: ``seq(tensor(float))``."""
+    """Return the type name of a value, which may be a sequence or an optional: ``seq(tensor(float))``."""
     if info.element is None:
         return type_name(info.dtype)
     return f"{'seq' if info.dtype is DataType.SEQUENCE else 'optional'}({full_type_name(info.element)})"
 
 
 def type_of(name: str) -> DataType:
-    """Return the type that is written so."""
+    """Return the data type for a type name of the schemas."""
     return _BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
 @cache
 def schema(kind: str, opset: int) -> Message | None:
-    """Return the declaration of an operator as that opset has it; None if it has not."""
+    """Return the schema of an operator in an opset; None if there is none."""
     package = onnx()
     try:
         result = package.defs.get_schema(kind, opset, "")
@@ -106,7 +106,7 @@ def schema(kind: str, opset: int) -> Message | None:
 
 
 def tensor_proto(name: str, array: Array) -> Message:
-    """Return an array as a tensor of the format, named so."""
+    """Return an array as a `TensorProto`."""
     dtype = DataType.of(array.dtype)
     proto = onnx().TensorProto(name=name, data_type=CODES[dtype], dims=array.shape)
     if dtype is DataType.STRING:
@@ -117,7 +117,7 @@ def tensor_proto(name: str, array: Array) -> Message:
 
 
 def external_tensor_proto(name: str, array: Array) -> Message:
-    """Return a tensor whose data whoever loads the model has already."""
+    """Return a `TensorProto` without data, for a tensor that the application provides when it loads the model."""
     package = onnx()
     proto = package.TensorProto(name=name, data_type=CODES[DataType.of(array.dtype)], dims=array.shape)
     proto.data_location = package.TensorProto.EXTERNAL
@@ -127,7 +127,7 @@ def external_tensor_proto(name: str, array: Array) -> Message:
 
 
 def _raw(array: Array, dtype: DataType) -> bytes:
-    """Little-endian bytes; elements of fewer than 8 bits follow one another from the lowest bit on."""
+    """Return little-endian bytes; elements of fewer than 8 bits are packed, lowest bits first."""
     if dtype is DataType.BOOL or dtype.bits >= 8:
         return array.astype(array.dtype.newbyteorder("<") if array.dtype.kind in "iuf" else array.dtype).tobytes()
     codes = (array.view(np.uint8) if dtype.is_float else array.astype(np.int8).view(np.uint8)).reshape(-1, 1)
@@ -136,7 +136,7 @@ def _raw(array: Array, dtype: DataType) -> bytes:
 
 
 def value_info(name: str, info: TensorInfo) -> Message:
-    """Name, type and shape of a value; a dimension that is not known keeps its name, if it has one."""
+    """Return a `ValueInfoProto`: name, type and shape; an unknown dimension keeps its name, if it has one."""
     proto = onnx().ValueInfoProto(name=name)
     _describe(proto.type, info)
     return proto
@@ -163,7 +163,7 @@ def _describe(proto: Message, info: TensorInfo) -> None:
 def node_proto(
     kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], attributes: Mapping[str, Any]
 ) -> Message:
-    """Return a node; attributes are numbers, texts, types, infos, arrays, or lists of numbers or texts."""
+    """Return a node; attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings."""
     proto = onnx().NodeProto(op_type=kind, name=name, input=list(inputs), output=list(outputs))
     make = onnx().helper.make_attribute
     for key, value in sorted(attributes.items()):

@@ -1,4 +1,4 @@
-"""Operators that change how numbers are stored."""
+"""ONNX writers for quantization and type conversion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BITCAST_SINCE: Final = 26
 
 
 def _along(draft: Draft, q: Quantization, rank: int, dtype: DataType) -> tuple[Tensor, Tensor]:
-    """Scales and zero points as numbers that broadcast with a tensor of this rank."""
+    """Return scales and zero points as tensors that broadcast with a tensor of rank `rank`."""
     scales, points = _numbers(q, rank)
     return draft.constant(scales, dtype, "scale"), draft.constant(points, dtype, "zero_point")
 
@@ -45,13 +45,13 @@ def _numbers(q: Quantization, rank: int) -> tuple[Array, Array]:
 
 @writer(Quantize)
 def quantize(draft: Draft, op: Quantize) -> Tensor:
-    """Without a scale, nothing can be said."""
+    """Refuse Quantize, whose output has no scale."""
     refuse("its output has no scale")
 
 
 @writer(Quantize, quantized=True)
 def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
-    """QuantizeLinear rounds half to even; other roundings, and wider integers, are made of steps."""
+    """Write Quantize: QuantizeLinear rounds half to even; other modes and wider integers take several operators."""
     q, x = draft.results[0].quantization, draft.operand(0)
     if q is None:
         refuse("its output has no scale")
@@ -73,7 +73,7 @@ def quantize_reals(draft: Draft, op: Quantize) -> Tensor:
 
 
 def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
-    """Scaled in fixed-point arithmetic, unless the scales are the same."""
+    """Return a quantized tensor rescaled in fixed-point arithmetic, or unchanged if the scales are equal."""
     source, x = draft.info(0).quantization, draft.cast(draft.operand(0), DataType.INT64)
     if source is None or DataType.UINT64 in (draft.operand(0).dtype, op.dtype):
         refuse("its integers of 64 bits cannot be computed with")
@@ -86,7 +86,7 @@ def _requantized(draft: Draft, op: Quantize, q: Quantization) -> Tensor:
 
 
 def _of_whole(draft: Draft, x: Tensor, dtype: DataType) -> Tensor:
-    """Whole numbers as integers, by way of those with 64 bits, of which every type keeps the lowest."""
+    """Return whole floats as integers, cast through int64, of which narrower types keep the low bits."""
     return draft.cast(draft.cast(x, DataType.INT64), dtype)
 
 
@@ -96,13 +96,13 @@ def _is_known(draft: Draft, dtype: DataType) -> bool:
 
 @writer(Dequantize)
 def dequantize(draft: Draft, op: Dequantize) -> Tensor:
-    """Return all its inputs are quantized."""
+    """Refuse Dequantize, whose input has no scale."""
     refuse("its input has no scale")
 
 
 @writer(Dequantize, quantized=True)
 def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
-    """DequantizeLinear, or steps for integers that it does not take."""
+    """Write Dequantize: DequantizeLinear, or several operators for integer types that it does not accept."""
     x, q = draft.operand(0), draft.info(0).quantization
     assert q is not None, "violations() comes first"
     plain = x.dtype in _LINEAR or (x.dtype is DataType.INT32 and not any(q.zero_points))
@@ -115,7 +115,7 @@ def dequantize_codes(draft: Draft, op: Dequantize) -> Tensor:
 
 @writer(FakeQuantization)
 def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
-    """Return the range is moved so that zero is one of the steps, which are counted from the least."""
+    """Write FakeQuantization: the range is shifted so that zero is a quantization step."""
     first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
     scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
     zero = np.floor(np.clip(first - np.float32(op.min) / scale, first, last) + np.float32(0.5)).astype(np.float32)
@@ -130,7 +130,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
 @writer(Cast, quantized=True)
 @writer(Cast, moves=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
-    """Return numbers beyond the range of integers, of which ONNX says nothing, are clamped first; NaN is 0."""
+    """Write Cast; floats out of an integer type's range, undefined in ONNX, are clamped, and NaN becomes 0."""
     x = draft.operand(0)
     if DataType.STRING in (x.dtype, op.dtype):
         refuse("it converts to or from texts")
@@ -151,7 +151,7 @@ def cast(draft: Draft, op: Cast) -> Tensor:
 
 
 def _same(draft: Draft, x: Tensor) -> Tensor:
-    """Return the same elements; stored integers stand needlessly else any more, where that can be said."""
+    """Return the same elements; BitCast, if available, separates quantized values from their scale."""
     if draft.info(0).is_quantized and draft.takes("BitCast", x.dtype):
         return draft.node("BitCast", x, giving=x.dtype, to=x.dtype)
     return draft.node("Identity", x)
@@ -159,14 +159,14 @@ def _same(draft: Draft, x: Tensor) -> Tensor:
 
 @writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
-    """To the nearest, half to even."""
+    """Write ConvertFp16ToFp32 as Cast."""
     return draft.cast(draft.operand(0), draft.results[0].dtype)
 
 
 @writer(Bitcast, quantized=True)
 @writer(Bitcast, moves=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
-    """Between integers of one width, a conversion keeps the bits."""
+    """Write Bitcast; between integers of the same width, a Cast keeps the bits."""
     x = draft.operand(0)
     if x.dtype is op.dtype:
         return _same(draft, x)

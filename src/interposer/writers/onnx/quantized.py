@@ -1,4 +1,4 @@
-"""Quantized layers in integers, rounded as the reference kernels round them."""
+"""ONNX writers for quantized layers in integer arithmetic, rounded like in the reference kernels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _BYTES: Final = (DataType.INT8, DataType.UINT8)
 
 
 def _ratio(draft: Draft, weights: TensorInfo, *, in_single: bool) -> NDArray[np.float64]:
-    """Return how many steps of the result one step of the sums is, for each channel or for all."""
+    """Return the scale of the sums divided by that of the result, per channel or as one number."""
     q = weights.quantization or Quantization(1.0)
     scales = np.asarray(q.scales if q.per_axis else q.scale, np.float32)
     products = np.multiply(scales, scale32(draft.info(0)), dtype=np.float32 if in_single else np.float64)
@@ -68,7 +68,7 @@ def _check_bytes(draft: Draft) -> None:
 
 
 def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
-    """Return those of input and weights; one for each channel only where they differ."""
+    """Return the zero points of input and weights; those of the weights per channel only if they differ."""
     x, q = draft.info(0), draft.info(1).quantization
     points = set(q.zero_points) if q else {0}
     weights = q and any(points) and draft.constant(
@@ -79,7 +79,7 @@ def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
 
 @writer(Convolution2d, DepthwiseConvolution2d, quantized=True, computes=True)
 def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2d) -> Tensor:
-    """ConvInteger, then the factor of each channel."""
+    """Write a quantized convolution: ConvInteger, then a rescaling per channel."""
     _check_bytes(draft)
     ratio = _ratio(draft, draft.info(1), in_single=draft.info(1).dtype is DataType.UINT8)
     last, result = op.data_layout.channels_last, draft.results[0]
@@ -91,7 +91,7 @@ def convolution_of_codes(draft: Draft, op: Convolution2d | DepthwiseConvolution2
 
 @writer(FullyConnected, quantized=True, computes=True)
 def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
-    """MatMulInteger, then a factor of 64 bits, as a float value."""
+    """Write a quantized FullyConnected: MatMulInteger, then a float64 factor."""
     _check_bytes(draft)
     weights = draft.operand(1) if not op.transpose_weight_matrix else draft.transpose(draft.operand(1), (1, 0))
     rows = draft.operand(0) if op.keep_dims else rows_of(draft, op)
@@ -105,7 +105,7 @@ def fully_connected_of_codes(draft: Draft, op: FullyConnected) -> Tensor:
 
 @writer(BatchMatMul, quantized=True, computes=True)
 def batch_matmul_of_codes(draft: Draft, op: BatchMatMul) -> Tensor:
-    """MatMulInteger, then a factor."""
+    """Write a quantized BatchMatMul: MatMulInteger, then a rescaling."""
     _check_bytes(draft)
     single(draft.info(1), *_BYTES)
     if op.adjoint_x or op.adjoint_y:
@@ -123,7 +123,7 @@ Rule: TypeAlias = Callable[[Draft, Tensor, Tensor], Tensor]
 
 
 def _on_common_scale(draft: Draft, a: Tensor, b: Tensor, left: int, sign: int = 1) -> tuple[Tensor, Tensor, float]:
-    """Both operands in steps of one scale, twice the larger of theirs, divided by ``2**left``; and that scale."""
+    """Return both operands at a common scale, and that scale: twice the larger scale, divided by ``2**left``."""
     scales = [float(scale32(draft.info(index))) for index in (0, 1)]
     common = 2 * max(scales)
     moved = [
@@ -185,7 +185,7 @@ _BINARY: Final[dict[BinaryOperation, Rule]] = {
     ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction, quantized=True, computes=True
 )
 def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
-    """In steps of a common scale, where that is the rule."""
+    """Write quantized arithmetic at a common scale, if the operator's rule is that."""
     rule = _BINARY.get(op.operation)
     for info in (draft.info(0), draft.info(1), draft.results[0]):
         single(info)
@@ -196,7 +196,7 @@ def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
 
 @writer(Prelu, quantized=True, computes=True)
 def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
-    """Return one factor for what is positive, and one for products."""
+    """Write a quantized Prelu, with one factor for positive elements and one for products with the slope."""
     x, slope, result = draft.info(0), draft.info(1), draft.results[0]
     for info in (x, slope, result):
         single(info)
@@ -210,7 +210,7 @@ def prelu_of_codes(draft: Draft, op: Prelu) -> Tensor:
 
 @writer(Activation, quantized=True, computes=True)
 def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
-    """Clamps, and functions that are linear in parts."""
+    """Write quantized activations: clamping, and piecewise linear functions."""
     x, result = draft.info(0), draft.results[0]
     if op.function in (F.RELU, F.BOUNDED_RELU):
         return _clamped(draft, op)
@@ -228,7 +228,7 @@ def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
 
 
 def _clamped(draft: Draft, op: Activation) -> Tensor:
-    """Bounds become stored integers; where the scales differ, the tensor is rescaled first."""
+    """Return a clamped tensor with quantized bounds; it is rescaled first if the scales differ."""
     x, result = draft.info(0), draft.results[0]
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
     if result.quantization is None or result.quantization.per_axis or result.dtype.bits < 8:
@@ -248,7 +248,7 @@ def _clamped(draft: Draft, op: Activation) -> Tensor:
 
 @writer(Mean, Reduce, quantized=True, computes=True)
 def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
-    """Sums of steps times a factor, which a mean divides by the count; the greatest integer is the greatest number."""
+    """Write a quantized reduction: rescaled sums, divided by the count for means; maxima are those of integers."""
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
     x, result = draft.info(0), draft.results[0]
     if operation in (ReduceOperation.MAX, ReduceOperation.MIN) and x.quantization == result.quantization:
@@ -269,14 +269,14 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
 
 
 def _divided(factor: Factor, count: int) -> Factor:
-    """Return the factor divided by a count, moved up first by as many bits as there is room for."""
+    """Return the factor divided by a count, with as many additional bits as there is room for."""
     bits = min(count.bit_length() - 1, 31 + int(factor.shift))
     return Factor(np.asarray((int(factor.multiplier) << bits) // count), np.asarray(factor.shift - bits))
 
 
 @writer(Concat, Stack, quantized=True, computes=True)
 def merged_codes(draft: Draft, op: Concat | Stack) -> Tensor:
-    """Return what has another scale than the result is brought to it in float values of 32 bits."""
+    """Write a quantized Concat or Stack; operands of other scales are rescaled in float32."""
     result = draft.results[0]
     parts = [_brought(draft, tensor, draft.info(index), result) for index, tensor in enumerate(draft.tensors())]
     if isinstance(op, Concat):

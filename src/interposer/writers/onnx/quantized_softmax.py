@@ -1,4 +1,4 @@
-"""Softmax of 8-bit integers in integers: a table of exponentials, and the reciprocal of their sum.
+"""ONNX writer for Softmax of 8-bit quantized values: a table of exponentials, and the reciprocal of their sum.
 
 All numbers are fixed-point ones, 32-bit integers in tensors of 64 bits; "Q12" has 12 integer bits and 19 fractional
 ones.
@@ -36,19 +36,19 @@ def _code(real: float, integer_bits: int = 0) -> int:
 
 
 def _product(a: Ints, b: Ints | int) -> Ints:
-    """Of two numbers in Q0, ties upwards."""
+    """Return the product of two numbers in Q0, ties towards plus infinity."""
     ints: Ints = np.minimum((a * b + (1 << 30)) >> 31, _ONE)
     return ints
 
 
 def _divided(x: Ints, exponent: int) -> Ints:
-    """By a power of two, ties away from zero."""
+    """Return x / 2**exponent, ties away from zero."""
     half = (1 << exponent) >> 1
     return (x + half - ((x < 0) & (exponent > 0))) >> exponent
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
-    """exp(x) for -1/4 <= x < 0, all in Q0, by the series around -1/8 up to the fourth power."""
+    """Return exp(x) for -1/4 <= x < 0 in Q0, by the series around -1/8 up to the fourth power."""
     x = x + _code(1 / 8)
     square = _product(x, x)
     fourth = _divided(_product(square, square), 2)
@@ -58,7 +58,7 @@ def _exp_near_eighth(x: Ints) -> Ints:
 
 
 def _exp_of_negative(x: Ints) -> Ints:
-    """exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it."""
+    """Return exp(x) in Q0 for x <= 0: a series for the remainder modulo 1/4, times a factor for every bit above it."""
     quarter = _code(0.25, _INPUT_BITS)
     within = (x & (quarter - 1)) - quarter
     result = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
@@ -76,7 +76,7 @@ def _times(x: Ints, factor: Factor) -> Ints:
 
 
 def _exponentials(info: TensorInfo, beta: float) -> Ints:
-    """Return those of all differences from the greatest integer, 0 to -255."""
+    """Return the exponentials of all differences from the maximum, 0 to -255."""
     factor = factor_of(min(beta * info.scale * 2**26, 2.0**31 - 1))
     least = -int(31 * 2**26 // 2 ** int(factor.shift))
     difference = -np.arange(256, dtype=np.int64)
@@ -99,32 +99,34 @@ class _Rows:
         return self._draft.node("Sub", self._one(a), self._one(b))
 
     def divided(self, a: Tensor, b: Tensor | int) -> Tensor:
-        """Of numbers that are not negative, cut off."""
+        """Return the truncated quotient; operands must be non-negative."""
         return self._draft.node("Div", a, self._one(b))
 
     def product(self, a: Tensor, b: Tensor | int) -> Tensor:
-        """Of two numbers in Q0, ties upwards; made positive, as ONNX divides truncating."""
+        """Return the product of two numbers in Q0, ties towards plus infinity.
+
+        Numbers are made positive before the division, which truncates in ONNX."""
         raised = self.add(self._draft.node("Mul", a, self._one(b)), (1 << 30) + _POSITIVE)
         return self.minus(self.divided(raised, _UNIT), _POSITIVE // _UNIT)
 
     def moved_up(self, x: Tensor, bits: int) -> Tensor:
-        """Times a power of two, saturated."""
+        """Return x * 2**bits, saturated."""
         return self._draft.clip(self._draft.node("Mul", x, self._one(1 << bits)), -_UNIT, _ONE)
 
     def power(self, exponent: Tensor) -> Tensor:
-        """Return two to the power of numbers below 40."""
+        """Return 2**exponent for exponents below 40."""
         table = self._draft.ints([1 << bits for bits in range(40)], "powers")
         return self._draft.node("Gather", table, exponent)
 
     def leading_zeros(self, x: Tensor) -> Tensor:
-        """Of 32 bits: as many as there are powers of two that are greater."""
+        """Return the number of leading zeros in 32 bits: the number of greater powers of two."""
         powers = self._draft.ints([1 << bits for bits in range(32)], "powers")
         greater = self._draft.node("Less", self._draft.unsqueeze(x, [-1]), powers)
         count = self._draft.cast(greater, DataType.INT64)
         return self._draft.reduce("ReduceSum", count, [-1], keep=False)
 
     def one_over_one_plus(self, x: Tensor) -> Tensor:
-        """1 / (1 + x) for 0 <= x < 1, all in Q0, by three steps of Newton's iteration in Q2."""
+        """Return 1 / (1 + x) for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2."""
         half = self.divided(self.add(x, _UNIT), 2)
         result = self.add(self.product(half, _code(-32 / 17, 2)), _code(48 / 17, 2))
         for _ in range(3):
@@ -138,7 +140,7 @@ class _Rows:
 
 @writer(Softmax, quantized=True, computes=True)
 def softmax_of_codes(draft: Draft, op: Softmax) -> Tensor:
-    """For the scale of the result for which there is a rule in integers."""
+    """Write a quantized Softmax if its result has the scale that the integer rule requires."""
     x, result = draft.info(0), draft.results[0]
     single(x, DataType.INT8, DataType.UINT8)
     if op.infer(x).quantization != result.quantization:

@@ -1,4 +1,4 @@
-"""Operators that move elements to other places."""
+"""ONNX writers for operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _WRAP_SINCE: Final = 19
 
 @writer(Transpose, Permute, moves=True)
 def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
-    """Return the same operator."""
+    """Write Transpose and Permute as Transpose."""
     return draft.node("Transpose", draft.operand(0), perm=op.permutation) if draft.rank else draft.operand(0)
 
 
 @writer(Concat, moves=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
-    """Return the same operator."""
+    """Write Concat as the operator of this name."""
     return draft.node("Concat", *draft.tensors(), axis=op.axis)
 
 
 @writer(Stack, moves=True)
 def stack(draft: Draft, op: Stack) -> Tensor:
-    """Return each tensor gets the new axis, along which they are joined."""
+    """Write Stack: each tensor gets the new axis, then they are concatenated."""
     axis = normal_axis(op.axis, draft.rank + 1)
     return draft.concat([draft.unsqueeze(tensor, [axis]) for tensor in draft.tensors()], axis)
 
 
 @writer(Splitter, moves=True)
 def split(draft: Draft, op: Splitter) -> list[Tensor]:
-    """Return the sizes are an operand."""
+    """Write Splitter as Split; the sizes are an operand."""
     if not op.sizes:
         return []
     return draft.nodes("Split", draft.operand(0), draft.ints(op.sizes, "sizes"), count=len(op.sizes), axis=op.axis)
@@ -66,7 +66,7 @@ def split(draft: Draft, op: Splitter) -> list[Tensor]:
 
 @writer(Slice, moves=True)
 def slice_box(draft: Draft, op: Slice) -> Tensor:
-    """Only the axes that are cut are named."""
+    """Write Slice; only the axes that are sliced are listed."""
     shape = draft.info(0).shape
     sizes = op.sizes(shape)
     axes = [i for i, (begin, size) in enumerate(zip(op.begin, sizes, strict=True)) if begin or size is not shape[i]]
@@ -77,7 +77,7 @@ def slice_box(draft: Draft, op: Slice) -> Tensor:
 
 @writer(StridedSlice, moves=True)
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
-    """Single elements are slices of one, whose axes go; new axes come last."""
+    """Write StridedSlice; shrunk axes are slices of one element that are squeezed, and new axes are inserted last."""
     index = op.index(draft.rank)
     taken = [item for item in index if item is not None]
     cuts = [(axis, _cut(item)) for axis, item in enumerate(taken) if item != slice(None, None, 1)]
@@ -100,7 +100,7 @@ def _cut(item: slice | int) -> tuple[int, int, int]:
 
 @writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
-    """Slices that go backwards."""
+    """Write ReverseV2 as slices with step -1."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
     many = len(axes)
     return draft.slice(draft.operand(0), [-1] * many, [LEAST] * many, axes, [-1] * many)
@@ -108,13 +108,13 @@ def reverse(draft: Draft, op: ReverseV2) -> Tensor:
 
 @writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
-    """Return how often is an operand."""
+    """Write Tile; the repeats are an operand."""
     return draft.node("Tile", draft.operand(0), draft.ints(op.multiples, "multiples"))
 
 
 @writer(Pad, moves=True)
 def pad(draft: Draft, op: Pad) -> Tensor:
-    """Return a border of a kind that ONNX lacks is picked element by element."""
+    """Write Pad; modes that ONNX lacks become a Gather along each axis."""
     x = draft.operand(0)
     if not any(any(pair) for pair in op.pad_list):
         return x

@@ -1,4 +1,4 @@
-"""Recurrent layers of TFLite, step by step, as they can do more than those of ONNX: project, normalize and clip."""
+"""ONNX writers for TFLite's recurrent layers, unrolled step by step; ONNX's have no projection or normalization."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FUNCTIONS: Final[dict[FusedActivation, Callable[[Draft, Tensor], Tensor]]] = {
 
 
 class _Step(NamedTuple):
-    """What comes in at one step."""
+    """The input of one time step."""
 
     x: Tensor
     aux: Tensor | None = None
@@ -52,7 +52,7 @@ def _needed(values: Values, name: str) -> Tensor:
 
 
 def _side(values: Values, direction: str) -> dict[str, Tensor | None]:
-    """Return the operands of one direction, without its name."""
+    """Return the operands of one direction by their names without the direction."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
@@ -87,7 +87,7 @@ def _stacked(draft: Draft, op: SequenceOp, parts: Sequence[Tensor]) -> Tensor:
 def _both_sides(
     draft: Draft, op: BidirectionalSequenceRnn | BidirectionalSequenceLstm, values: Values, weights: str
 ) -> tuple[list[_Step], list[_Step]]:
-    """Return the steps of each direction, in the order in which it takes them."""
+    """Return the time steps of both directions, each in processing order."""
     x = _parts(draft, op, _needed(values, "input"))
     if values["aux_input"] is None:
         return [_Step(item) for item in x], [_Step(item) for item in x[::-1]]
@@ -112,7 +112,7 @@ def _merged(
 
 
 def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequence[_Step]) -> list[Tensor]:
-    """Return the states behind all steps."""
+    """Return the states after all steps."""
     weights = _needed(values, "recurrent_weights")
     state, result = values["hidden_state_in"], list[Tensor]()
     for step in steps:
@@ -128,14 +128,14 @@ def _rnn(draft: Draft, function: FusedActivation, values: Values, steps: Sequenc
 
 @writer(Rnn)
 def rnn(draft: Draft, op: Rnn) -> list[Tensor]:
-    """Return one step, whose output is the state."""
+    """Write Rnn: one time step, whose output is the new state."""
     values = _values(draft)
     return _rnn(draft, op.activation_func, values, [_Step(_needed(values, "input"))]) * 2
 
 
 @writer(UnidirectionalSequenceRnn)
 def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tensor]:
-    """Step by step."""
+    """Write UnidirectionalSequenceRnn step by step."""
     values = _values(draft)
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
     result = _rnn(draft, op.activation_func, values, steps)
@@ -144,7 +144,7 @@ def unidirectional_rnn(draft: Draft, op: UnidirectionalSequenceRnn) -> list[Tens
 
 @writer(BidirectionalSequenceRnn)
 def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor]:
-    """Return each direction by itself."""
+    """Write BidirectionalSequenceRnn, each direction separately."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_weights")
     forward, backward = (
@@ -157,7 +157,7 @@ def bidirectional_rnn(draft: Draft, op: BidirectionalSequenceRnn) -> list[Tensor
 
 @writer(Svdf)
 def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
-    """Return the memory of each filter as an axis of its own."""
+    """Write Svdf; the memory of each filter is a separate axis."""
     values, (filters, places) = _values(draft), draft.info(2).shape
     filters, places = draft.known(filters, "number of filters"), draft.known(places, "memory")
     projected = _product(draft, _needed(values, "input"), _needed(values, "weights_feature"))
@@ -177,7 +177,7 @@ def svdf(draft: Draft, op: Svdf) -> list[Tensor]:
 
 
 class _Outcome(NamedTuple):
-    """What a run gives: the outputs of all steps, the last cell state, and the last gates."""
+    """The results of an LSTM: the outputs of all steps, the last cell state, and the last gates."""
 
     outputs: list[Tensor]
     cell: Tensor
@@ -185,7 +185,7 @@ class _Outcome(NamedTuple):
 
 
 def _gate(draft: Draft, values: Values, name: str, step: _Step, output: Tensor, cell: Tensor) -> Tensor:
-    """Return all that goes into a gate's function."""
+    """Return the argument of a gate's activation function."""
     total = _product(draft, step.x, _needed(values, f"input_to_{name}_weights"))
     aux = values.get(f"aux_input_to_{name}_weights")
     if step.aux is not None and aux is not None:
@@ -206,7 +206,7 @@ def _normalized(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _lstm(draft: Draft, op: LstmOp, values: Values, steps: Sequence[_Step], batch: int, units: int) -> _Outcome:
-    """From the states among the operands, step by step."""
+    """Return the results of all steps, starting from the states among the operands."""
     projection = values["projection_weights"]
     outputs, gates = list[Tensor](), list[Tensor]()
     size = units if projection is None else _dimension(draft, projection)
@@ -260,7 +260,7 @@ def _batch(draft: Draft, op: SequenceOp) -> int:
 
 @writer(Lstm)
 def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
-    """Return one step, with its gates."""
+    """Write Lstm: one time step, with its gates as results."""
     values, (batch, units) = _values(draft), draft.results[2].shape
     result = _lstm(draft, op, values, [_Step(_needed(values, "input"))], batch, draft.known(units, "units"))
     [output] = result.outputs
@@ -269,7 +269,7 @@ def lstm(draft: Draft, op: Lstm) -> list[Tensor]:
 
 @writer(UnidirectionalSequenceLstm)
 def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Tensor]:
-    """Step by step."""
+    """Write UnidirectionalSequenceLstm step by step."""
     values, units = _values(draft), draft.known(draft.results[2].shape[1], "units")
     steps = [_Step(part) for part in _parts(draft, op, _needed(values, "input"))]
     result = _lstm(draft, op, values, steps, _batch(draft, op), units)
@@ -278,7 +278,7 @@ def unidirectional_lstm(draft: Draft, op: UnidirectionalSequenceLstm) -> list[Te
 
 @writer(BidirectionalSequenceLstm)
 def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tensor]:
-    """Return each direction by itself."""
+    """Write BidirectionalSequenceLstm, each direction separately."""
     values = _values(draft)
     sides = _both_sides(draft, op, values, "forward_aux_input_to_output_weights")
     result = []

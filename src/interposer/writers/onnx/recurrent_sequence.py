@@ -1,4 +1,4 @@
-"""Whole recurrent layers over sequences."""
+"""ONNX writers for recurrent layers over whole sequences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATES: Final = (5, 6)
 
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
-    """Return the same operators, steps first, as hardly any engine knows the other layout."""
+    """Write recurrent layers as ONNX's operators, time first, as few engines support batch first."""
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)
@@ -50,7 +50,7 @@ def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> l
 
 
 def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:
-    """Functions go by names, with the parameters of all in two lists."""
+    """Return the attributes; functions are given by name, and their parameters are in two lists."""
     result: dict[str, Any] = {
         "hidden_size": draft.known(draft.info(2).shape[2], "number of units"),
         "direction": op.direction.value,

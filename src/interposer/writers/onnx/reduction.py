@@ -1,4 +1,4 @@
-"""Operators that take several elements together along axes."""
+"""ONNX writers for reductions along axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 @writer(Mean, Reduce)
 def reduction(draft: Draft, op: Mean | Reduce) -> Tensor:
-    """Truth is at least, or at most, what the least, or the greatest, is."""
+    """Write Mean and Reduce; ALL and ANY are the minimum and maximum of truth values."""
     operation = op.operation if isinstance(op, Reduce) else ReduceOperation.MEAN
     x, axes = draft.operand(0), reduced_axes(op.axis, draft.rank)
     if not axes:
@@ -51,7 +51,7 @@ def _of_scalar(draft: Draft, x: Tensor, operation: ReduceOperation) -> Tensor:
 @writer(ArgMinMax, quantized=True)
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
-    """Return indices of 64 bits, narrowed where the layer's have 32."""
+    """Write ArgMinMax; the int64 indices are cast to int32 if the layer's are."""
     x = draft.operand(0)
     kind = "ArgMax" if op.function is ArgMinMaxFunction.MAX else "ArgMin"
     if op.select_last_index and x.dtype is DataType.BOOL:

@@ -1,4 +1,4 @@
-"""Operators that change or ask for shapes, and those that make tensors from them."""
+"""ONNX writers for operators that change or return shapes, and for those that create tensors from shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @writer(Reshape, moves=True)
 def reshape(draft: Draft, op: Reshape) -> Tensor:
-    """Return a dimension of 0 is copied, or just 0."""
+    """Write Reshape; a dimension of 0 is copied, or means 0 with allowzero."""
     zeros = not op.copy_zeros and 0 in op.target_shape
     shape = draft.ints(op.target_shape, "shape")
     return draft.node("Reshape", draft.operand(0), shape, allowzero=1 if zeros else None)
@@ -22,26 +22,26 @@ def reshape(draft: Draft, op: Reshape) -> Tensor:
 
 @writer(BroadcastTo, moves=True)
 def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
-    """Return the shape is an operand."""
+    """Write BroadcastTo as Expand; the shape is an operand."""
     return draft.node("Expand", draft.operand(0), draft.ints(op.shape, "shape"))
 
 
 @writer(Shape, quantized=True)
 @writer(Shape)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
-    """Dimensions of 64 bits, narrowed where the layer's have 32."""
+    """Write Shape; the int64 dimensions are cast to int32 if the layer's are."""
     return draft.cast(draft.node("Shape", draft.operand(0)), op.dtype)
 
 
 @writer(Rank, quantized=True)
 @writer(Rank)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
-    """Return a constant."""
+    """Write Rank as a constant."""
     return draft.constant(draft.rank, DataType.INT32, "rank")
 
 
 @writer(Fill, quantized=True)
 @writer(Fill)
 def fill(draft: Draft, op: Fill) -> Tensor:
-    """Return the value is an attribute."""
+    """Write Fill as ConstantOfShape; the value is an attribute."""
     return filled(draft, draft.operand(0), op.value, draft.results[0])

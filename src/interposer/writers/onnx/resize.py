@@ -1,4 +1,4 @@
-"""Operators that change the size of an image, or sample it at places."""
+"""ONNX writers for image resizing and sampling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PADDINGS: Final = {
 
 @writer(Resize)
 def resize(draft: Draft, op: Resize) -> Tensor:
-    """The place of a pixel by one of three rules; the nearest one is that in which it lies, or rounded up at a half."""
+    """Write Resize with one of three coordinate transformations; nearest rounds down, or half up."""
     x, last = draft.operand(0), op.data_layout.channels_last
     nearest = op.method is ResizeMethod.NEAREST_NEIGHBOR
     if not nearest and not x.dtype.is_float:
@@ -57,7 +57,7 @@ def _coordinates(op: Resize) -> str:
 
 
 def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
-    """Return the dimensions of the result: all where they are known, else only height and width."""
+    """Return the sizes of the result: all axes if they are known, else only height and width."""
     shape, channels = draft.info(0).shape, op.data_layout.axes().channels
     targets = [op.target_height, op.target_width]
     if not isinstance(shape[0], Dim) and not isinstance(shape[channels], Dim):
@@ -69,7 +69,7 @@ def _sizes(draft: Draft, op: Resize) -> tuple[Tensor, list[int] | None]:
 
 @writer(Resize, quantized=True)
 def resize_codes(draft: Draft, op: Resize) -> Tensor:
-    """Pixels that are picked are moved as they are."""
+    """Write a quantized Resize; nearest pixels are moved as integers."""
     same = draft.info(0).quantization == draft.results[0].quantization
     if op.method is not ResizeMethod.NEAREST_NEIGHBOR or not same:
         refuse("it mixes integers with weights of fixed-point numbers")
@@ -78,7 +78,7 @@ def resize_codes(draft: Draft, op: Resize) -> Tensor:
 
 @writer(GridSample)
 def grid_sample(draft: Draft, op: GridSample) -> Tensor:
-    """Return the modes had other names before opset 20."""
+    """Write GridSample; its modes had other names before opset 20."""
     mode = (_MODES if draft.opset >= 20 else _OLD_MODES)[op.mode]
     align = 1 if op.align_corners else None
     return draft.node(
@@ -88,7 +88,7 @@ def grid_sample(draft: Draft, op: GridSample) -> Tensor:
 
 @writer(GridSample, quantized=True)
 def grid_sample_of_codes(draft: Draft, op: GridSample) -> Tensor:
-    """Pixels that are picked are moved as they are; zeros are stored as such where the zero point is 0."""
+    """Write a quantized GridSample; nearest pixels are moved as integers if zeros are stored as 0."""
     same = draft.info(0).quantization == draft.results[0].quantization
     zeros = op.padding_mode is GridPadding.ZEROS and draft.info(0).zero_point
     if op.mode is not GridSampleMode.NEAREST or not same or zeros:
@@ -98,7 +98,7 @@ def grid_sample_of_codes(draft: Draft, op: GridSample) -> Tensor:
 
 @writer(AffineGrid)
 def affine_grid(draft: Draft, op: AffineGrid) -> Tensor:
-    """Return the size is that of the whole result of the sampling."""
+    """Write AffineGrid; the size is the shape of the whole sampled result."""
     batch = draft.known(draft.info(0).shape[0], "batch")
     size = draft.ints([batch, 1, *op.extents], "size")
     return draft.node("AffineGrid", draft.operand(0), size, align_corners=1 if op.align_corners else None)

@@ -1,4 +1,4 @@
-"""Operators that write elements to places that are data."""
+"""ONNX writers for operators that write elements to computed positions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SINCE: Final = {F.UPDATE: 13, F.ADD: 16, F.SUB: 16, F.MUL: 16, F.MAX: 18, F.MIN
 
 
 def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
-    """Return what is subtracted is added with the other sign."""
+    """Return the updates, negated for subtraction, which is written as an addition."""
     if draft.opset < _SINCE[function]:
         refuse(f"opset {draft.opset} does not combine updates with {function.name}")
     updates = draft.operand(2)
@@ -30,7 +30,7 @@ def _updates(draft: Draft, function: ScatterFunction) -> Tensor:
 
 @writer(ScatterNd)
 def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
-    """Return a shape becomes a tensor of zeros first."""
+    """Write ScatterNd; with a shape instead of data, the data is a tensor of zeros."""
     updates = _updates(draft, op.function)
     if draft.info(1).shape[-1] == 0:
         refuse("its tuples of indices are empty")
@@ -39,21 +39,21 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _zeros(draft: Draft) -> TensorInfo:
-    """Return what zeros are stored as: integers as the result is quantized, if updates are integers."""
+    """Return the info of the zeros: with the result's quantization, if the updates are quantized."""
     result = draft.results[0]
     return result if draft.operand(2).dtype is result.dtype else TensorInfo((), draft.operand(2).dtype)
 
 
 @writer(ScatterElements)
 def scatter_elements(draft: Draft, op: ScatterElements) -> Tensor:
-    """Return the same operator."""
+    """Write ScatterElements as the operator of this name."""
     updates, reduction = _updates(draft, op.function), _REDUCTIONS[op.function]
     return draft.node("ScatterElements", draft.operand(0), draft.operand(1), updates, axis=op.axis, reduction=reduction)
 
 
 @writer(ScatterNd, ScatterElements, quantized=True)
 def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
-    """Return integers of one scale are moved and compared as they are."""
+    """Write scatters of quantized values, which are moved and compared as integers if all scales are equal."""
     on_zeros = isinstance(op, ScatterNd) and not op.input_enabled
     tensors = [*([] if on_zeros else [draft.info(0)]), draft.info(2), draft.results[0]]
     if op.function not in (F.UPDATE, F.MAX, F.MIN) or len({tensor.quantization for tensor in tensors}) > 1:
@@ -63,14 +63,14 @@ def scatter_codes(draft: Draft, op: ScatterNd | ScatterElements) -> Tensor:
 
 @writer(TensorScatter, moves=True)
 def tensor_scatter(draft: Draft, op: TensorScatter) -> Tensor:
-    """Return the same operator, which is new."""
+    """Write TensorScatter as the operator of this name."""
     mode = "circular" if op.circular else None
     return draft.node("TensorScatter", *(draft.optional(i) for i in range(3)), axis=op.axis, mode=mode)
 
 
 @writer(DynamicUpdateSlice, moves=True)
 def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
-    """Return every element of the update has a tuple of indices: its own, moved by the start."""
+    """Write DynamicUpdateSlice as ScatterND: each element's index tuple is its position plus the start."""
     x, update, start = draft.tensors()
     shape, box = draft.shape(0), draft.shape(1)
     farthest = draft.ints([n - u for n, u in zip(shape, box, strict=True)])

@@ -1,4 +1,4 @@
-"""Operators that choose: by a condition, the largest, the different ones, boxes."""
+"""ONNX writers for operators that select: nonzero or unique elements, the largest elements, boxes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__: list[str] = []
 
 @writer(NonZero)
 def non_zero(draft: Draft, op: NonZero) -> Tensor:
-    """Return the same operator."""
+    """Write NonZero as the operator of this name."""
     return draft.node("NonZero", draft.operand(0))
 
 
 @writer(NonZero, quantized=True)
 def non_zero_codes(draft: Draft, op: NonZero) -> Tensor:
-    """Stored integers are compared with the one that stands for zero."""
+    """Write NonZero of quantized values, which are compared with the zero point."""
     x, q = draft.operand(0), draft.info(0).quantization
     assert q is not None, "only quantized tensors come here"
     shape = [-1 if axis == q.axis else 1 for axis in range(draft.rank)] if q.per_axis else []
@@ -34,20 +34,20 @@ def non_zero_codes(draft: Draft, op: NonZero) -> Tensor:
 
 @writer(Compress, moves=True)
 def compress(draft: Draft, op: Compress) -> Tensor:
-    """Return the same operator."""
+    """Write Compress as the operator of this name."""
     return draft.node("Compress", *draft.tensors(), axis=op.axis)
 
 
 @writer(Unique, moves=True)
 def unique(draft: Draft, op: Unique) -> list[Tensor]:
-    """Return indices of 64 bits, narrowed where the layer's have 32."""
+    """Write Unique; the int64 indices are cast to int32 if the layer's are."""
     result = draft.nodes("Unique", draft.operand(0), count=4, axis=op.axis, sorted=None if op.sorted else 0)
     return [result[0], *(draft.cast(item, op.index_dtype) for item in result[1:])]
 
 
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
-    """Best first."""
+    """Write TopK, sorted best first."""
     largest = None if op.largest else 0
     result = draft.nodes("TopK", draft.operand(0), draft.ints([op.k], "k"), count=2, axis=op.axis, largest=largest)
     return [result[0], draft.cast(result[1], op.index_dtype)]
@@ -55,7 +55,7 @@ def top_k(draft: Draft, op: TopK) -> list[Tensor]:
 
 @writer(RandomMultinomial)
 def random_multinomial(draft: Draft, op: RandomMultinomial) -> Tensor:
-    """Multinomial, whose seed is an attribute."""
+    """Write RandomMultinomial as Multinomial, whose seed is an attribute."""
     if draft.optional(1) is not None:
         refuse("its seeds are an operand, but an attribute of Multinomial")
     return draft.node("Multinomial", draft.operand(0), giving=op.dtype, dtype=op.dtype, sample_size=op.num_samples)
@@ -63,7 +63,7 @@ def random_multinomial(draft: Draft, op: RandomMultinomial) -> Tensor:
 
 @writer(NonMaxSuppression)
 def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
-    """Return numbers are operands, of 32 bits."""
+    """Write NonMaxSuppression; its parameters are operands of 32 bits."""
     boxes, scores = (draft.cast(tensor, DataType.FLOAT32) for tensor in draft.tensors())
     score = None if op.score_threshold is None else draft.constant([op.score_threshold], DataType.FLOAT32)
     return draft.node(
@@ -79,7 +79,7 @@ def non_max_suppression(draft: Draft, op: NonMaxSuppression) -> Tensor:
 
 @writer(RoiAlign)
 def roi_align(draft: Draft, op: RoiAlign) -> Tensor:
-    """Return one scale and one number of samples for both axes."""
+    """Write RoiAlign, which has one scale and one sampling ratio for both axes."""
     if op.height_stride != op.width_stride or op.height_sampling_ratio != op.width_sampling_ratio:
         refuse("its strides or sampling ratios differ in height and width")
     last = op.data_layout.channels_last

@@ -1,4 +1,4 @@
-"""Operators on sequences of elements: running sums and products, order, and sequences of numbers."""
+"""ONNX writers for operators along axes: cumulative sums and products, reversal, ranges, and Einsum."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ __all__: list[str] = []
 
 @writer(CumSum, CumProd)
 def accumulated(draft: Draft, op: CumSum | CumProd) -> Tensor:
-    """Return the axis is an operand."""
+    """Write CumSum and CumProd; the axis is an operand."""
     flags: dict[str, Any] = {"exclusive": 1 if op.exclusive else None, "reverse": 1 if op.reverse else None}
     return draft.node(op.op_name(), draft.operand(0), draft.ints(op.axis, "axis"), **flags)
 
 
 @writer(ReverseSequence, moves=True)
 def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
-    """Return steps and samples must be the first two axes; without steps, or where some have none, each is picked."""
+    """Write ReverseSequence; time and batch must be the first two axes.
+
+    An input without steps, or with samples of length 0, is gathered element by element.
+    """
     x, lengths, rank = draft.operand(0), draft.cast(draft.operand(1), DataType.INT64), draft.rank
     time, batch = normal_axis(op.time_axis, rank), normal_axis(op.batch_axis, rank)
     front = (time, batch) if {time, batch} == {0, 1} else (0, 1)
@@ -38,14 +41,14 @@ def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
 
 @writer(Range)
 def number_range(draft: Draft, op: Range) -> Tensor:
-    """Operands are scalars."""
+    """Write Range; its operands are scalars."""
     scalars = [draft.reshape(tensor, []) for tensor in draft.tensors()]
     return draft.node("Range", *scalars)
 
 
 @writer(Einsum)
 def einsum(draft: Draft, op: Einsum) -> Tensor:
-    """Return the equation means the same, but for axes of size 1, which ONNX does not repeat."""
+    """Write Einsum; the equation has the same meaning, except that ONNX does not broadcast axes of size 1."""
     words, _ = op.words()
     if (
         len({info.rank - len(word) for word, info in zip(words, draft.infos, strict=True) if info and "..." in word})

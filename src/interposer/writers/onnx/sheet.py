@@ -1,4 +1,4 @@
-"""The model that is being written: its nodes, its constants and its names."""
+"""The model under construction: its nodes, its constants and its names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARED: Final = 64
 
 @dataclass(eq=False)
 class Step:
-    """A node to be."""
+    """A node to be written."""
 
     kind: str
     inputs: list[str]
@@ -33,13 +33,13 @@ class Step:
     """What the graphs among its attributes take from the graph around them."""
 
     def rename(self, names: Callable[[str], str]) -> None:
-        """Give its tensors other names."""
+        """Rename the tensors of the node."""
         self.inputs = [names(name) for name in self.inputs]
         self.outputs = [names(name) for name in self.outputs]
 
 
 class Sheet:
-    """Nodes in running order, and the constants that they take. `values` maps values of the graph to tensors."""
+    """Nodes in topological order, and their constants; `values` maps values of the graph to tensors."""
 
     def __init__(self, opset: int, *, exact: bool) -> None:
         self.opset, self.exact = opset, exact
@@ -53,21 +53,21 @@ class Sheet:
         self._shared: dict[tuple[Any, ...], str] = {}
 
     def inner(self) -> Sheet:
-        """Return a sheet for a graph inside of this one: its names are others, and it sees everything here."""
+        """Return a sheet for a subgraph, whose names are distinct and which can access the tensors of this sheet."""
         sheet = Sheet(self.opset, exact=self.exact)
         sheet._names, sheet._numbers, sheet._step_names = self._names, self._numbers, self._step_names
         return sheet
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names of tensors for their owners."""
+        """Reserve names of tensors."""
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """Return a name for a tensor: the wanted one, or with a number behind it."""
+        """Return an unused tensor name: the requested one, or one with a number appended."""
         return self._free(requested, self._names)
 
     def free_step_name(self, requested: str) -> str:
-        """Return a name for a node: the wanted one, or with a number behind it."""
+        """Return an unused node name: the requested one, or one with a number appended."""
         return self._free(requested, self._step_names)
 
     def _free(self, requested: str, taken: set[str]) -> str:
@@ -79,7 +79,7 @@ class Sheet:
         return name
 
     def constant(self, array: Array, requested: str) -> str:
-        """Return the name of a constant tensor; small ones of equal content are one."""
+        """Return the name of a constant tensor; small constants of equal content share one."""
         if array.size > _SHARED or array.dtype == object:
             return self._cached(array, requested)
         key = (DataType.of(array.dtype), array.shape, array.tobytes())

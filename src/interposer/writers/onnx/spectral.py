@@ -1,4 +1,4 @@
-"""Operators on signals."""
+"""ONNX writers for signal processing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOWS: Final = {
 
 @writer(Dft)
 def dft(draft: Draft, op: Dft) -> Tensor:
-    """Return the axis is an operand since opset 20."""
+    """Write Dft as DFT; the axis is an operand since opset 20."""
     length = None if op.length is None else draft.ints(op.length, "length")
     flags: dict[str, Any] = {"inverse": 1 if op.inverse else None, "onesided": 1 if op.onesided else None}
     axis, x = normal_axis(op.axis, draft.rank), draft.operand(0)
@@ -35,7 +35,7 @@ def dft(draft: Draft, op: Dft) -> Tensor:
 
 @writer(Stft)
 def stft(draft: Draft, op: Stft) -> Tensor:
-    """Step and length are operands."""
+    """Write Stft as STFT; step and length are operands."""
     signal, window = draft.operand(0), draft.optional(1)
     step, length = draft.ints(op.frame_step, "frame_step"), draft.ints(op.frame_length, "frame_length")
     shaped = window and draft.cast(window, signal.dtype)
@@ -44,7 +44,7 @@ def stft(draft: Draft, op: Stft) -> Tensor:
 
 @writer(SignalWindow)
 def signal_window(draft: Draft, op: SignalWindow) -> Tensor:
-    """Return the size is a scalar."""
+    """Write SignalWindow; the size is a scalar."""
     size = draft.reshape(draft.operand(0), [])
     attributes: dict[str, Any] = {"output_datatype": op.dtype, "periodic": int(op.periodic)}
     return draft.node(_WINDOWS[op.function], size, giving=op.dtype, **attributes)
@@ -52,6 +52,6 @@ def signal_window(draft: Draft, op: SignalWindow) -> Tensor:
 
 @writer(MelWeightMatrix)
 def mel_weight_matrix(draft: Draft, op: MelWeightMatrix) -> Tensor:
-    """Return all operands are scalars."""
+    """Write MelWeightMatrix; all operands are scalars."""
     scalars = [draft.reshape(tensor, []) for tensor in draft.tensors()]
     return draft.node("MelWeightMatrix", *scalars, giving=op.dtype, output_datatype=op.dtype)

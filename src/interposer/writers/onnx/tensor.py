@@ -1,4 +1,4 @@
-"""What the writer knows of a tensor of the model: its name and type, or the array that it will become."""
+"""A tensor of the model: its name and type, or its array until it is added as a constant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Tensor", "turned"]
 class Tensor:
     """A tensor of the model.
 
-    A constant has an `array` and no place in the model until a node takes it. Where it is quantized by `codes_as`, the
-    array holds integers, and the tensor the numbers of type `dtype` that they stand for. Any other tensor of such
-    numbers may have `codes`, a tensor of integers that it was made of.
+    A constant has an `array`, and is only added to the model if a node uses it. If `codes_as` is its quantization, the
+    array holds quantized values, and the tensor is their dequantized form of type `dtype`. Any other dequantized
+    tensor may have `codes`, the tensor of quantized values that it was made from.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Tensor:
     codes: Tensor | None = None
 
     def transposed(self, permutation: tuple[int, ...]) -> Tensor:
-        """Return a constant with its axes in another order."""
+        """Return a constant with permuted axes."""
         assert self.array is not None
         q = turned(self.codes_as, permutation)
         return replace(self, name=f"{self.name}/transposed", array=self.array.transpose(permutation), codes_as=q)
 
     def reshaped(self, shape: tuple[int, ...]) -> Tensor | None:
-        """Return a constant with another shape, which may have one -1; None if that tears its scales apart."""
+        """Return a reshaped constant, whose shape may have one -1; None if its per-channel scales do not allow it."""
         assert self.array is not None
         if self.codes_as is not None and self.codes_as.per_axis:
             return None
@@ -41,7 +41,7 @@ class Tensor:
 
 
 def turned(q: Quantization | None, permutation: tuple[int, ...]) -> Quantization | None:
-    """Return the quantization of a tensor whose axes get another order."""
+    """Return the quantization of a tensor after a permutation of its axes."""
     if q is None or q.axis is None:
         return q
     return Quantization(q.scales, q.zero_points, permutation.index(q.axis))

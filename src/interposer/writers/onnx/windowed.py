@@ -1,4 +1,4 @@
-"""Windows that slide along any number of axes: pooling with places, its opposite, norms, and columns of an image."""
+"""ONNX writers for sliding windows along any number of axes: max pooling with indices, unpooling, LpPool and Col2Im."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
-    """Return the windows, and the mode of rounding; where the size is known, pads that need none."""
+    """Return the windows and the rounding mode; explicit pads replace the rounding mode if the size is known."""
     sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
@@ -31,7 +31,7 @@ def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Seque
 
 @writer(MaxPoolingWithIndices)
 def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
-    """Return the second result of MaxPool."""
+    """Write MaxPoolingWithIndices as MaxPool with its second result."""
     windows, ceil_mode = _windows(draft, op)
     _check_pads(windows)
     order = 1 if op.column_major else None
@@ -43,7 +43,7 @@ def max_pooling_with_indices(draft: Draft, op: MaxPoolingWithIndices) -> list[Te
 
 @writer(MaxPoolingWithIndices, quantized=True)
 def max_pooling_of_codes(draft: Draft, op: MaxPoolingWithIndices) -> list[Tensor]:
-    """Return the greatest stored integer stands for the greatest number."""
+    """Write MaxPoolingWithIndices of quantized values, whose maximum is that of the integers."""
     if draft.info(0).quantization != draft.results[0].quantization:
         refuse("the scales of input and result differ")
     return max_pooling_with_indices(draft, op)
@@ -56,7 +56,7 @@ def _check_pads(windows: Sequence[Window]) -> None:
 
 @writer(LpPooling)
 def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
-    """Return the same operator, since opset 18 with dilations."""
+    """Write LpPooling as LpPool (with dilations since opset 18)."""
     windows, ceil_mode = _windows(draft, op)
     if draft.opset < 18 and (ceil_mode or any(w.dilation > 1 for w in windows)):
         refuse(f"LpPool of opset {draft.opset} has neither dilations nor a mode of rounding")
@@ -65,7 +65,7 @@ def lp_pooling(draft: Draft, op: LpPooling) -> Tensor:
 
 @writer(MaxUnpooling, moves=True)
 def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
-    """With windows of such a size that one step between them leads to the result's dimensions."""
+    """Write MaxUnpooling, with a window size for which one stride gives the result's dimensions."""
     if draft.results[0].zero_point:
         refuse("its zero point is not 0")
     window = [size - n + 1 for size, n in zip(op.extents, draft.shape(0)[2:], strict=True)]
@@ -77,7 +77,7 @@ def max_unpooling(draft: Draft, op: MaxUnpooling) -> Tensor:
 
 @writer(Col2Im)
 def col2im(draft: Draft, op: Col2Im) -> Tensor:
-    """Image and window are operands."""
+    """Write Col2Im; image and block shapes are operands."""
     attributes = kernel_attributes(op.windows())
     block = draft.ints(attributes.pop("kernel_shape"), "block")
     return draft.node("Col2Im", draft.operand(0), draft.ints(op.image_shape, "image"), block, **attributes)

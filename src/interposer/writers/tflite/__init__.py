@@ -1,15 +1,16 @@
-"""The TFLite writer: `write` turns a network, a graph or a part of one into the bytes of a file, `save` into a file.
+"""The TFLite writer: `write` converts a network, a graph or a part of a graph to bytes; `save` writes them to a file.
 
-Operators are functions in family files (convolution, elementwise ...), one for each operator of ours, which are the
-inverse of the front end's. A function gets a `Draft`, adds operators to it, and gives the layer's results::
+Layer writers are functions in family files (convolution, elementwise ...), one for each operator of Interposer: the
+inverse of the front end's converters. A function takes a `Draft`, adds operators to it, and returns the layer's
+results::
 
     @writer(MatrixDiag, moves=True)
     def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
         return draft.final("MATRIX_DIAG", draft.operand(0))
 
-Where an operator of TFLite does not take a type, a wider one is used inside. Images are written with their channels
-last; transposes that this takes are moved to where they meet and cancel out. What TFLite cannot express is refused with
-a reason; `reasons` tells it of a layer without writing anything.
+If a TFLite operator does not accept a type, operands are cast to a wider one. Images are written with their channels
+last; the transposes that this requires are moved until they cancel out. Layers that TFLite cannot express are refused
+with a reason; `reasons` returns the reasons for a layer without writing a file.
 """
 
 from interposer.writers.tflite.file import save

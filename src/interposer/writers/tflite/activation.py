@@ -1,4 +1,4 @@
-"""Activation functions, softmax among them."""
+"""TFLite writers for activation functions, softmax included."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BOUNDED: Final = {(6.0, 0.0): "RELU6", (1.0, 0.0): "RELU_0_TO_1", (1.0, -1.0): 
 
 @writer(Activation, quantized=True)
 def activation(draft: Draft, op: Activation) -> Tensor:
-    """Under the function's own name where TFLite has it, else made of others."""
+    """Write Activation as one operator if TFLite has it, else as several operators."""
     x = draft.operand(0)
     kind = _kind(op)
     if kind in _ROUNDED and draft.is_quantized:
@@ -62,7 +62,7 @@ def _kind(op: Activation) -> str | None:
 
 
 def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
-    """Refuse a quantized result that has not the only scale and zero point that a kernel gives."""
+    """Refuse a quantized result whose scale and zero point differ from the fixed ones of the kernel."""
     scale, point, wide = rule
     info = draft.result
     if not draft.is_quantized:
@@ -74,7 +74,7 @@ def check_scale(draft: Draft, rule: tuple[float, int, float]) -> None:
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:
-    """Return a tensor times a number."""
+    """Return a tensor multiplied by a number."""
     return x if factor == 1 else _binary(draft, "MUL", x, factor)
 
 
@@ -96,7 +96,7 @@ def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return a number that is none comes out as it is."""
+    """Return the tensor bounded to [b, a]; NaN stays NaN."""
     if x.dtype.is_integer:
         low, high = integer_range(x.dtype)
         a, b = math.floor(min(a, high)), math.ceil(max(b, low))
@@ -104,7 +104,7 @@ def _bounded(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _soft_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return the logarithm of 1 + exp(x), as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
+    """Return log(1 + exp(x)) as max(0, x) + log(1 + exp(-|x|)), which does not overflow."""
     small = _unary(draft, "EXP", _unary(draft, "NEG", _unary(draft, "ABS", x)))
     return _binary(draft, "ADD", _unary(draft, "RELU", x), _unary(draft, "LOG", _binary(draft, "ADD", small, 1)))
 
@@ -128,7 +128,7 @@ def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _hard_sigmoid(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    """Return a sixth of what RELU6 makes of six times as much: engines know how to fuse that."""
+    """Return a hard sigmoid as RELU6 of a scaled input, divided by six, which engines can fuse."""
     if x.dtype.is_integer or draft.result.dtype.bits > 32:
         return _bounded(draft, _linear(draft, x, a, b), 1, 0)
     return scaled(draft, _unary(draft, "RELU6", _linear(draft, x, 6 * a, 6 * b)), 1 / 6)
@@ -177,7 +177,7 @@ _FUNCTIONS: Final[dict[ActivationFunction, Function]] = {
 
 
 def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
-    """Return an operator that works along the last axis, on whichever axis it is wanted."""
+    """Return the result of an operator that works along the last axis, with transposes for another axis."""
     x, rank = draft.operand(0), draft.rank
     axis = normal_axis(axis, rank)
     order = (*(i for i in range(rank) if i != axis), axis)
@@ -188,7 +188,7 @@ def last_axis(draft: Draft, kind: str, axis: int, **options: float) -> Tensor:
 
 @writer(Hardmax)
 def hardmax(draft: Draft, op: Hardmax) -> Tensor:
-    """Return one where the first of the largest is, and zeros elsewhere."""
+    """Write Hardmax: one at the first maximum, zeros elsewhere."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
     size = draft.known(x.shape[axis], "dimension of the axis")
     shape = [dim for number, dim in enumerate(x.shape) if number != axis]
@@ -200,14 +200,14 @@ def hardmax(draft: Draft, op: Hardmax) -> Tensor:
 
 @writer(Softmax, quantized=True)
 def softmax(draft: Draft, op: Softmax) -> Tensor:
-    """Along the last axis."""
+    """Write Softmax along the last axis."""
     check_scale(draft, (2.0**-8, 0, 2.0**-15))
     return last_axis(draft, "SOFTMAX", op.axis, beta=op.beta)
 
 
 @writer(LogSoftmax, quantized=True)
 def log_softmax(draft: Draft, op: LogSoftmax) -> Tensor:
-    """Scores are multiplied first."""
+    """Write LogSoftmax; the factor beta is multiplied into the scores first."""
     check_scale(draft, (16 * 2.0**-8, 255, 16 * 2.0**-15))
     if op.beta == 1:
         return last_axis(draft, "LOG_SOFTMAX", op.axis)

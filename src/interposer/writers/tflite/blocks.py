@@ -1,4 +1,4 @@
-"""Operators that fold blocks of an image into its channels or its batch, and back."""
+"""TFLite writers for operators that move blocks between space and channels or batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 @writer(DepthToSpace, moves=True)
 def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
-    """Block row and column are counted before the channel of the result; otherwise channels are moved first."""
+    """Write DepthToSpace in the order DCR; for CRD the channels are permuted first."""
     last, block = op.data_layout.channels_last, op.block_size
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     if op.mode is DepthToSpaceMode.CRD:
@@ -32,7 +32,7 @@ def depth_to_space(draft: Draft, op: DepthToSpace) -> Tensor:
 
 @writer(SpaceToDepth, moves=True)
 def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
-    """Return the block is square."""
+    """Write SpaceToDepth with square blocks."""
     last = op.data_layout.channels_last
     x, info = draft.channels_last(draft.operand(0), last), draft.channels_last_info(draft.result, last)
     return draft.channels_back(draft.node("SPACE_TO_DEPTH", x, giving=info, block_size=op.block_size), last)
@@ -40,7 +40,7 @@ def space_to_depth(draft: Draft, op: SpaceToDepth) -> Tensor:
 
 @writer(SpaceToBatchNd, BatchToSpaceNd, moves=True)
 def batch_and_space(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor:
-    """Block and pads, or crops, are operands."""
+    """Write SpaceToBatchNd and BatchToSpaceNd; block shape and pads or crops are operands."""
     last, to_batch = op.data_layout.channels_last, isinstance(op, SpaceToBatchNd)
     if draft.rank not in (3, 4):
         refuse(f"its input has rank {draft.rank}; TFLite takes images of rank 3 and 4")
@@ -53,7 +53,7 @@ def batch_and_space(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor
 
 @writer(ChannelShuffle, moves=True)
 def channel_shuffle(draft: Draft, op: ChannelShuffle) -> Tensor:
-    """Return the channels as a matrix, which is transposed."""
+    """Write ChannelShuffle: reshape the channels to a matrix and transpose it."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
     shape = draft.concrete(x)
     parts = (op.num_groups, shape[axis] // op.num_groups)

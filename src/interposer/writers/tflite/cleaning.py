@@ -1,4 +1,4 @@
-"""What is done to the operators as a whole: transposes cancel out, activations are fused, what nobody needs goes."""
+"""Clean-up of all operators: cancel out transposes, fuse activations, and remove unused operators."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FUSIBLE_TYPES: Final = frozenset({DataType.FLOAT32, DataType.INT8, DataType.UIN
 
 
 def clean(sheet: Sheet) -> None:
-    """Move transposes together, fuse activations, and drop operators that the outputs do not depend on."""
+    """Cancel out transposes, fuse activations, and remove operators that the outputs do not depend on."""
     without_needless_transposes(sheet)
     drop_dead(sheet)
     _fuse_activations(sheet)
 
 
 def drop_dead(sheet: Sheet) -> None:
-    """Drop operators that the outputs do not depend on."""
+    """Remove operators that the outputs do not depend on."""
     needed: set[Tensor | None] = set(sheet.outputs)
     cached = []
     for step in reversed(sheet.steps):
@@ -39,7 +39,7 @@ def drop_dead(sheet: Sheet) -> None:
 
 
 def _fuse_activations(sheet: Sheet) -> None:
-    """An activation becomes part of the operator before it where nothing else needs what that gives."""
+    """Fuse an activation into the preceding operator if nothing else uses that operator's result."""
     uses: dict[Tensor | None, int] = dict.fromkeys(sheet.outputs, 1)
     for item in (element for step in sheet.steps for element in step.inputs):
         uses[item] = uses.get(item, 0) + 1

@@ -1,4 +1,4 @@
-"""Layers with regions: subgraphs of the file, which see nothing of what is around them."""
+"""TFLite writers for layers with regions: subgraphs of the file, which cannot access outer tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 
 def _region(region: Graph, passed_on: int = 0) -> Sheet:
-    """Return the sheet of a region, which passes its last inputs on as its last outputs."""
+    """Return the sheet of a region; its last `passed_on` inputs are also its last outputs."""
     inputs = [(layer.name, layer.output) for layer in region.inputs]
     outputs = [(layer.name, layer.values[0]) for layer in region.outputs]
     border, sheet = Border(region.name, region.topological(), inputs, outputs), Sheet(region.name or "region")
@@ -29,14 +29,14 @@ def _region(region: Graph, passed_on: int = 0) -> Sheet:
 
 @writer(If, quantized=True, typed=True)
 def if_(draft: Draft, op: If) -> list[Tensor]:
-    """Return two subgraphs that take the same."""
+    """Write If: two subgraphs with the same inputs."""
     then, other = (_region(region) for region in draft.layer.regions)
     return draft.finals("IF", *draft.tensors(), then_subgraph_index=then, else_subgraph_index=other)
 
 
 @writer(While, quantized=True, typed=True)
 def while_(draft: Draft, op: While) -> list[Tensor]:
-    """Return all values are carried, those that stay the same too."""
+    """Write While; all values are carried, including captured ones, which do not change."""
     tensors = draft.tensors()
     captured = tensors[op.num_carried :]
     condition, body = draft.layer.regions

@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""TFLite writers for convolutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["bias_of", "bias_options", "check_weights"]
 
 
 def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor | None:
-    """Return the bias with the scale that sums of products have, or zeros where there is none but weights are known."""
+    """Return the bias at the scale of the products, or zeros if it is absent and the weights are known."""
     value = draft.optional(2)
     if value is None and weights.array is None:
         return None
@@ -33,7 +33,7 @@ def bias_of(draft: Draft, x: Tensor, weights: Tensor, channels: int) -> Tensor |
 
 
 def bias_options(draft: Draft, x: Tensor, bias: Tensor | None) -> dict[str, Any]:
-    """Return what says that 16-bit data has a bias of 32 bits, which rounds otherwise."""
+    """Return the options that select a 32-bit bias for 16-bit data, which is rounded differently."""
     if bias is None or x.dtype is not DataType.INT16 or bias.dtype is DataType.INT64:
         return {}
     return {"quantized_bias_type": bias.dtype}
@@ -53,7 +53,7 @@ def _bias_type(x: TensorInfo) -> DataType:
 
 
 def check_weights(x: Tensor, weights: Tensor) -> None:
-    """Refuse weights that TFLite does not multiply with such an input."""
+    """Refuse weights that TFLite cannot combine with this input."""
     q = weights.info.quantization
     if q is not None and q.per_axis and any(q.zero_points):
         refuse("its weights have several scales and zero points that are not 0")
@@ -68,7 +68,7 @@ def _slides(x: Tensor, result: TensorInfo, windows: Sequence[Window]) -> Sliding
 
 @writer(Convolution2d, quantized=True)
 def convolution(draft: Draft, op: Convolution2d) -> Tensor:
-    """The number of groups follows from the channels; where there is one for each channel, it is another operator."""
+    """Write Convolution2d; the groups follow from the channels, and one group per channel is DEPTHWISE_CONV_2D."""
     last = op.data_layout.channels_last
     x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
     if op.groups > 1 and weights.shape[3] == 1 and weights.array is not None and not _has_scales(weights):
@@ -85,7 +85,7 @@ def _has_scales(weights: Tensor) -> bool:
 
 @writer(DepthwiseConvolution2d, quantized=True)
 def depthwise_convolution(draft: Draft, op: DepthwiseConvolution2d) -> Tensor:
-    """Return weights are the same in both layouts."""
+    """Write DepthwiseConvolution2d; its weights are the same in both layouts."""
     x, weights = draft.channels_last(draft.operand(0), op.data_layout.channels_last), draft.operand(1)
     return _convolved(draft, op, "DEPTHWISE_CONV_2D", x, weights)
 
@@ -113,7 +113,7 @@ def _multiplier(draft: Draft, x: Tensor, weights: Tensor) -> int:
 
 @writer(Convolution3d)
 def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
-    """Return weights have the depth first and the outputs last."""
+    """Write Convolution3d; weights have the depth first and the output channels last."""
     last = op.data_layout.channels_last
     if op.groups > 1:
         refuse("it has groups, which TFLite only knows of images")
@@ -127,7 +127,10 @@ def convolution_3d(draft: Draft, op: Convolution3d) -> Tensor:
 
 @writer(TransposeConvolution2d, quantized=True)
 def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
-    """Padding is that of the convolution which makes the input out of the output; what is cut off goes behind."""
+    """Write TransposeConvolution2d; the padding is that of the equivalent forward convolution.
+
+    Excess output is cropped at the end.
+    """
     last = op.data_layout.channels_last
     x, weights = (draft.channels_last(draft.operand(index), last) for index in (0, 1))
     if op.groups > 1 or op.dilation_x > 1 or op.dilation_y > 1:
@@ -157,12 +160,12 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
 
 
 def _natural(window: Window, size: int) -> int:
-    """Over how many cells an image of this dimension is spread."""
+    """Return the size of the full result of a transposed convolution, before padding is removed."""
     return (size - 1) * window.stride + window.size
 
 
 def _is_same(window: Window, size: int, requested: int) -> bool:
-    """Return True if SAME, on the result, leads back to the input with this padding."""
+    """Return True if SAME padding on the result's size gives the input's size with this padding."""
     pads = same_pads(window, requested)
     return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
 

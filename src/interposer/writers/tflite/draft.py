@@ -1,4 +1,4 @@
-"""One layer of the network, as a function of the writer sees it, and the operators that it becomes."""
+"""One layer of the network as its writer sees it, and the operators that are written for it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INT32: Final = DataType.INT32
 
 
 class Draft:
-    """The operands and results of a layer, and the operators that are written for it.
+    """The operands and results of a layer, and the operators that are written for the layer.
 
     Raises from all methods:
-        RefusedError: the format cannot express what is asked for.
+        RefusedError: the format cannot express the requested operator or value.
     """
 
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
@@ -33,7 +33,7 @@ class Draft:
         self._steps: list[Step] = []
 
     def widened(self) -> Draft:
-        """Return the same layer on operands of which narrow floats are of 32 bits, with nothing written yet."""
+        """Return an empty draft for the same layer, with narrow floats cast to float32."""
         operands = [operand and self.cast(operand, _wide(operand.dtype)) for operand in self._operands]
         draft = Draft(self.sheet, self.layer, operands)
         draft.infos = tuple(info and _wide_info(info) for info in self.infos)
@@ -41,13 +41,13 @@ class Draft:
         return draft
 
     def take_over(self, other: Draft) -> None:
-        """Add the operators of another draft."""
+        """Add the operators of another draft to this one."""
         self._steps += other._steps
 
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def with_operand(self, index: int, tensor: Tensor) -> Draft:
-        """Return the same draft, with another operand of the same shape and type."""
+        """Return the same draft with another operand of the same shape and type."""
         self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
         return self
 
@@ -56,29 +56,29 @@ class Draft:
         return self._operands[index] if index < len(self._operands) else None
 
     def operand(self, index: int) -> Tensor:
-        """Return an operand that must be there."""
+        """Return a required operand."""
         result = self.optional(index)
         assert result is not None, "violations() comes first"
         return result
 
     def elsewhere(self, value: Value | None) -> Tensor | None:
-        """Return the tensor of another value of the graph, if it was written before and is as it is there."""
+        """Return the tensor of another value of the graph, if it is already written and unchanged; else None."""
         result = None if value is None else self.sheet.values.get(value)
         return result if result is not None and result.info.dtype is self.result.dtype else None
 
     def tensors(self) -> list[Tensor]:
-        """Return all operands, which must be there."""
+        """Return all operands, all of which are required."""
         return [self.operand(index) for index in range(len(self._operands))]
 
     def info(self, index: int) -> TensorInfo:
-        """Return the info of an operand that must be there."""
+        """Return the info of a required operand."""
         result = self.infos[index]
         assert result is not None, "violations() comes first"
         return result
 
     @property
     def result(self) -> TensorInfo:
-        """What is known of the first result."""
+        """The info of the first result."""
         return self.results[0]
 
     @property
@@ -88,17 +88,17 @@ class Draft:
 
     @property
     def is_quantized(self) -> bool:
-        """True if any operand or result is."""
+        """True if any operand or result is quantized."""
         return any(info is not None and info.is_quantized for info in (*self.infos, *self.results))
 
     def concrete(self, x: Tensor, title: str = "its input") -> tuple[int, ...]:
-        """Return the shape of a tensor, all of whose dimensions must be known."""
+        """Return the shape of a tensor; refuse the layer if a dimension is unknown."""
         if not x.shape.is_concrete:
             refuse(f"{title} has the shape {x.shape}; its dimensions must be known")
         return tuple(x.shape)
 
     def known(self, size: int, title: str) -> int:
-        """Return a dimension that must be known."""
+        """Return a size; refuse the layer if it is unknown."""
         if isinstance(size, Dim):
             refuse(f"the {title} is not known")
         return size
@@ -112,32 +112,32 @@ class Draft:
         return self.sheet.constant(array, q, f"{self.layer.name}/{name}")
 
     def ints(self, values: Any, name: str = "constant") -> Tensor:
-        """A constant of 32-bit integers: a list, a matrix, or one number; what is farther than these reach is cut."""
+        """Return a constant of int32: a vector, a matrix, or a scalar; numbers out of range are clamped."""
         low, high = integer_range(_INT32)
         return self.constant(np.clip(np.asarray(values, np.int64), low, high), _INT32, name)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """Return a constant number of the type of a tensor."""
+        """Return a scalar constant of the type of `tensor`."""
         return self.constant(value, tensor.dtype)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def finals(self, kind: str, *inputs: Tensor | None, **options: Any) -> list[Tensor]:
-        """Return the operator that gives all results of the layer."""
+        """Return the results of an operator that computes all results of the layer."""
         return self.nodes(kind, *inputs, giving=self.results, **options)
 
     def final(self, kind: str, *inputs: Tensor | None, **options: Any) -> Tensor:
-        """Return the operator that gives the layer's only result."""
+        """Return the result of an operator that computes the layer's only result."""
         return self.nodes(kind, *inputs, giving=[self.result], **options)[0]
 
     def node(self, kind: str, *inputs: Tensor | None, giving: TensorInfo, **options: Any) -> Tensor:
-        """Return the only result of a new operator."""
+        """Return the single result of a new operator."""
         return self.nodes(kind, *inputs, giving=[giving], **options)[0]
 
     def nodes(self, kind: str, *inputs: Tensor | None, giving: Sequence[TensorInfo], **options: Any) -> list[Tensor]:
         """Return the results of a new operator, whose infos are `giving`.
 
-        Operands of a type that the operator does not take are converted to a wider one, and results back.
+        Operands of types that the operator does not accept are cast to wider types, and the results are cast back.
         """
         if any(item is not None and item.array is not None and item.dtype is DataType.STRING for item in inputs):
             refuse("it takes constant texts, which are not written")
@@ -159,7 +159,7 @@ class Draft:
         return [self.cast(item, info.dtype) for item, info in zip(created, infos, strict=True)]
 
     def _widths(self, kind: str, data: Sequence[TensorInfo], giving: Sequence[TensorInfo]) -> dict[DataType, DataType]:
-        """Return the types that the operator takes in the place of those that it does not."""
+        """Return the wider types that replace the types that the operator does not accept."""
         result: dict[DataType, DataType] = {}
         for info in [*data, *([] if data else giving)]:
             if taken(kind, info) or info.dtype in result:
@@ -173,7 +173,7 @@ class Draft:
     # --- what every family needs --------------------------------------------------------------------------------------
 
     def cast(self, x: Tensor, dtype: DataType) -> Tensor:
-        """Return a tensor in another type that holds its values, or a part of their bits."""
+        """Return a tensor cast to another type; out-of-range integers keep their low bits."""
         if x.dtype is dtype:
             return x
         if x.array is not None:
@@ -181,7 +181,7 @@ class Draft:
         return self.node("CAST", x, giving=x.info.with_dtype(dtype), in_data_type=x.dtype, out_data_type=dtype)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
-        """Return a tensor with its axes in another order."""
+        """Return a tensor with permuted axes."""
         order = tuple(permutation)
         if order == tuple(range(len(order))):
             return x
@@ -190,21 +190,21 @@ class Draft:
         return self.node("TRANSPOSE", x, self.ints(order, "order"), giving=turned(x.info, order))
 
     def channels_last(self, x: Tensor, last: bool) -> Tensor:
-        """Return an image or a volume with its channels at the end; `last` says that they are there."""
+        """Return an image or a volume with its channels last; `last` says that they already are."""
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, *range(2, rank), 1))
 
     def channels_back(self, x: Tensor, last: bool) -> Tensor:
-        """Return the other way."""
+        """Return an image or a volume in the layer's layout; `last` says that the channels stay last."""
         rank = len(x.shape)
         return x if last else self.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
     def channels_last_info(self, info: TensorInfo, last: bool) -> TensorInfo:
-        """Return what is known of a result in the layout of the layer, once its channels are at the end."""
+        """Return the info of a result, in the layout of the layer, after its channels are moved to the end."""
         return info if last else turned(info, (0, *range(2, info.rank), 1))
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor in another shape, of which one dimension may be unknown."""
+        """Return a reshaped tensor; at most one dimension may be unknown."""
         if tuple(x.shape) == tuple(shape):
             return x
         q = x.info.quantization
@@ -217,7 +217,7 @@ class Draft:
         return self.reshape_to(x, TensorInfo(shape, x.dtype, q))
 
     def reshape_to(self, x: Tensor, info: TensorInfo) -> Tensor:
-        """Return a tensor in the shape that an info says, of which one dimension may be unknown."""
+        """Return a tensor reshaped to the shape of `info`, of which at most one dimension may be unknown."""
         if sum(isinstance(size, Dim) for size in info.shape) > 1:
             refuse(f"its result has the shape {info.shape}; more than one dimension is not known")
         shape = [-1 if isinstance(size, Dim) else size for size in info.shape]
@@ -227,7 +227,7 @@ class Draft:
         return self.node("RESHAPE", x, requested, giving=info, new_shape=shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return a tensor whose axes of size 1 are repeated until it has a shape."""
+        """Return a tensor broadcast to `shape`."""
         if tuple(x.shape) == tuple(shape):
             return x
         info = TensorInfo(shape, x.dtype, x.info.quantization)
@@ -237,7 +237,7 @@ class Draft:
         return self.node("BROADCAST_TO", x, self.ints(requested, "shape"), giving=info)
 
     def pad(self, x: Tensor, pairs: Sequence[tuple[int, int]], value: float | None = None) -> Tensor:
-        """Return a tensor with a border of zeros, or of this number as it is stored."""
+        """Return a tensor padded with zeros, or with this number as it is stored."""
         if not any(map(any, pairs)):
             return x
         shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]
@@ -249,7 +249,7 @@ class Draft:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self, results: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Put the operators onto the sheet, the results under these names where one of this layer gives them."""
+        """Add the operators to the sheet; results get these names if an operator of this layer produces them."""
         created = {output for step in self._steps for output in step.outputs}
         new: dict[Tensor, Tensor] = {}
         for result, name in zip(results, names, strict=True):

@@ -1,4 +1,4 @@
-"""Operators of which shapes and counts are only known while running."""
+"""TFLite writers for operators whose shapes or counts are only known at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _narrow(draft: Draft, index: int) -> Tensor:
 
 @writer(DynamicReshape, moves=True)
 def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
-    """Return the shape is an operand."""
+    """Write DynamicReshape as RESHAPE; the shape is an operand."""
     if op.copy_zeros:
         refuse("it copies dimensions where its shape has zeros, which RESHAPE does not")
     return draft.final("RESHAPE", draft.operand(0), _narrow(draft, 1))
@@ -27,13 +27,13 @@ def dynamic_reshape(draft: Draft, op: DynamicReshape) -> Tensor:
 
 @writer(DynamicTile, moves=True)
 def dynamic_tile(draft: Draft, op: DynamicTile) -> Tensor:
-    """Return the multiples are an operand."""
+    """Write DynamicTile as TILE; the multiples are an operand."""
     return draft.final("TILE", draft.operand(0), _narrow(draft, 1))
 
 
 @writer(DynamicPad, moves=True)
 def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
-    """Return the pads are an operand."""
+    """Write DynamicPad as PAD; the pads are an operand."""
     if op.padding_mode is not PaddingMode.CONSTANT or op.pad_value:
         refuse("it pads with something else than zeros, by pads that are not known")
     return draft.final("PAD", draft.operand(0), _narrow(draft, 1))
@@ -41,7 +41,7 @@ def dynamic_pad(draft: Draft, op: DynamicPad) -> Tensor:
 
 @writer(DynamicTopK, moves=True)
 def dynamic_top_k(draft: Draft, op: DynamicTopK) -> list[Tensor]:
-    """Return how many is an operand."""
+    """Write DynamicTopK as TOPK_V2; k is an operand."""
     if not op.largest or normal_axis(op.axis, draft.rank) != draft.rank - 1:
         refuse("TOPK_V2 finds the largest along the last axis, where their number is not known")
     values, places = draft.results

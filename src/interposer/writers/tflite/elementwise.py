@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic and choice, element by element."""
+"""TFLite writers for elementwise arithmetic, comparison, logic and selection."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _COMPARED: Final = {
 
 @writer(ElementwiseBinary, Addition, Subtraction, Multiplication, Division, Maximum, Minimum, quantized=True)
 def binary(draft: Draft, op: ElementwiseBinary) -> Tensor:
-    """Under the operation's own name where TFLite has it."""
+    """Write ElementwiseBinary as one operator if TFLite has it, else as several operators."""
     kind = _BINARY.get(op.operation)
     a, b = draft.tensors()
     source = draft.elsewhere(gelu_input(draft.layer)) if kind == "MUL" and a.dtype.is_float else None
@@ -109,7 +109,7 @@ _TYPES: Final = "its operands are of different types"
 
 
 def _never(x: Tensor, number: int) -> bool:
-    """Return True if no element of a constant is 0, or all are above another number."""
+    """Return True if `x` is a constant without zeros (for `number` 0), or whose elements are all above `number`."""
     return x.array is not None and bool(np.all(x.array != 0 if number == 0 else x.array > number))
 
 
@@ -123,7 +123,7 @@ def _made_binary(draft: Draft, operation: BinaryOperation, a: Tensor, b: Tensor)
 
 @writer(ElementwiseUnary, quantized=True)
 def unary(draft: Draft, op: ElementwiseUnary) -> Tensor:
-    """Under the operation's own name where TFLite has it."""
+    """Write ElementwiseUnary as one operator if TFLite has it, else as several operators."""
     x, kind = draft.operand(0), _UNARY.get(op.operation)
     if kind is not None:
         return draft.final(kind, x)
@@ -159,7 +159,7 @@ def _made_unary(draft: Draft, operation: UnaryOperation, x: Tensor) -> Tensor:
 
 
 def _erf(draft: Draft, x: Tensor) -> Tensor:
-    """From ``2 * GELU(y) = y * (1 + erf(y / sqrt(2)))``, divided by y where that is not 0; beyond 4 it is 1."""
+    """Return erf(x) from ``2 * GELU(y) = y * (1 + erf(y / sqrt(2)))``, divided by y unless it is 0; 1 beyond 4."""
     info, flags = x.info, TensorInfo(x.shape, DataType.BOOL)
     bounded = draft.node(
         "MINIMUM", draft.node("MAXIMUM", x, draft.like(-4, x), giving=info), draft.like(4, x), giving=info
@@ -173,7 +173,7 @@ def _erf(draft: Draft, x: Tensor) -> Tensor:
 
 @writer(Floor)
 def floor(draft: Draft, op: Floor) -> Tensor:
-    """Return the same operator; integers are what they are."""
+    """Write Floor as FLOOR; the floor of integers is the identity."""
     if draft.result.dtype.is_integer:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("FLOOR", draft.operand(0))
@@ -181,13 +181,13 @@ def floor(draft: Draft, op: Floor) -> Tensor:
 
 @writer(Comparison, quantized=True)
 def comparison(draft: Draft, op: Comparison) -> Tensor:
-    """Return the same operator."""
+    """Write Comparison as the operator of the same name."""
     return draft.final(_COMPARED[op.operation], *draft.tensors())
 
 
 @writer(LogicalBinary)
 def logical(draft: Draft, op: LogicalBinary) -> Tensor:
-    """Either of them, but not both, is what differs."""
+    """Write LogicalBinary; XOR is NOT_EQUAL."""
     a, b = draft.tensors()
     if op.operation is LogicalBinaryOperation.LOGICAL_XOR:
         return draft.final("NOT_EQUAL", a, b)
@@ -196,7 +196,7 @@ def logical(draft: Draft, op: LogicalBinary) -> Tensor:
 
 @writer(Fused)
 def fused(draft: Draft, op: Fused) -> list[Tensor]:
-    """Return one after the other."""
+    """Write Fused as a sequence of operators."""
     a, b, multiplier, addend = draft.tensors()
     total = draft.node("ADD", a, b, giving=draft.result)
     last = draft.node("ADD", draft.node("MUL", total, multiplier, giving=draft.result), addend, giving=draft.result)
@@ -205,13 +205,13 @@ def fused(draft: Draft, op: Fused) -> list[Tensor]:
 
 @writer(Where, moves=True)
 def where(draft: Draft, op: Where) -> Tensor:
-    """Return the same operator."""
+    """Write Where as SELECT_V2."""
     return draft.final("SELECT_V2", *draft.tensors())
 
 
 @writer(Prelu, quantized=True)
 def prelu(draft: Draft, op: Prelu) -> Tensor:
-    """Return the same operator; the result is never larger than the input."""
+    """Write Prelu as PRELU, whose result has the input's shape."""
     x, alpha = draft.tensors()
     if x.shape != draft.result.shape:
         if draft.is_quantized:

@@ -1,4 +1,4 @@
-"""`save`: from a network to a file."""
+"""The function `save`, which writes a network to a file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["save"]
 
 
 def save(network: Network | Graph | SubgraphView, path: str | os.PathLike[str], **options: Any) -> int:
-    """Write a network to a file, and give the number of its bytes.
+    """Write a network to a file, and return the number of bytes.
 
-    There is either a whole file afterwards, or the one that was there before.
+    The file is replaced atomically: after an error, the old file is unchanged.
 
     Args:
-        network: what is written.
-        path: the file.
-        options: those of `write`.
+        network: the network, graph or part of a graph to write.
+        path: the path of the file.
+        options: keyword arguments of `write`.
 
     Raises:
         FileWriteError: the file cannot be written.
-        UnwritableError: with every layer that TFLite cannot express; and what else `write` raises.
+        UnwritableError: there are layers that TFLite cannot express; other errors are those of `write`.
     """
     expect(path, str | os.PathLike, "the file must be named by a path")
     content = write(network, **options)

@@ -1,4 +1,4 @@
-"""Operators that pick elements by indices that are data."""
+"""TFLite writers for operators that select elements by computed indices."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__: list[str] = []
 
 @writer(Gather, moves=True)
 def gather(draft: Draft, op: Gather) -> Tensor:
-    """Axis and batch axes are options."""
+    """Write Gather; axis and batch axes are options."""
     axis = normal_axis(op.axis, draft.rank)
     indices = _counted(draft, draft.operand(1), (draft.info(0).shape[axis],))
     return draft.final("GATHER", draft.operand(0), indices, axis=axis, batch_dims=op.batch_dims)
 
 
 def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Return indices counted from the front, as TFLite counts none from the end."""
+    """Return indices counted from the front, as TFLite does not support negative indices."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
-    known = [draft.known(size, "extent of the axis") for size in sizes]
+    known = [draft.known(size, "size of the axis") for size in sizes]
     limits = np.array(known if len(known) > 1 else known[0])
     if indices.array is None and limits.all():
         divisors = draft.constant(limits, indices.dtype, "extents")
@@ -39,7 +39,7 @@ def _counted(draft: Draft, indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 @writer(GatherNd, moves=True)
 def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
-    """Return indices in rows."""
+    """Write GatherNd; each row of the indices is the position of a slice."""
     if op.batch_dims:
         refuse("it has batch axes, which GATHER_ND has not")
     depth = draft.known(draft.info(1).shape[-1], "number of indices in a row")
@@ -51,7 +51,7 @@ def gather_nd(draft: Draft, op: GatherNd) -> Tensor:
 
 @writer(GatherElements, moves=True)
 def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
-    """Return every index gets those of its own place, along the other axes, to make a row."""
+    """Write GatherElements as GATHER_ND; each index is extended by its own position along the other axes."""
     shape, axis = draft.concrete(draft.operand(1), "its index"), normal_axis(op.axis, draft.rank)
     indices = draft.cast(_counted(draft, draft.operand(1), (draft.info(0).shape[axis],)), DataType.INT32)
     places = np.indices(shape)
@@ -65,20 +65,20 @@ def gather_elements(draft: Draft, op: GatherElements) -> Tensor:
 
 @writer(EmbeddingLookup, moves=True)
 def embedding_lookup(draft: Draft, op: EmbeddingLookup) -> Tensor:
-    """Return the rows of a table."""
+    """Write EmbeddingLookup: rows of a table."""
     lookups, values = draft.tensors()
     return draft.final("GATHER", values, lookups, axis=0)
 
 
 @writer(HashtableLookup)
 def hashtable_lookup(draft: Draft, op: HashtableLookup) -> Tensor:
-    """Return the operator of that name is not read."""
+    """Refuse HashtableLookup, as the front end does not read HASHTABLE_LOOKUP."""
     refuse("HASHTABLE_LOOKUP cannot be read back")
 
 
 @writer(OneHot, typed=True)
 def one_hot(draft: Draft, op: OneHot) -> Tensor:
-    """Depth and both numbers are operands."""
+    """Write OneHot; the depth and both values are operands."""
     if op.from_end:
         refuse("it counts indices from the end, which ONE_HOT does not")
     on, off = (draft.constant(value, op.dtype, "value") for value in (op.on_value, op.off_value))

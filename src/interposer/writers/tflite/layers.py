@@ -1,4 +1,4 @@
-"""One layer onto the sheet, and all layers of a graph."""
+"""Writing of one layer to the sheet, and of all layers of a graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
-    """Give inputs and outputs their names; gives those that a file cannot have."""
+    """Name the inputs and outputs; return the refusals of those that a file cannot have."""
     sheet.reserve([name for name, _ in (*border.inputs, *border.outputs)])
     for name, value in (*border.inputs, *border.outputs):
         reason = _unwritable(value.known)
@@ -35,14 +35,14 @@ def bind_inputs(border: Border, sheet: Sheet) -> Refusals:
 
 
 def _unwritable(info: TensorInfo) -> str | None:
-    """Return why no tensor of the file can be of that kind."""
+    """Return why the file cannot have a tensor with this info; None if it can."""
     if not info.is_tensor or type_code(info.dtype) is None or info.dtype is DataType.INT4:
         return f"TFLite has no type {info.dtype}"
     return None if info.is_ranked else "its rank is not known"
 
 
 def write_layers(border: Border, sheet: Sheet) -> Refusals:
-    """Write all layers; gives those that are refused by name, each with its operator and the reason."""
+    """Write all layers; return the refused layers by name, each with its operator and the reason."""
     names = {value: name for name, value in border.outputs}
     for layer in border.layers:
         if isinstance(layer.op, Constant):
@@ -55,13 +55,13 @@ def write_layers(border: Border, sheet: Sheet) -> Refusals:
 
 
 def tensor_of(value: Value, name: str) -> Tensor:
-    """Return a value that comes from outside: its name, or its array where a constant layer gives it."""
+    """Return the tensor of an outside value: its name, or its array if a constant layer produces it."""
     constant = value.producer.op.value if isinstance(value.producer.op, Constant) else None
     return Tensor(name, value.known.with_constant(None), None if constant is None else np.asarray(constant))
 
 
 def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
-    """Write a layer; returns why that cannot be done, or None."""
+    """Write a layer; return the reason if it cannot be written, else None."""
     draft = Draft(sheet, layer, [None if value is None else sheet.values[value] for value in layer.inputs])
     try:
         with np.errstate(all="ignore"):
@@ -75,7 +75,7 @@ def write_layer(layer: Layer, sheet: Sheet, names: Sequence[str]) -> str | None:
 
 
 def _written(draft: Draft) -> list[Tensor]:
-    """Return the results of a layer, whose operators are in the draft then."""
+    """Add the operators of a layer to the draft, and return the layer's results."""
     for info in (*draft.infos, *draft.results):
         reason = None if info is None else _unwritable(info)
         if reason and not _is_packed(info):
@@ -105,12 +105,12 @@ def _is_narrow(info: TensorInfo | None) -> bool:
 
 
 def _is_packed(info: TensorInfo | None) -> bool:
-    """Return weights of 4-bit integers, two in a byte; nothing else can be of that type."""
+    """Return True for 4-bit weights, packed two in a byte; no other tensors can have this type."""
     return info is not None and info.dtype is DataType.INT4 and info.constant is not None and info.is_quantized
 
 
 def _check_scales(draft: Draft) -> None:
-    """Refuse what moves elements from one scale to another."""
+    """Refuse a layer that moves elements to a tensor with another scale."""
     data = {info.quantization for info in draft.infos if info is not None and info.is_quantized}
     inferred = draft.layer.op.infer_infos(*draft.infos)
     cached = all(item is None or item.quantization == own.quantization for item, own in zip(inferred, draft.results))  # noqa: B905
@@ -119,7 +119,7 @@ def _check_scales(draft: Draft) -> None:
 
 
 def name_outputs(border: Border, sheet: Sheet) -> None:
-    """Give the sheet its outputs; what goes by another name, or comes from outside, is passed on under this one."""
+    """Set the sheet's outputs; outputs with another name, or from outside, are passed on by an operator."""
     for name, value in border.outputs:
         tensor = sheet.values[value]
         if tensor.array is not None or tensor.name != name or tensor in sheet.inputs:

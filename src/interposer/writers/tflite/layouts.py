@@ -1,4 +1,4 @@
-"""Transposes that meet cancel out: they are moved down past what computes every element on its own."""
+"""Cancelling out of transposes, which are moved down past elementwise operators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", 
 
 
 def without_needless_transposes(sheet: Sheet) -> None:
-    """Replace the operators by such with fewer transposes; leave them where there would not be fewer."""
+    """Replace the operators by ones with fewer transposes, unless their number does not decrease."""
     result = _Layouts(sheet).rewritten()
     if _transposes(result, sheet.outputs) < _transposes(sheet.steps, sheet.outputs):
         sheet.steps = result
@@ -39,7 +39,7 @@ def without_needless_transposes(sheet: Sheet) -> None:
 
 
 def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
-    """Return how many of the operators that outputs need are transposes."""
+    """Return the number of transposes among the operators that the outputs depend on."""
     needed: set[Tensor | None] = set(outputs)
     count = 0
     for step in reversed(steps):
@@ -50,7 +50,7 @@ def _transposes(steps: Sequence[Step], outputs: Iterable[Tensor]) -> int:
 
 
 class _Layouts:
-    """The operators so far, and which of their results are transposed ones of others."""
+    """The rewritten operators so far, and the results that are transposed versions of other tensors."""
 
     def __init__(self, sheet: Sheet) -> None:
         self._sheet, self._outputs = sheet, set(sheet.outputs)
@@ -71,7 +71,7 @@ class _Layouts:
         }
 
     def rewritten(self) -> list[Step]:
-        """Return all operators; rules give False for one that stays as it is."""
+        """Return all rewritten operators; a rule returns False for an operator that stays unchanged."""
         for step in self._sheet.steps:
             own = replace(step, inputs=[self._same.get(item, item) for item in step.inputs])
             rule = self._rules.get(step.kind)
@@ -80,7 +80,7 @@ class _Layouts:
         return self._steps
 
     def _order(self, tensors: Iterable[Tensor | None]) -> Order | None:
-        """Return the order in which all of these that are transposed are; None if none is, or they differ."""
+        """Return the permutation that the transposed tensors among these share; None if there is no such one."""
         orders = {self._transposed[tensor][1] for tensor in tensors if tensor in self._transposed}
         return orders.pop() if len(orders) == 1 else None
 
@@ -88,7 +88,7 @@ class _Layouts:
         return self._transposed[step.inputs[index]][0]
 
     def _moved(self, step: Step, inputs: Sequence[Tensor | None], order: Order, **options: Any) -> bool:
-        """Put an operator on the untransposed tensors, and transposes behind it."""
+        """Put an operator on the untransposed tensors, followed by transposes."""
         back: Order = tuple(int(axis) for axis in np.argsort(order))
         inner = [
             Tensor(self._sheet.free_name(f"{output.name}/before"), turned(output.info, back)) for output in step.outputs
@@ -109,7 +109,7 @@ class _Layouts:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def _transpose(self, step: Step) -> bool:
-        """Of a transposed tensor it is one of the original, or nothing."""
+        """Replace a transpose of a transposed tensor by one of the original, or remove it."""
         order, source, [result] = _order_of(step), step.inputs[0], step.outputs
         if order is None or source is None:
             return False
@@ -127,7 +127,7 @@ class _Layouts:
         return True
 
     def _put_identity(self, source: Tensor, result: Tensor, layer: str) -> None:
-        """An output is what comes in, under another name."""
+        """Add an operator that copies an input to an output with another name."""
         if source.shape.is_concrete:
             shape = list(source.shape)
             requested = self._constant(np.array(shape, np.int32), f"{result.name}/shape")
@@ -137,7 +137,7 @@ class _Layouts:
         self._steps.append(Step("TRANSPOSE", [source, axes], [result], layer=layer))
 
     def _is_known(self, source: Tensor, order: Order, result: Tensor) -> bool:
-        """Return True if the same was made before, and stands for this one too."""
+        """Return True if an equal transpose exists already, and use its result for this one too."""
         if (source, order) in self._made and result not in self._outputs:
             self._same[result] = self._made[source, order]
             return True
@@ -153,7 +153,7 @@ class _Layouts:
         return None not in inputs and self._moved(step, inputs, order)
 
     def _original(self, tensor: Tensor | None, order: Order) -> Tensor | None:
-        """Return the tensor that gives this one when it is transposed; None if there is none."""
+        """Return the tensor whose transpose is this one; None if there is none."""
         if tensor in self._transposed:
             return self._transposed[tensor][0]
         array = None if tensor is None else tensor.array
@@ -180,7 +180,7 @@ class _Layouts:
         return self._moved(step, [self._source(step), self._placed(pads, order, step), *step.inputs[2:]], order)
 
     def _placed(self, rows: Array, order: Order, step: Step) -> Tensor:
-        """Return what is given for each axis, for the axes before."""
+        """Return a constant of rows per axis, permuted to the axes before the transpose."""
         moved = np.empty_like(rows)
         moved[list(order)] = rows
         return self._constant(moved, f"{step.outputs[0].name}/before")
@@ -204,7 +204,7 @@ class _Layouts:
         return self._moved(step, inputs, order)
 
     def _reduce(self, step: Step) -> bool:
-        """Over other axes before; where those that are left keep their order, nothing is transposed behind."""
+        """Move a transpose past a reduction with adjusted axes; drop it if the other axes keep their order."""
         order, axes = self._order(step.inputs[:1]), _values(step, 1)
         if order is None or axes is None:
             return False
@@ -219,7 +219,7 @@ class _Layouts:
         return True
 
     def _reshape(self, step: Step) -> bool:
-        """Axes that are split, or joined with their neighbours, are so before as well."""
+        """Move a transpose past a reshape that splits axes, or merges axes that are adjacent before it as well."""
         [result] = step.outputs
         if step.inputs[0] not in self._transposed or _several_scales(result.info):
             return False
@@ -246,13 +246,13 @@ class _Layouts:
 
 
 def _in_order(tensor: Tensor, axes: Order) -> bool:
-    """Return True if a transpose to this order would leave everything in its place."""
+    """Return True if a transpose to this order would not move any element."""
     long = [axis for axis in axes if tensor.shape[axis] != 1]
     return long == sorted(long)
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
-    """Axes of two shapes that hold the same elements in the same order, as few as can be together."""
+    """Return the smallest groups of axes of two shapes that hold the same elements in the same order; None if none."""
     if any(isinstance(size, Dim) or not size for size in (*before, *after)):
         return None
     result: list[tuple[list[int], list[int]]] = []
@@ -286,7 +286,7 @@ def _order_of(step: Step) -> Order | None:
 
 
 def _turn_weights(sheet: Sheet) -> None:
-    """Rows of a transposed image need no transpose where they are multiplied: the weights are turned instead."""
+    """Permute constant weights instead of transposing the image that is flattened to their rows."""
     makers = {output: step for step in sheet.steps for output in step.outputs}
     for step in sheet.steps:
         flat = makers.get(step.inputs[0]) if step.kind == "FULLY_CONNECTED" and step.inputs[0] else None

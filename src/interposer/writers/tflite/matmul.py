@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""TFLite writers for matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @writer(FullyConnected, quantized=True)
 def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
-    """Return the weights of one output lie in a row."""
+    """Write FullyConnected; each row of the weights belongs to one output."""
     x, weights = draft.operand(0), draft.operand(1)
     if not op.transpose_weight_matrix:
         weights = draft.transpose(weights, (1, 0))
@@ -35,7 +35,7 @@ def _rows(draft: Draft, x: Tensor, size: int) -> tuple[int, int]:
 
 @writer(BatchMatMul, quantized=True)
 def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
-    """Vectors are matrices of one row or column."""
+    """Write BatchMatMul; vectors become matrices of one row or column."""
     if op.adjoint_x or op.adjoint_y:
         refuse("it takes adjugates of matrices")
     a, b = draft.tensors()

@@ -1,4 +1,4 @@
-"""Operators on matrices, which are the last two axes."""
+"""TFLite writers for operators on matrices, which are the last two axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @writer(MatrixDiag, moves=True)
 def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
-    """Return rows become diagonals, among stored zeros."""
+    """Write MatrixDiag: rows become diagonals; the other elements are stored zeros."""
     if draft.result.zero_point:
         refuse("its zero point is not 0")
     return draft.final("MATRIX_DIAG", draft.operand(0))
@@ -23,13 +23,13 @@ def matrix_diagonal(draft: Draft, op: MatrixDiag) -> Tensor:
 
 @writer(MatrixSetDiag, moves=True)
 def set_diagonal(draft: Draft, op: MatrixSetDiag) -> Tensor:
-    """Matrices get another diagonal."""
+    """Write MatrixSetDiag: replace the diagonals of matrices."""
     return draft.final("MATRIX_SET_DIAG", *draft.tensors())
 
 
 @writer(Trilu, moves=True)
 def triangle(draft: Draft, op: Trilu) -> Tensor:
-    """Return what is not kept is the number that stands for zero."""
+    """Write Trilu; elements outside of the triangle become 0, or the zero point."""
     x, q = draft.operand(0), draft.result.quantization
     rows, columns = draft.concrete(x)[-2:]
     row, column = np.ogrid[:rows, :columns]
@@ -40,6 +40,6 @@ def triangle(draft: Draft, op: Trilu) -> Tensor:
 
 @writer(EyeLike, typed=True)
 def eye_like(draft: Draft, op: EyeLike) -> Tensor:
-    """Return a constant, as the shape must be known."""
+    """Write EyeLike as a constant, as the shape must be known."""
     rows, columns = draft.concrete(draft.operand(0))
     return draft.constant(np.eye(rows, columns, op.k), op.dtype or draft.info(0).dtype, "eye")

@@ -1,4 +1,4 @@
-"""`write`: from a network, a graph or a part of one to the bytes of a file; `reasons`: what a layer lacks for that."""
+"""The functions `write`, which converts a network to bytes, and `reasons`, which reports unsupported layers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Traced", "reasons", "traced", "write"]
 
 
 def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -> bytes:
-    """Return the bytes of a TFLite file that computes what a network, a graph or a part of one does.
+    """Return the bytes of a TFLite file that is equivalent to a network, a graph or a part of a graph.
 
     Inputs and outputs keep their order, types, scales and names, which are those of the tensors and of the file's only
-    signature; dimensions that are not known stay open. A part's inputs and outputs are named after the layers that give
-    them. Scales are rounded to 32 bits, as the format has no others.
+    signature; dimensions that are not known stay open. The inputs and outputs of a part are named after the layers that
+    produce them. Scales are rounded to 32 bits, as the format stores them as float32.
 
     Args:
-        network: what is written; it is validated, not changed.
+        network: the network, graph or part of a graph; it is validated, not changed.
         name: the subgraph's name; by default the network's.
 
     Raises:
-        UnwritableError: with every layer that TFLite cannot express, and the reasons.
+        UnwritableError: layers cannot be expressed in TFLite; the message lists them with the reasons.
         InvalidNetworkError: the network has errors.
         InvalidArgumentError: the file would have 2 GiB or more.
         MissingDependencyError: the packages tflite and flatbuffers are not installed.
@@ -39,7 +39,7 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
 
 
 class Traced(NamedTuple):
-    """A file, and for each operator of its main subgraph the name of the layer that it was written for."""
+    """A file, and the layer name for each operator of its main subgraph."""
 
     content: bytes
     layers: tuple[str, ...]
@@ -47,7 +47,7 @@ class Traced(NamedTuple):
 
 @memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
-    """Return what `write` gives, and where it comes from; arguments and errors are those of `write`."""
+    """Return the file and the origin of its operators; arguments and errors are those of `write`."""
     border = border_of(network)
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
@@ -62,7 +62,9 @@ def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) 
 
 
 def reasons(layer: Layer) -> list[str]:
-    """Return why TFLite cannot express a layer; empty where it can. The infos of its inputs and outputs must be known.
+    """Return the reasons why TFLite cannot express a layer; an empty list if it can.
+
+    The infos of the layer's inputs and outputs must be known.
 
     Raises:
         MissingDependencyError: the packages tflite and flatbuffers are not installed.

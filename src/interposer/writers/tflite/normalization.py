@@ -1,4 +1,4 @@
-"""Operators that bring elements to a common scale."""
+"""TFLite writers for normalization."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPSILON = 1e-12
 
 @writer(L2Normalization, quantized=True)
 def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
-    """Along the last axis."""
+    """Write L2Normalization along the last axis."""
     if op.eps != _EPSILON:
         refuse(f"its eps is {op.eps:g}; L2_NORMALIZATION has {_EPSILON:g}")
     check_scale(draft, (2.0**-7, 128, 2.0**-15))
@@ -44,7 +44,7 @@ def l2_normalization(draft: Draft, op: L2Normalization) -> Tensor:
 
 @writer(Normalization)
 def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
-    """Across channels, which are the last axis of four."""
+    """Write Normalization across channels, which must be the last of four axes."""
     across = op.channel_type is NormalizationAlgorithmChannel.ACROSS
     if not across or op.method_type is not NormalizationAlgorithmMethod.LOCAL_BRIGHTNESS:
         refuse("TFLite normalizes across channels by brightness only")
@@ -59,7 +59,7 @@ def local_response_normalization(draft: Draft, op: Normalization) -> Tensor:
 
 @writer(BatchNormalization)
 def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
-    """Return a factor and an offset for each channel."""
+    """Write BatchNormalization as a factor and an offset per channel."""
     x, *others = draft.tensors()
     arrays = [other.array for other in others]
     if any(array is None for array in arrays) or not x.dtype.is_float:
@@ -76,7 +76,7 @@ def batch_normalization(draft: Draft, op: BatchNormalization) -> Tensor:
 
 
 def _standardized(draft: Draft, x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Less the mean, and divided by the deviation, over some axes."""
+    """Return (x - mean) / deviation over some axes."""
     below = draft.node("SUB", x, _mean(draft, x, axes), giving=x.info)
     variance = _mean(draft, draft.node("MUL", below, below, giving=x.info), axes)
     return draft.node("MUL", below, _inverse_root(draft, variance, eps), giving=x.info)
@@ -99,14 +99,14 @@ def _scaled(draft: Draft, x: Tensor, gamma: Tensor | None, beta: Tensor | None) 
 
 @writer(LayerNormalization)
 def layer_normalization(draft: Draft, op: LayerNormalization) -> Tensor:
-    """Step by step."""
+    """Write LayerNormalization as several operators."""
     axes = range(normal_axis(op.axis, draft.rank), draft.rank)
     return _scaled(draft, _standardized(draft, draft.operand(0), axes, op.eps), draft.optional(1), draft.optional(2))
 
 
 @writer(RmsNormalization)
 def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
-    """Likewise."""
+    """Write RmsNormalization as several operators."""
     x, axes = draft.operand(0), range(normal_axis(op.axis, draft.rank), draft.rank)
     mean = _mean(draft, draft.node("MUL", x, x, giving=x.info), axes)
     created = draft.node("MUL", x, _inverse_root(draft, mean, op.eps), giving=x.info)
@@ -115,7 +115,7 @@ def rms_normalization(draft: Draft, op: RmsNormalization) -> Tensor:
 
 @writer(InstanceNormalization)
 def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
-    """Over all axes but batch and channels."""
+    """Write InstanceNormalization over all axes except batch and channels."""
     channels = channel_axis(op.data_layout, draft.rank)
     axes = [axis for axis in range(1, draft.rank) if axis != channels]
     factors = (_per_channel(draft, index, channels) for index in (1, 2))
@@ -123,7 +123,7 @@ def instance_normalization(draft: Draft, op: InstanceNormalization) -> Tensor:
 
 
 def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
-    """Factors or offsets, shaped so that they meet their channels."""
+    """Return factors or offsets shaped so that they broadcast along the channels; None if absent."""
     value = draft.optional(index)
     if value is None:
         return None
@@ -134,7 +134,7 @@ def _per_channel(draft: Draft, index: int, channels: int) -> Tensor | None:
 
 @writer(GroupNormalization)
 def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
-    """Return each group is a row, which is standardized."""
+    """Write GroupNormalization: each group is standardized as a row."""
     x, channels = draft.operand(0), channel_axis(op.data_layout, draft.rank)
     last = channels == draft.rank - 1 and draft.rank > 2
     shape = draft.concrete(x)
@@ -149,7 +149,7 @@ def group_normalization(draft: Draft, op: GroupNormalization) -> Tensor:
 
 @writer(MeanVarianceNormalization)
 def mean_variance_normalization(draft: Draft, op: MeanVarianceNormalization) -> Tensor:
-    """Return a small number is added to the deviation."""
+    """Write MeanVarianceNormalization, with an epsilon added to the deviation."""
     x = draft.operand(0)
     axes = sorted({normal_axis(axis, draft.rank) for axis in op.axis})
     if not axes:

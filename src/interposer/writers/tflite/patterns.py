@@ -1,4 +1,4 @@
-"""Several layers that are one operator of TFLite, as exporters write functions that their format did not have."""
+"""Patterns of several layers that are one TFLite operator, as exporters write functions that their format lacked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ B = BinaryOperation
 
 
 def gelu_input(layer: Layer) -> Value | None:
-    """The x of ``x * (1 + erf(x / sqrt(2))) / 2`` where a product is that, in any order of its factors; else None."""
+    """Return the x of ``x * (1 + erf(x / sqrt(2))) / 2`` if the product has this form, in any order; else None."""
     factors = list(_factors(layer, deep=True))
     halves = [value for value in factors if _is_number(value, 0.5)]
     sources = [(value, _raised_error(value)) for value in factors]
@@ -30,7 +30,7 @@ def gelu_input(layer: Layer) -> Value | None:
 
 
 def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
-    """Yield the operands of a product, and of one that is an operand of it."""
+    """Yield the operands of a product; with `deep`, also those of a product among its operands."""
     for value in layer.values:
         if deep and _is(value, B.MUL):
             yield from _factors(value.producer)
@@ -39,7 +39,7 @@ def _factors(layer: Layer, *, deep: bool = False) -> Iterator[Value]:
 
 
 def _raised_error(value: Value) -> Value | None:
-    """Return the x of ``1 + erf(x / sqrt(2))``."""
+    """Return the x of ``1 + erf(x / sqrt(2))``; None for any other value."""
     erf = next((addend for addend in _addends(value) if _is_erf(addend)), None)
     if erf is None or not any(_is_number(addend, 1) for addend in _addends(value)):
         return None

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""TFLite writers for pooling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: Final = {AVERAGE: "AVERAGE_POOL_2D", MAX: "MAX_POOL_2D", L2: "L2_POOL_2D
 
 
 class _Places(NamedTuple):
-    """How the windows move, the cells of the image under each place, and those that a mean counts: (OH, OW, 1)."""
+    """The sliding windows, the number of image cells in each, and the cells that a mean counts: (OH, OW, 1)."""
 
     windows: tuple[Window, ...]
     seen: Array
@@ -31,13 +31,13 @@ class _Places(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The cells of a window."""
+        """The number of cells of a window."""
         return math.prod(window.size for window in self.windows)
 
 
 @writer(Pooling2d, quantized=True)
 def pooling(draft: Draft, op: Pooling2d) -> Tensor:
-    """Padding that SAME does not mean is added before: the lowest number for maxima, else zeros."""
+    """Write pooling; padding other than SAME is added before: the lowest number for maxima, else zeros."""
     if op.dilation_x > 1 or op.dilation_y > 1:
         refuse("it has dilations, which pooling of TFLite has not")
     if draft.info(0).quantization != draft.result.quantization:
@@ -77,7 +77,7 @@ def _places(op: Pooling2d, sizes: Sequence[int], counts: Sequence[int]) -> _Plac
 
 
 def _cells(window: Window, size: int, count: int, padding: int) -> Array:
-    """Return how many cells of the image, or of the padding too, lie under the window at each place along an axis."""
+    """Return how many cells of the image (or also of the padding) each window along an axis covers."""
     first = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * window.pad_after
     array: Array = np.clip(high - first, 0, window.size) - np.clip(low - first, 0, window.size)
@@ -96,7 +96,7 @@ def _lowest(info: TensorInfo) -> float:
 
 
 def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
-    """Return a mean over other cells than those that are counted is multiplied by what it counts too many."""
+    """Return a mean; if TFLite counts other cells than the layer, it is multiplied by the ratio of the counts."""
     result = sliding(places.windows, x.shape[1:3], info.shape[1:3])
     if not result.adds and np.array_equal(places.counted, places.seen):
         return _node(draft, op.pool_type, x, info, places.windows, result)

@@ -1,4 +1,4 @@
-"""Operators that change how numbers are stored."""
+"""TFLite writers for quantization and type conversion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAIRS: Final = frozenset(
 
 @writer(Quantize, quantized=True)
 def quantize(draft: Draft, op: Quantize) -> Tensor:
-    """Halves go away from zero."""
+    """Write Quantize, which must round ties away from zero."""
     if draft.result.quantization is None:
         refuse("its output has no scale")
     if op.rounding is not RoundingMethod.HALF_AWAY_FROM_ZERO and not draft.info(0).is_quantized:
@@ -65,7 +65,7 @@ def dequantize(draft: Draft, op: Dequantize) -> Tensor:
 
 @writer(FakeQuantization)
 def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
-    """Return the same operator, whose range has 32 bits."""
+    """Write FakeQuantization as FAKE_QUANT, whose range is float32."""
     if any(float(np.float32(bound)) != bound for bound in (op.min, op.max)):
         refuse("its range has more digits than an option holds")
     if op.narrow_range:
@@ -76,7 +76,7 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
 
 @writer(Cast, typed=True)
 def cast(draft: Draft, op: Cast) -> Tensor:
-    """Return the type is that of the result."""
+    """Write Cast to the type of the result."""
     x = draft.operand(0)
     if not taken("CAST", TensorInfo((), op.dtype)):
         refuse(f"CAST gives no {op.dtype}")
@@ -85,12 +85,12 @@ def cast(draft: Draft, op: Cast) -> Tensor:
 
 @writer(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16, typed=True)
 def convert(draft: Draft, op: ConvertFp16ToFp32) -> Tensor:
-    """Like any other conversion."""
+    """Write ConvertFp16ToFp32 as CAST."""
     x = draft.operand(0)
     return draft.final("CAST", x, in_data_type=x.dtype, out_data_type=draft.result.dtype)
 
 
 @writer(Bitcast, typed=True)
 def bitcast(draft: Draft, op: Bitcast) -> Tensor:
-    """Return the type is that of the result."""
+    """Write Bitcast to the type of the result."""
     return draft.final("BITCAST", draft.operand(0))

@@ -1,4 +1,4 @@
-"""Operators that move elements to other places."""
+"""TFLite writers for operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MIRRORS: Final = {PaddingMode.REFLECT: 0, PaddingMode.SYMMETRIC: 1}
 
 @writer(Transpose, Permute, moves=True)
 def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
-    """Return the order of the axes is an operand."""
+    """Write Transpose and Permute; the permutation is an operand."""
     if not draft.rank:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TRANSPOSE", draft.operand(0), draft.ints(op.permutation, "order"))
@@ -38,7 +38,7 @@ def transpose(draft: Draft, op: Transpose | Permute) -> Tensor:
 
 @writer(Concat, quantized=True)
 def concat(draft: Draft, op: Concat) -> Tensor:
-    """Joined along an axis; scales may differ where TFLite says so."""
+    """Write Concat; inputs may only have different scales if TFLite rescales them."""
     target = draft.result
     differs = any(x.info.quantization != target.quantization for x in draft.tensors())
     if differs and target.dtype is not DataType.UINT8:
@@ -48,14 +48,14 @@ def concat(draft: Draft, op: Concat) -> Tensor:
 
 @writer(Stack, moves=True)
 def stack(draft: Draft, op: Stack) -> Tensor:
-    """Joined along a new axis."""
+    """Write Stack: concatenate along a new axis."""
     tensors = draft.tensors()
     return draft.final("PACK", *tensors, axis=normal_axis(op.axis, draft.rank + 1), values_count=len(tensors))
 
 
 @writer(Splitter, moves=True)
 def split(draft: Draft, op: Splitter) -> list[Tensor]:
-    """Into equal pieces or others."""
+    """Write Splitter as SPLIT for equal sizes, else as SPLIT_V."""
     x, axis = draft.operand(0), normal_axis(op.axis, draft.rank)
     if len(set(op.sizes)) == 1 and op.sizes[0]:
         return draft.finals("SPLIT", draft.ints(axis, "axis"), x, num_splits=len(op.sizes))
@@ -65,7 +65,7 @@ def split(draft: Draft, op: Splitter) -> list[Tensor]:
 
 @writer(Slice, moves=True)
 def slice_(draft: Draft, op: Slice) -> Tensor:
-    """Begin and size are operands."""
+    """Write Slice; begin and size are operands."""
     if not draft.rank:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("SLICE", draft.operand(0), draft.ints(op.begin, "begin"), draft.ints(op.size, "size"))
@@ -73,7 +73,7 @@ def slice_(draft: Draft, op: Slice) -> Tensor:
 
 @writer(StridedSlice, moves=True)
 def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
-    """Begin, end and step are operands."""
+    """Write StridedSlice; begin, end and step are operands."""
     if not op.begin:
         return draft.reshape_to(draft.operand(0), draft.result)
     items = {"begin": op.begin, "end": op.end, "stride": op.stride}
@@ -85,7 +85,7 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
 
 @writer(Pad, moves=True)
 def pad(draft: Draft, op: Pad) -> Tensor:
-    """With zeros, with another number, or mirrored."""
+    """Write Pad with zeros, with another constant, or with mirroring."""
     x = draft.operand(0)
     if not draft.rank:
         return draft.reshape_to(x, draft.result)
@@ -111,7 +111,7 @@ def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
 
 @writer(Tile, moves=True)
 def tile(draft: Draft, op: Tile) -> Tensor:
-    """Return the multiples are an operand."""
+    """Write Tile; the multiples are an operand."""
     if not draft.rank:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("TILE", draft.operand(0), draft.ints(op.multiples, "multiples"))
@@ -119,7 +119,7 @@ def tile(draft: Draft, op: Tile) -> Tensor:
 
 @writer(ReverseV2, moves=True)
 def reverse(draft: Draft, op: ReverseV2) -> Tensor:
-    """Return the axes are an operand; only neighbours are turned at once."""
+    """Write ReverseV2; axes are an operand, and each REVERSE_V2 reverses adjacent axes only."""
     axes = [normal_axis(axis, draft.rank) for axis in op.axis]
     if not axes:
         return draft.reshape_to(draft.operand(0), draft.result)

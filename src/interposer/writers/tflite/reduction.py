@@ -1,4 +1,4 @@
-"""Operators that take several elements together along axes."""
+"""TFLite writers for reductions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COMPARED: Final = ("REDUCE_MAX", "REDUCE_MIN")
 
 @writer(Mean, quantized=True)
 def mean(draft: Draft, op: Mean) -> Tensor:
-    """Return the axes are an operand."""
+    """Write Mean; the axes are an operand."""
     return reduced(draft, "MEAN", draft.operand(0), op)
 
 
 def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorInfo | None = None) -> Tensor:
-    """Return a tensor reduced as a layer says; scalars have no axes to reduce."""
+    """Return a reduced tensor; scalars, which have no axes, are refused."""
     axes = reduced_axes(op.axis, draft.rank)
     if not axes:
         refuse("its input is a scalar, which has no axes to reduce")
@@ -43,7 +43,7 @@ def reduced(draft: Draft, kind: str, x: Tensor, op: Mean | Reduce, info: TensorI
 
 @writer(Reduce, quantized=True)
 def reduce(draft: Draft, op: Reduce) -> Tensor:
-    """Under the operation's own name where TFLite has it, else made of others."""
+    """Write Reduce as one operator if TFLite has it, else as several operators."""
     x, kind = draft.operand(0), _KINDS.get(op.operation)
     if kind in _COMPARED and draft.info(0).quantization != draft.result.quantization:
         refuse("the scales of input and result differ")
@@ -70,7 +70,7 @@ def _composed(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 
 
 def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
-    """With the greatest taken out first, so that nothing overflows."""
+    """Return log(sum(exp(x))) with the maximum subtracted first, so that it does not overflow."""
     gone = reduced_axes(op.axis, draft.rank)
     axes = draft.ints(gone, "axes")
     cached = TensorInfo([1 if axis in gone else size for axis, size in enumerate(x.shape)], x.dtype)
@@ -82,7 +82,7 @@ def _log_sum_exp(draft: Draft, op: Reduce, x: Tensor) -> Tensor:
 
 @writer(ArgMinMax)
 def arg_min_max(draft: Draft, op: ArgMinMax) -> Tensor:
-    """Return the axis is an operand."""
+    """Write ArgMinMax; the axis is an operand."""
     if op.select_last_index:
         refuse("of equal elements it takes the last, and TFLite the first")
     kind = "ARG_MAX" if op.function is ArgMinMaxFunction.MAX else "ARG_MIN"

@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape, or make one from a shape."""
+"""TFLite writers for operators that change shapes, or create tensors from shapes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__: list[str] = []
 
 @writer(Reshape, moves=True)
 def reshape(draft: Draft, op: Reshape) -> Tensor:
-    """Return the shape is an operand."""
+    """Write Reshape; the shape is an operand."""
     return draft.reshape_to(draft.operand(0), draft.result)
 
 
 @writer(BroadcastTo, moves=True)
 def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
-    """Return the shape is an operand."""
+    """Write BroadcastTo; the shape is an operand."""
     if not op.shape:
         return draft.reshape_to(draft.operand(0), draft.result)
     return draft.final("BROADCAST_TO", draft.operand(0), draft.ints(op.shape, "shape"))
@@ -26,7 +26,7 @@ def broadcast_to(draft: Draft, op: BroadcastTo) -> Tensor:
 
 @writer(Shape, quantized=True, typed=True)
 def shape_of(draft: Draft, op: Shape) -> Tensor:
-    """Return a constant where it is known."""
+    """Write Shape, as a constant if the shape is known."""
     if draft.result.constant is not None:
         return draft.constant(draft.result.constant, op.dtype, "shape")
     return draft.final("SHAPE", draft.operand(0), out_type=op.dtype)
@@ -34,13 +34,13 @@ def shape_of(draft: Draft, op: Shape) -> Tensor:
 
 @writer(Rank, quantized=True, typed=True)
 def rank_of(draft: Draft, op: Rank) -> Tensor:
-    """Return a constant."""
+    """Write Rank as a constant."""
     return draft.constant(draft.rank, draft.result.dtype, "rank")
 
 
 @writer(Fill, typed=True)
 def fill(draft: Draft, op: Fill) -> Tensor:
-    """Return the number is an operand."""
+    """Write Fill; the value is an operand."""
     if draft.result.dtype.is_integer and op.value != int(op.value):
         refuse(f"it fills a tensor of {draft.result.dtype} with {op.value:g}")
     return draft.final("FILL", draft.operand(0), draft.constant(op.value, draft.result.dtype, "value"))

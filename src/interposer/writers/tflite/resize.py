@@ -1,4 +1,4 @@
-"""Operators that change the size of an image."""
+"""TFLite writers for image resizing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 @writer(Resize, quantized=True)
 def resize(draft: Draft, op: Resize) -> Tensor:
-    """Return the size is an operand."""
+    """Write Resize; the size is an operand."""
     if draft.info(0).quantization != draft.result.quantization:
         refuse("the scales of input and result differ")
     kind = "RESIZE_BILINEAR" if op.method is ResizeMethod.BILINEAR else "RESIZE_NEAREST_NEIGHBOR"

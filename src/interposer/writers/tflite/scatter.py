@@ -1,4 +1,4 @@
-"""Operators that write elements to places that are data."""
+"""TFLite writers for operators that write elements to computed positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @writer(ScatterNd)
 def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
-    """Updates are added to zeros; the shape comes last."""
+    """Write ScatterNd, which adds updates to zeros; the shape is the last operand."""
     if op.input_enabled or op.function is not ScatterFunction.ADD:
         refuse("SCATTER_ND only adds updates to zeros")
     shape, indices, updates = draft.tensors()
@@ -27,7 +27,7 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor:
-    """Return indices counted from the front, as TFLite counts none from the end."""
+    """Return indices counted from the front, as TFLite does not support negative indices."""
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     if shape.array is not None:
@@ -40,5 +40,5 @@ def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor
 
 @writer(DynamicUpdateSlice, moves=True)
 def dynamic_update_slice(draft: Draft, op: DynamicUpdateSlice) -> Tensor:
-    """Return the place is an operand."""
+    """Write DynamicUpdateSlice; the position is an operand."""
     return draft.final("DYNAMIC_UPDATE_SLICE", *draft.tensors())

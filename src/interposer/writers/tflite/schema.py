@@ -1,4 +1,4 @@
-"""Numbers of the format's names, and tables by name. Only here are `tflite` and `flatbuffers` imported."""
+"""The format's enumerations and tables; the only module of the writer that imports `tflite` and `flatbuffers`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _module(name: str) -> ModuleType:
 
 
 def code_of(enumeration: str, name: str) -> int | None:
-    """Return the number of a name in one of the format's enumerations; None if the package does not know it."""
+    """Return the number of a name in an enumeration of the format; None if the package does not know it."""
     result = getattr(getattr(_module(enumeration), enumeration), name, None)
     return None if result is None else int(result)
 
@@ -63,20 +63,20 @@ def operator_code(kind: str) -> int | None:
 
 
 def type_code(dtype: DataType) -> int | None:
-    """Return the number of a type of elements; None if the format has no such type."""
+    """Return the number of an element type; None if the format does not have it."""
     return code_of("TensorType", dtype.name)
 
 
 def options_of(kind: str) -> str | None:
-    """Return the name of the table of an operator's options; None if it has none."""
+    """Return the table name of an operator's options; None if it has no options."""
     return _OPTIONS_BY_KIND.get(kind)
 
 
 class Tables:
-    """A file while it is put together: what is made gives its place, which goes into what points to it."""
+    """A FlatBuffers file under construction; methods return the offsets of new objects for references to them."""
 
     def __init__(self, size: int) -> None:
-        """Make room for so many bytes of constants."""
+        """Reserve space for `size` bytes of constants."""
         try:
             flatbuffers = importlib.import_module("flatbuffers")
         except ImportError as error:
@@ -84,7 +84,7 @@ class Tables:
         self._builder: Any = flatbuffers.Builder(size + _FREE)
 
     def table(self, name: str, /, **fields: Any) -> int:
-        """Return a table; fields that are None are left out."""
+        """Add a table and return its offset; fields that are None are omitted."""
         module, builder = _module(name), self._builder
         getattr(module, f"{name}Start")(builder)
         for field, value in fields.items():
@@ -93,22 +93,22 @@ class Tables:
         return int(getattr(module, f"{name}End")(builder))
 
     def numbers(self, values: Sequence[Any], dtype: str = "int32") -> int:
-        """Return a vector of numbers."""
+        """Add a vector of numbers and return its offset."""
         return int(self._builder.CreateNumpyVector(np.asarray(values, dtype)))
 
     def tables(self, places: Sequence[int]) -> int:
-        """Return a vector of tables."""
+        """Add a vector of tables and return its offset."""
         self._builder.StartVector(4, len(places), 4)
         for place in reversed(places):
             self._builder.PrependUOffsetTRelative(place)
         return int(self._builder.EndVector())
 
     def text(self, text: str) -> int:
-        """Return a text."""
+        """Add a string and return its offset."""
         return int(self._builder.CreateString(text))
 
     def constant(self, data: Array) -> int:
-        """Return a vector of bytes, which lie where elements of any type may."""
+        """Add a vector of bytes, aligned for elements of any type, and return its offset."""
         builder = self._builder
         builder.StartVector(1, data.size, _ALIGNMENT)
         builder.head -= data.size
@@ -116,7 +116,7 @@ class Tables:
         return int(builder.EndVector())
 
     def finished(self, root: int) -> bytes:
-        """Return the whole file."""
+        """Return the bytes of the whole file."""
         self._builder.Finish(root, file_identifier=b"TFL3")
         result = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
         if len(result) >= 2**31:

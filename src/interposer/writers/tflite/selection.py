@@ -1,4 +1,4 @@
-"""Operators that choose elements, some of them as many as the data has."""
+"""TFLite writers for operators that select elements; some result sizes depend on the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @writer(NonZero)
 def non_zero(draft: Draft, op: NonZero) -> Tensor:
-    """Return a column for every element, not a row."""
+    """Write NonZero as WHERE, transposed: the layer has a column for every element, TFLite a row."""
     if not draft.rank:
         refuse("its input is a scalar, which has no places")
     rows = TensorInfo([draft.result.shape[1], draft.result.shape[0]], DataType.INT64)
@@ -24,7 +24,7 @@ def non_zero(draft: Draft, op: NonZero) -> Tensor:
 
 @writer(Unique)
 def unique(draft: Draft, op: Unique) -> list[Tensor]:
-    """In the order in which they come first; where they were, and how often, TFLite does not tell."""
+    """Write Unique in the order of first occurrence; TFLite returns neither first indices nor counts."""
     if op.sorted or op.axis is not None or draft.rank != 1:
         refuse("UNIQUE keeps the order of the elements, which it takes from a vector")
     if any(draft.layer.outputs[index].uses for index in (1, 3)):
@@ -36,7 +36,7 @@ def unique(draft: Draft, op: Unique) -> list[Tensor]:
 
 @writer(TopK, moves=True)
 def top_k(draft: Draft, op: TopK) -> list[Tensor]:
-    """Of the last axis, best first; places have 32 bits."""
+    """Write TopK along the last axis, best first; indices are int32."""
     x, axis, rank = draft.operand(0), normal_axis(op.axis, draft.rank), draft.rank
     if not op.largest:
         refuse("TOPK_V2 finds the largest")

@@ -1,4 +1,4 @@
-"""Operators on sequences of elements."""
+"""TFLite writers for operators along sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @writer(CumSum)
 def running_sum(draft: Draft, op: CumSum) -> Tensor:
-    """Return the axis is an operand."""
+    """Write CumSum; the axis is an operand."""
     if not draft.rank:
         refuse("its input is a scalar, which has no axis")
     axis = draft.ints(normal_axis(op.axis, draft.rank), "axis")
@@ -22,6 +22,6 @@ def running_sum(draft: Draft, op: CumSum) -> Tensor:
 
 @writer(ReverseSequence, moves=True)
 def reverse_sequence(draft: Draft, op: ReverseSequence) -> Tensor:
-    """Return both axes are options."""
+    """Write ReverseSequence; time and batch axes are options."""
     time, batch = (normal_axis(axis, draft.rank) for axis in (op.time_axis, op.batch_axis))
     return draft.final("REVERSE_SEQUENCE", *draft.tensors(), seq_dim=time, batch_dim=batch)

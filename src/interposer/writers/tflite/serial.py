@@ -1,4 +1,4 @@
-"""A sheet, and those of its subgraphs, as the bytes of a file."""
+"""Serialization of a sheet and its subgraphs to the bytes of a file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BEFORE_127: Final = 127
 
 
 def serialized(sheet: Sheet) -> bytes:
-    """Return the file whose first subgraph a sheet is.
+    """Return the bytes of a file whose first subgraph is the sheet.
 
     Raises:
-        InvalidArgumentError: it would have 2 GiB or more.
+        InvalidArgumentError: the file would have 2 GiB or more.
     """
     return _Serializer(sheet).file()
 
@@ -46,7 +46,7 @@ class _Serializer:
         self._places: dict[int, int] = {}
 
     def file(self) -> bytes:
-        """Return everything."""
+        """Return the bytes of the file."""
         tables = self._tables
         subgraphs = [self._subgraph(sheet) for sheet in self._sheets]
         codes = [self._code(*key) for key in self._codes]
@@ -102,7 +102,7 @@ class _Serializer:
         )
 
     def _buffer(self, array: Array | None) -> int:
-        """Return the number of a constant's buffer; arrays that several tensors have are written once."""
+        """Return the number of a constant's buffer; an array that several tensors share is written once."""
         if array is None:
             return 0
         if id(array) not in self._places:
@@ -151,7 +151,7 @@ class _Serializer:
 
 
 def _with_subgraphs(sheet: Sheet) -> list[Sheet]:
-    """Return a sheet and those that its operators run, each once."""
+    """Return a sheet and the sheets of the subgraphs that its operators run, each once."""
     result = [sheet]
     for each in result:
         result += (option for step in each.steps for option in step.options.values() if isinstance(option, Sheet))
@@ -171,7 +171,7 @@ def _stored_bytes(array: Array) -> int:
 
 
 def _stored(array: Array) -> Array:
-    """Return the bytes of a constant; of 4-bit integers two in each, the first one in the lower half."""
+    """Return the bytes of a constant; 4-bit integers are packed in pairs, the first in the lower half."""
     if DataType.of(array.dtype) is not DataType.INT4:
         return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
     codes = np.zeros(array.size + array.size % 2, np.uint8)

@@ -1,4 +1,4 @@
-"""The model that is being written: its tensors and its operators."""
+"""The model under construction: its tensors and its operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARED: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the model; a constant has an array. Two of them are the same only where they are one object."""
+    """A tensor of the model; a constant has an array. Tensors are compared by identity."""
 
     name: str
     info: TensorInfo
@@ -28,7 +28,7 @@ class Tensor:
 
     @property
     def dtype(self) -> DataType:
-        """The type of its elements."""
+        """The data type of its elements."""
         return self.info.dtype
 
     @property
@@ -37,12 +37,12 @@ class Tensor:
         return self.info.shape
 
     def transposed(self, order: tuple[int, ...], name: str) -> Tensor:
-        """Return a tensor with its axes in another order; the values of a constant as well."""
+        """Return a tensor with permuted axes, and with the permuted values for a constant."""
         return Tensor(name, turned(self.info, order), None if self.array is None else self.array.transpose(order))
 
 
 def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
-    """Return an info with its axes in another order, that of the scales included."""
+    """Return an info with permuted axes, that of the scales included."""
     q = info.quantization
     if q is not None and q.axis is not None:
         q = Quantization(q.scales, q.zero_points, order.index(q.axis))
@@ -51,7 +51,7 @@ def turned(info: TensorInfo, order: tuple[int, ...]) -> TensorInfo:
 
 @dataclass(eq=False)
 class Step:
-    """An operator to be; the sheets among its options are subgraphs of their own."""
+    """An operator to be written; sheets among its options become subgraphs."""
 
     kind: str
     inputs: list[Tensor | None]
@@ -61,13 +61,13 @@ class Step:
     """The layer that it is written for."""
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
-        """Return the same on other tensors."""
+        """Return the same operator on other tensors."""
         inputs = [item and tensors.get(item, item) for item in self.inputs]
         return replace(self, inputs=inputs, outputs=[tensors.get(output, output) for output in self.outputs])
 
 
 class Sheet:
-    """Operators in running order. `values` maps values of the graph to tensors; the sheet of a subgraph has a name."""
+    """Operators in topological order; `values` maps values of the graph to tensors. Sheets of subgraphs have a name."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -80,11 +80,11 @@ class Sheet:
         self._shared: dict[tuple[Any, ...], Tensor] = {}
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names of tensors for their owners."""
+        """Reserve names of tensors."""
         self._names.update(names)
 
     def free_name(self, requested: str) -> str:
-        """Return a name for a tensor: the wanted one, or with a number behind it."""
+        """Return an unused tensor name: the requested one, or one with a number appended."""
         name = requested
         while name in self._names or not name:
             self._numbers[requested] += 1
@@ -93,7 +93,7 @@ class Sheet:
         return name
 
     def constant(self, array: Array, quantization: Quantization | None, requested: str) -> Tensor:
-        """Return a constant tensor; small ones of equal content are one."""
+        """Return a constant tensor; small constants of equal content share one."""
         info = TensorInfo(array.shape, array.dtype, quantization)
         if array.size > _SHARED or array.dtype == object:
             return Tensor(self.free_name(requested), info, np.asarray(array))

@@ -1,7 +1,7 @@
-"""The types that TFLite's operators take, as its own kernels do; wider types in the place of those that they do not.
+"""The types that TFLite's kernels accept, and the wider types that replace the others.
 
-A type that is not here makes a kernel fail, or compute something else: plain integers of 8 and 16 bits count as
-quantized ones with most arithmetic.
+With any other type, a kernel fails or computes something else: most arithmetic treats plain integers of 8 and 16 bits
+as quantized values.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ _WIDER: Final[dict[DataType, tuple[DataType, ...]]] = {
 
 
 def taken(kind: str, info: TensorInfo) -> bool:
-    """Return True if an operator takes data of this type, quantized as it is."""
+    """Return True if an operator accepts data of this type and quantization."""
     if kind not in _TYPES:
         return True
     q = info.quantization
@@ -204,15 +204,15 @@ def taken(kind: str, info: TensorInfo) -> bool:
 
 
 def wider(kind: str, dtype: DataType) -> DataType | None:
-    """Return the narrowest type that holds every value of a type and that an operator takes."""
+    """Return the narrowest type that an operator accepts and that holds every value of `dtype`, or None."""
     return next((item for item in _WIDER.get(dtype, ()) if taken(kind, TensorInfo((), item))), None)
 
 
 def data_operands(kind: str, count: int) -> Sequence[int]:
-    """Return the numbers of the operands, of so many, that are data."""
+    """Return the indices of the operands that are data, of `count` operands."""
     return [index for index in range(count) if index not in _INDICES.get(kind, ())]
 
 
 def gives_others(kind: str) -> bool:
-    """Return True if the types of results do not follow from those of the data."""
+    """Return True if the types of results do not follow from the types of the data."""
     return kind in _OTHERS

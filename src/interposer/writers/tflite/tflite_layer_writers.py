@@ -1,4 +1,4 @@
-"""The operators that the writer knows: one function for each."""
+"""The registry of layer writers: one function for each operator."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class RefusedError(InterposerError):
 
 
 class Entry(NamedTuple):
-    """How an operator is written.
+    """The function that writes an operator, and its properties.
 
-    `moves` says that it only moves or picks elements, so that integers keep their scale, and `quantized` that it can
-    be written for quantized tensors too; `typed` that it looks after the types of its operands itself.
+    `moves`: it only moves or selects elements, so that quantized values keep their scale. `quantized`: it also writes
+    quantized tensors. `typed`: it handles the types of its operands itself.
     """
 
     write: Writer
@@ -39,13 +39,13 @@ _TABLE: Final[dict[type[Op], Entry]] = {}
 
 
 def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: bool = False) -> Callable[[_W], _W]:
-    """Register the decorated function for operators. It gets a `Draft` and the operator, and returns the results.
+    """Register the decorated function for operators; it takes a `Draft` and the operator, and returns the results.
 
     Args:
         ops: the operators.
-        moves: it only moves or picks elements; quantized ones must keep their scale, or are refused.
-        typed: it is given narrow floats as they are, which other functions compute with in 32 bits.
-        quantized: it is for quantized tensors too, and refuses those that it cannot express by itself.
+        moves: it only moves or selects elements; layers that change the scale are refused.
+        typed: it gets narrow floats unchanged; for other functions they are cast to float32.
+        quantized: it also accepts quantized tensors, and refuses those that it cannot express.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.
@@ -62,12 +62,12 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: 
 
 
 def find(op: type[Op]) -> Entry | None:
-    """Return how an operator is written, or None if it is not known."""
+    """Return the entry of an operator, or None if the operator is not known."""
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 
     return _TABLE.get(op)
 
 
 def refuse(reason: str) -> NoReturn:
-    """Say that the format cannot express a layer, and why."""
+    """Raise `RefusedError` with the reason why the format cannot express a layer."""
     raise RefusedError(reason)

@@ -1,4 +1,4 @@
-"""How windows slide over images: as SAME or VALID where that is what is meant, else VALID on an image with a border."""
+"""Sliding windows over images: as SAME or VALID if equivalent, else as VALID on a padded image."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _NAMES: Final = ("d", "h", "w")
 
 
 class Sliding(NamedTuple):
-    """The padding of the operator, and the cells that must be added before along each axis of the image."""
+    """The padding option of the operator, and the cells to pad before it along each axis of the image."""
 
     padding: int
     pairs: tuple[tuple[int, int], ...]
 
     @property
     def adds(self) -> bool:
-        """True if cells must be added."""
+        """True if cells must be padded."""
         return any(map(any, self.pairs))
 
 
 def same_pads(window: Window, size: int) -> tuple[int, int] | None:
-    """Return how many cells SAME adds on both sides; None if that depends on a dimension that is not known."""
+    """Return the pads of SAME before and after an axis; None if they depend on an unknown dimension."""
     if window.stride == 1:
         total = window.reach - 1
     elif isinstance(size, Dim):
@@ -40,7 +40,7 @@ def same_pads(window: Window, size: int) -> tuple[int, int] | None:
 
 
 def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[int]) -> Sliding:
-    """Return how windows slide over an image of these dimensions to so many places along each axis."""
+    """Return the padding for windows over an image of `sizes` that have `places` positions along each axis."""
     pairs = [_needed(*item) for item in zip(windows, sizes, places, strict=True)]
     none = ((0, 0),) * len(windows)
     if not any(map(any, pairs)):
@@ -51,7 +51,7 @@ def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[in
 
 
 def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
-    """Return the pads, without cells at the end that no place of the window reaches."""
+    """Return the pads, without cells at the end that no window covers."""
     if isinstance(size, Dim) or isinstance(places, Dim):
         return window.pad_before, window.pad_after
     reached = (places - 1) * window.stride + window.reach - size - window.pad_before
@@ -59,12 +59,12 @@ def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
 
 
 def padded(draft: Draft, x: Tensor, result: Sliding, value: float | None = None) -> Tensor:
-    """An image or a volume, channels last, with the cells that must be added: zeros, or this number as it is stored."""
+    """Return an image or a volume (channels last) with its padding: zeros, or `value` as it is stored."""
     return draft.pad(x, [(0, 0), *result.pairs, (0, 0)], value)
 
 
 def options(windows: Sequence[Window], result: Sliding, *, dilations: bool = True) -> dict[str, Any]:
-    """Return the options of the operator."""
+    """Return the stride, dilation and padding options of the operator."""
     created: dict[str, Any] = {"padding": result.padding}
     for name, window in zip(_NAMES[-len(windows) :], windows, strict=True):
         created[f"stride_{name}"] = window.stride

@@ -1,4 +1,4 @@
-"""Imports every family of operators, so that the table of the writer is full."""
+"""Imports of all families of layer writers, which register themselves."""
 
 from interposer.writers.tflite import (  # noqa: F401
     activation,

@@ -1,4 +1,4 @@
-"""Since which version TFLite's operators do what a step asks for, so that older runtimes say that they lack it."""
+"""The versions of TFLite's operators that support what a step uses, so that older runtimes report the lack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OTHERWISE: Final = {"BROADCAST_TO": 2}
 
 
 def version_of(step: Step) -> int:
-    """Return the version of the operator."""
+    """Return the version of the step's operator."""
     types = {item.dtype for item in step.inputs if item is not None}
     version = _OTHERWISE.get(step.kind, 1)
     if step.kind == "FULLY_CONNECTED" and step.options.get("keep_num_dims"):
