@@ -10,7 +10,7 @@ from interposer.ir.graph import Graph, Value
 __all__ = ["keep_names"]
 
 RETAINED_ELEMENTS: Final = 4096
-"""Up to this size, a tensor that was computed during the import stays known by its name when no layer takes it."""
+"""The largest size of a folded tensor that remains accessible by its name when no layer uses it."""
 
 
 def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:

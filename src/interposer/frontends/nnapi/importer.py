@@ -24,7 +24,7 @@ __all__ = ["Importer", "build"]
 
 Shapes: TypeAlias = Resizes
 _MOST_OPERATIONS: Final = 1 << 16
-"""How many operations one import converts, those of a referenced model as often as it is run."""
+"""The limit of converted operations per import; those of a referenced model count once per call."""
 
 
 def build(document: Mapping[str, Any], *, shapes: Shapes | None = None) -> Network:

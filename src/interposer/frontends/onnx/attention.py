@@ -30,7 +30,7 @@ _SCORES: Final = (
 
 
 _RULES: Final = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
-"""Whether there is a decay and a beta."""
+"""For each update rule: whether the operands decay and beta are present."""
 
 
 @operator("Attention", since=23)

@@ -35,7 +35,7 @@ from interposer.ops.reshape import Reshape
 __all__: list[str] = []
 
 _TRACED: Final = 256
-"""Sequences of more tensors than that are not taken apart."""
+"""Sequences of more tensors are not split into single tensors."""
 
 
 # --- sequences whose tensors are known --------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ __all__: list[str] = []
 
 _UNROLLED: Final = 1024
 _ALL_UNROLLED: Final = 8192
-"""How many nodes a loop may become where it is unrolled, and all graphs in nodes of a model before no more are."""
+"""Limits of the nodes from one unrolled loop, and from all subgraphs of a model, for unrolling loops."""
 
 Infos = tuple[TensorInfo, ...]
 
@@ -65,7 +65,7 @@ def if_(node: Node) -> Sequence[Value]:
     _check_ranks(node, condition, regions)
     captured = list(dict.fromkeys(value for item in regions for value in item.captured))
     graphs = [rebound(item, captured) for item in regions]
-    return node.control(If(len(regions[0].given)), [condition, *captured], graphs)
+    return node.control(If(len(regions[0].infos)), [condition, *captured], graphs)
 
 
 def _known(value: Value, dtype: DataType) -> Any:
@@ -78,7 +78,7 @@ def _known(value: Value, dtype: DataType) -> Any:
 
 def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> None:
     """Refuse branches whose results differ in rank while the condition could become known from the inputs' sizes."""
-    pairs = zip(*(item.given for item in regions), strict=True)
+    pairs = zip(*(item.infos for item in regions), strict=True)
     if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
         return
     needs = node.importer.needs(condition)
@@ -108,7 +108,7 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
         if result is None:
             return None
         result = _held(result, carried, skip)
-        after = result.given[skip : skip + len(carried)]
+        after = result.infos[skip : skip + len(carried)]
         wider = merged_carried(carried, after)
         if wider == carried:
             return result
@@ -117,18 +117,18 @@ def _settled(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos
 
 def _held(result: Region, carried: Infos, skip: int) -> Region:
     """Return the region with each carried optional wrapped again where the body returned its bare element."""
-    value, held = list(result.given), list[int]()
+    infos, held = list(result.infos), list[int]()
     for index, info in enumerate(carried):
         output = result.graph.outputs[skip + index]
-        if info.dtype is not DataType.OPTIONAL or value[skip + index].dtype is DataType.OPTIONAL:
+        if info.dtype is not DataType.OPTIONAL or infos[skip + index].dtype is DataType.OPTIONAL:
             continue
-        created = result.graph.add(OptionalConstruct(), output.values)
-        for error in infer_layer(created):
+        wrapped = result.graph.add(OptionalConstruct(), output.values)
+        for error in infer_layer(wrapped):
             raise ParseError(error)
-        result.graph.set_input(output, 0, created.output)
-        value[skip + index] = created.output.known
+        result.graph.set_input(output, 0, wrapped.output)
+        infos[skip + index] = wrapped.output.known
         held.append(index)
-    return result._replace(given=tuple(value), held=tuple(held))
+    return result._replace(infos=tuple(infos), held=tuple(held))
 
 
 @operator("Loop")

@@ -18,7 +18,7 @@ from interposer.frontends.onnx.wire import set_apart
 __all__ = ["Document", "Message", "Source", "onnx_package", "read_model"]
 
 Message: TypeAlias = Any
-"""A protobuf message; the fields' types are the protocol's business."""
+"""A protobuf message; its fields are not statically typed."""
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Message"
 
 

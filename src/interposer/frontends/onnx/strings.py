@@ -14,7 +14,7 @@ from interposer.ops.strings import CaseChange, RegexFullMatch, StringConcat, Str
 __all__: list[str] = []
 
 _OF_THEIR_OWN: Final = frozenset({"az", "lt", "tr"})
-"""Languages whose letters change their case by rules of their own."""
+"""Languages with special rules for changing the case of letters."""
 
 
 @operator("StringConcat", since=20)

@@ -22,7 +22,7 @@ Arrays: TypeAlias = Mapping[str, Array]
 
 _DEPTH: Final = 8
 _MOST_NODES: Final = 1 << 18
-"""How deep graphs may be nested, and how many of their nodes one import converts, those of another round included."""
+"""Limits of nesting depth and of subgraph nodes per import; nodes that are converted twice count twice."""
 
 
 class Scope(Importer):
@@ -84,14 +84,14 @@ class Scope(Importer):
 
 
 class Region(NamedTuple):
-    """A subgraph as a region: captured values follow its own inputs; `given` are the infos of its results.
+    """A subgraph as a region: captured values follow its own inputs; `infos` are those of its results.
 
     `held` are the indices of carried values that are optionals, but that its nodes return unwrapped.
     """
 
     graph: Graph
     captured: tuple[Value, ...]
-    given: tuple[TensorInfo, ...]
+    infos: tuple[TensorInfo, ...]
     held: tuple[int, ...] = ()
 
 

@@ -54,7 +54,7 @@ _FIELDS: Final = {
     DataType.STRING: "string_data",
 }  # all other types are in int32_data; floats of 16 and 8 bits as their bits
 _PACKED: Final = (2, 4)
-"""The widths in bits of elements that share one number of int32_data, as they share a byte; others have one each."""
+"""The widths in bits of elements that are packed in int32_data; elements of other types take one number each."""
 _EXTERNAL: Final = 1
 _MOST_ELEMENTS: Final = 1 << 56  # an empty tensor may have large dimensions, but not unlimited ones
 

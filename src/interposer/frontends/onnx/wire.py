@@ -88,7 +88,7 @@ def _fields(view: memoryview, at: int, end: int) -> Iterator[_Field]:
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
         else:
-            raise ValueError("a group, which nobody writes")
+            raise ValueError("a group, which the format does not use")
         if at > end:
             raise ValueError("a field reaches beyond its message")
         yield _Field(number, kind, begin, start, at)

@@ -36,7 +36,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview"
 Shapes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
 _MOST_OPERATORS: Final = 1 << 16
-"""How many operators one import converts, those of a subgraph as often as it is called."""
+"""The limit of converted operators per import; those of a subgraph count once per call."""
 
 
 @memory_to("read the network")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 FOLDED_ELEMENTS: Final = 4096
-"""Up to what size tensors are computed at once that follow from constants: shapes, axes and the like."""
+"""The largest size of tensors that are folded if they follow from constants, such as shapes and axes."""
 
 _FUSED: Final = {
     1: ("RELU", Activation(ActivationFunction.RELU)),

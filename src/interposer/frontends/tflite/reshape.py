@@ -19,7 +19,7 @@ from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
 __all__ = ["reshape_to"]
 
 MOST_NUMBERS: Final = 1 << 20
-"""How many numbers are made at most of what a file says in a few."""
+"""The largest number of elements that a few numbers of a file may expand to."""
 
 
 @operator("RESHAPE")

@@ -33,7 +33,7 @@ _ATTRIBUTES: Final = {
     F.THRESHOLDED_RELU: ("ThresholdedRelu", "alpha", None),
     F.SHRINK: ("Shrink", "lambd", "bias"),
 }
-"""Functions that are one operator, and the names of its attributes, which have 32 bits."""
+"""Functions that are a single operator, and the names of its float32 attributes."""
 
 
 def _tanh(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:

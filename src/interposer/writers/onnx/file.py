@@ -17,7 +17,7 @@ from interposer.writers.onnx.protos import Message, onnx
 __all__ = ["save"]
 
 _LARGEST: Final = 2**31 - 2**20
-"""A message of the protocol cannot have 2 GiB."""
+"""A protobuf message must be smaller than 2 GiB."""
 _ALIGNMENT: Final = 64
 _SMALL: Final = 1024
 """Constants of fewer bytes stay in the model's own file."""

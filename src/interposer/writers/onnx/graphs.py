@@ -23,7 +23,7 @@ __all__ = ["bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "w
 
 Refusals: TypeAlias = Iterator[tuple[str, tuple[str, str]]]
 _EXTERNAL: Final = 1024
-"""Bytes from which a constant may lie outside of the model."""
+"""The smallest size in bytes of constants in external data."""
 
 
 def bind_inputs(border: Border, sheet: Sheet) -> Refusals:

@@ -23,7 +23,7 @@ __all__ = ["OLDEST_OPSET", "newest_opset", "reasons", "write"]
 
 OLDEST_OPSET: Final = 13
 _USUAL_OPSETS: Final = (20, 23)
-"""What engines in use know: with GridSample, Gelu and float8, and with types of 4 bits and attention."""
+"""The opsets that engines support: 20 with GridSample, Gelu and float8; 23 with 4-bit types and attention."""
 _OLDEST_IR: Final = 7
 
 

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Message: TypeAlias = Any
-"""A protobuf message; the fields' types are the protocol's business."""
+"""A protobuf message; its fields are not statically typed."""
 
 _NUMBERED: Final = {
     "float32": (1, "float"),
@@ -57,7 +57,7 @@ _NUMBERED: Final = {
     "float6_e2m3fn": (27, "float6e2m3"),
     "float6_e3m2fn": (28, "float6e3m2"),
 }
-"""The format's numbers of our types, and its names for them."""
+"""The format's numbers and names of Interposer's data types."""
 CODES: Final = {dtype: _NUMBERED[str(dtype)][0] for dtype in DataType if str(dtype) in _NUMBERED}
 """The format's numbers of the types."""
 

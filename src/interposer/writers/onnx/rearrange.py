@@ -29,9 +29,9 @@ from interposer.writers.onnx.tensor import Tensor
 __all__ = ["LARGEST", "LEAST"]
 
 LARGEST: Final = 2**63 - 1
-"""What stands for the end of an axis."""
+"""The number that means the end of an axis."""
 LEAST: Final = -(2**63) + 1
-"""What stands for the place before its beginning."""
+"""The number that means the position before the start of an axis, for negative steps."""
 _MODES: Final = {PaddingMode.REFLECT: "reflect", PaddingMode.EDGE: "edge", PaddingMode.WRAP: "wrap"}
 _NUMPY_MODES: Final = {PaddingMode.SYMMETRIC: "symmetric", PaddingMode.WRAP: "wrap"}
 _WRAP_SINCE: Final = 19

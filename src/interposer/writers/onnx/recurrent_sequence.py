@@ -26,7 +26,7 @@ FUNCTIONS: Final = {
     F.SOFTSIGN: ("Softsign", 0),
     F.THRESHOLDED_RELU: ("ThresholdedRelu", 1),
 }
-"""The functions' names in ONNX, and how many parameters each takes."""
+"""The names of the functions in ONNX, and their number of parameters."""
 _KINDS: Final = {RnnSequence: "RNN", GruSequence: "GRU", LstmSequence: "LSTM"}
 
 

@@ -16,7 +16,7 @@ from interposer.writers.onnx.tensor import Tensor
 __all__ = ["Sheet", "Step"]
 
 _SHARED: Final = 64
-"""Constants of so many elements or fewer are written once, however often they are used."""
+"""Equal constants with at most this number of elements are written once."""
 
 
 @dataclass(eq=False)
@@ -30,7 +30,7 @@ class Step:
     name: str = ""
     source: str = ""
     captured: tuple[str, ...] = ()
-    """What the graphs among its attributes take from the graph around them."""
+    """The outer tensors that subgraphs among its attributes use."""
 
     def rename(self, names: Callable[[str], str]) -> None:
         """Rename the tensors of the node."""

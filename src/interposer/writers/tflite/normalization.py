@@ -30,7 +30,7 @@ from interposer.writers.tflite.tflite_layer_writers import refuse, writer
 __all__: list[str] = []
 
 _EPSILON = 1e-12
-"""What L2_NORMALIZATION never divides by less than, as the root of."""
+"""L2_NORMALIZATION divides by the square root of at least this number."""
 
 
 @writer(L2Normalization, quantized=True)

@@ -33,7 +33,7 @@ _PAIRS: Final = frozenset(
         ("INT32", "INT16"),
     }
 )  # fmt: skip
-"""Which quantized types QUANTIZE scales again, and to which."""
+"""The quantized types that QUANTIZE requantizes, and the types of the results."""
 
 
 @writer(Quantize, quantized=True)

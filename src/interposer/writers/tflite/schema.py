@@ -16,9 +16,9 @@ from interposer.core.types import Array, DataType
 __all__ = ["LARGEST", "Tables", "code_of", "operator_code", "options_of", "type_code"]
 
 LARGEST: Final = 2**31 - 2**20
-"""How many bytes of constants there can be: offsets in the file are signed numbers of 32 bits."""
+"""The largest size of all constants in bytes, as offsets in the file are signed 32-bit integers."""
 _ALIGNMENT: Final = 16
-"""What the format asks of the bytes of a constant."""
+"""The alignment in bytes of constants in the file."""
 _FREE: Final = 1 << 16
 
 _OPTIONS: Final = """

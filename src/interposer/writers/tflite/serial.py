@@ -18,7 +18,7 @@ __all__ = ["serialized"]
 _VERSION: Final = 3
 _SIGNATURE: Final = "serving_default"
 _BEFORE_127: Final = 127
-"""Operators of greater numbers have this one where old readers look, and their own where new ones do."""
+"""Operators with greater codes have this one in the deprecated field and their own in the new field."""
 
 
 def serialized(sheet: Sheet) -> bytes:

@@ -15,7 +15,7 @@ from interposer.ir.graph import Value
 __all__ = ["Sheet", "Step", "Tensor", "turned"]
 
 _SHARED: Final = 64
-"""Constants of so many elements or fewer are written once, however often they are used."""
+"""Equal constants with at most this number of elements are written once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Step:
     outputs: list[Tensor]
     options: dict[str, Any] = field(default_factory=dict)
     layer: str = ""
-    """The layer that it is written for."""
+    """The layer that the operator is written for."""
 
     def with_tensors(self, tensors: Mapping[Tensor, Tensor]) -> Step:
         """Return the same operator on other tensors."""

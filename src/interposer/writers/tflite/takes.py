@@ -16,7 +16,7 @@ __all__ = ["data_operands", "gives_others", "taken", "wider"]
 _BYTES: Final = "i8 u8"
 _CODES: Final = "i8 u8 i16"
 _SUMS: Final = "i8 u8 i16 i32 i64"
-"""Of sums of products: the types of data and weights, and that of the bias."""
+"""For sums of products: the types of data and weights, and the type of the bias."""
 _SIGNED: Final = "i8 i16"
 _NUMBERS: Final = "f32 i32 i64"
 _WHOLE: Final = "i8 u8 i16 i32 i64 u32"
@@ -135,7 +135,7 @@ _TAKEN: Final[dict[str, tuple[str, str]]] = {
     "UNIQUE": ("f32 i8 u8 i16 i32 i64", ""),
     "WHERE": ("f32 bool i8 u8 i32 u32 i64", ""),
 }
-"""What each operator takes: plain types, and those of quantized tensors. Operators of control flow take anything."""
+"""The types that each operator accepts, plain and quantized. Control-flow operators accept all types."""
 
 _SCALES_ALONG_AN_AXIS: Final = frozenset(
     {
@@ -159,7 +159,7 @@ _INDICES: Final[dict[str, frozenset[int]]] = {
     "SCATTER_ND": frozenset({0, 2}),
     "STRIDED_SLICE": frozenset({1, 2, 3}),
 }  # fmt: skip
-"""The operands that are no data: axes, shapes, indices and conditions."""
+"""The operands that are not data: axes, shapes, indices and conditions."""
 _OTHERS: Final = frozenset(
     {
         "ARG_MAX", "ARG_MIN", "BITCAST", "CAST", "DEQUANTIZE", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS",

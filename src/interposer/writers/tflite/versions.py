@@ -19,7 +19,7 @@ _SINCE_2: Final = frozenset(
         "TRANSPOSE", "TRANSPOSE_CONV",
     }
 )  # fmt: skip
-"""Those that take int8 since version 2."""
+"""The operators that accept int8 since version 2."""
 _OF_INT8: Final = {"BROADCAST_TO": 3, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4}
 _OF_INT16: Final = {
     "AVERAGE_POOL_2D": 3,
