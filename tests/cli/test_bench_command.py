@@ -141,9 +141,13 @@ def test_what_the_noise_cannot_tell_apart_is_said(capsys):
     said = capsys.readouterr().out
     assert [item.name for item in report.undecided] == ["A", "B"]
     assert report.to_dict()["undecided"] == ["A", "B"]
-    assert said.splitlines()[-1] == "too noisy to tell which is quickest: A, B"
+    assert said.splitlines()[-1] == "too noisy to say which is fastest: A, B"
     [row_a, row_b, row_c] = said.splitlines()[1:4]
-    assert (row_a.endswith("tell"), row_b.endswith("too noisy to tell"), row_c.endswith("tell")) == (False, True, False)
+    assert (row_a.endswith("compare"), row_b.endswith("too noisy to compare"), row_c.endswith("compare")) == (
+        False,
+        True,
+        False,
+    )
     assert "\u00b150%" in row_a
 
 

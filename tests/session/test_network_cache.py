@@ -346,7 +346,7 @@ def test_the_command_lists_explains_and_deletes(load, capsys, folder):
     assert cached_files() == []
     capsys.readouterr()
     assert main(["cache", "why", str(DIGITS)]) == 0
-    assert "is not kept: it could be, but was not loaded yet with this content" in capsys.readouterr().out
+    assert "is not cached: it could be, but was not loaded yet with this content" in capsys.readouterr().out
 
 
 def test_only_why_takes_a_file(capsys):
@@ -463,7 +463,7 @@ def apart(folder):
 def why(capsys, file):
     capsys.readouterr()
     assert main(["cache", "why", str(file)]) == 0
-    return capsys.readouterr().out.removeprefix(f"{file} is not kept: ").strip()
+    return capsys.readouterr().out.removeprefix(f"{file} is not cached: ").strip()
 
 
 def test_why_a_network_is_not_cached_is_found_out(capsys, tmp_path, monkeypatch, folder):

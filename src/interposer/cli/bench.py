@@ -37,8 +37,8 @@ of all backends; it is searched for if it is not known yet. The network is loade
 on all choices, which are then measured in turns, repeatedly, so that a slow
 moment of the machine affects all of them. Times are medians of the turns, and the
 spread is half the distance between the slowest and the fastest turn. Choices
-whose times differ by less than the noise are marked "too noisy to tell". Choices
-with the same placement of every layer are measured once.
+whose times differ by less than the noise are marked "too noisy to compare".
+Choices with the same placement of every layer are measured once.
 
 Inputs are files (--input) or random numbers (--random), the same in each run.
 """
@@ -130,7 +130,7 @@ def _print(report: BenchReport) -> None:
     rows = [_row(item, report) for item in report.candidates]
     show(without_empty_columns(Table(titles, rows, titles[2:-1])))
     if len(report.undecided) > 1:
-        say(f"too noisy to tell which is quickest: {', '.join(item.name for item in report.undecided)}")
+        say(f"too noisy to say which is fastest: {', '.join(item.name for item in report.undecided)}")
     for candidate in report.candidates:
         if candidate.reason:
             say(f"{candidate.name}: {candidate.reason}")
@@ -162,7 +162,7 @@ def _note(candidate: Candidate, report: BenchReport) -> str:
     if candidate.same_as:
         return f"same placement as {candidate.same_as}"
     close = report.undecided
-    return "too noisy to tell" if len(close) > 1 and candidate in close and candidate is not report.quickest else ""
+    return "too noisy to compare" if len(close) > 1 and candidate in close and candidate is not report.quickest else ""
 
 
 def _number(value: float | None) -> str:

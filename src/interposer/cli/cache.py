@@ -122,7 +122,7 @@ def _explain(model: str | None, cached: list[_Cached], folder: str) -> None:
     if model is None and not cached:
         say("nothing is stale")
     elif model is not None and not cached:
-        say(f"{model} is not kept: {_reason(model, folder)}")
+        say(f"{model} is not cached: {_reason(model, folder)}")
     for item in cached:
         say(f"{item.what} ({item.kind}): {item.reason or 'it is of use'}")
 

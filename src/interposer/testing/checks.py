@@ -68,8 +68,8 @@ def results(trial: Trial) -> Iterator[str]:
     difference.
     """
     _require_taken(trial)
-    if trial.fault:
-        yield trial.fault
+    if trial.failure:
+        yield trial.failure
         return
     tolerances = suited(trial.bench.tolerances, trial.layer)
     tolerances = tolerances.exact(bits=True) if trial.sample.exact else tolerances
@@ -154,7 +154,7 @@ def _require_taken(trial: Trial) -> None:
 
 def _require_run(trial: Trial) -> None:
     _require_taken(trial)
-    if trial.fault:
+    if trial.failure:
         raise Skipped("it did not run; the check 'results' says why")
 
 

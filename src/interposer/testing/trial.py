@@ -30,7 +30,7 @@ Outputs = dict[int, Array]
 class Trial:
     """The outcome of a sample on the backend under test.
 
-    `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `fault` describes the
+    `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `failure` describes the
     error that prevented a sample from running, or is empty. `first` and `again` are the results of two runs on the same
     inputs. In between, `other_feeds` were run, whose results are `other` (None if those inputs leave nothing to
     compute). The last run used input and output arrays with unusual strides. `untouched` is False if the arrays of
@@ -42,7 +42,7 @@ class Trial:
         self.recording = Recording()
         self.support_problems: list[str] = []
         self.reasons: tuple[str, ...] = ()
-        self.fault = ""
+        self.failure = ""
         self.first: Outputs = {}
         self.again: Outputs = {}
         self.other: Outputs | None = None
@@ -78,7 +78,7 @@ class Trial:
     @property
     def ran(self) -> bool:
         """True if the sample ran, so that results are available."""
-        return not (self.reasons or self.fault)
+        return not (self.reasons or self.failure)
 
     def expected(self) -> Outputs:
         """Return the expected results: those of the worked example, or of the reference kernel."""
@@ -116,8 +116,8 @@ class Trial:
             if len(first) != 1 or first[0] or self.bench.refusals.is_new(self.sample, first[0].reasons):
                 self._ask_again(first)
         except Exception as error:
-            self.fault = f"asking raised {type(error).__name__}: {error}"
-            self.support_problems.append(self.fault)
+            self.failure = f"asking raised {type(error).__name__}: {error}"
+            self.support_problems.append(self.failure)
             return
         self.bench.verdicts[self.sample] = bool(first) and all(first)
         if first and not first[0]:
@@ -161,10 +161,10 @@ class Trial:
             if given_back:
                 self._refused([f"gave it back: {text}" for item in given_back for text in item.reasons])
             else:
-                self.fault = f"it said yes when it was asked, but to the optimizer no: {error}"
+                self.failure = f"it said yes when it was asked, but to the optimizer no: {error}"
             return
         except InterposerError as error:
-            self.fault = f"it said yes, but then optimizing failed: {error}"
+            self.failure = f"it said yes, but then optimizing failed: {error}"
             return
         try:
             with self.bench.loaded(optimized) as created:
@@ -172,7 +172,7 @@ class Trial:
                 self._run(created)
                 self.recording.mark("unload")
         except InterposerError as error:
-            self.fault = f"it said yes, but then: {error}"
+            self.failure = f"it said yes, but then: {error}"
         self.recording.mark("unloaded")
 
     def _run(self, loaded: Loaded) -> None:

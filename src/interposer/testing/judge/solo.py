@@ -84,7 +84,7 @@ class Solo:
             raise BackendCrashedError(f"{names} cannot be created: {lost.text}", reason=lost.sort.value) from lost
 
     def judge(self, subject: Subject) -> Verdict:
-        """Judge a network; if the worker dies of it, tell of which backend."""
+        """Judge a network; if the worker dies, report which backend is the cause."""
         try:
             verdict: Verdict = self.do(One(subject, self.ids))
         except Lost as lost:

@@ -11,7 +11,7 @@ between the least and the greatest number that these evaluations gave.
 Perturbations never hit a threshold, a zero or an equality exactly. So some evaluations move results to zero or to a
 multiple of 1/2 where that is within the tolerance, and comparisons of numbers whose ranges overlap are answered at
 random. Numbers that overflow only in a narrow type stay finite in the evaluations in float64. Layers that only move or
-choose elements are exact, and integers are never perturbed, so that quantized results stay exact behind them.
+choose elements are exact, and integers are never perturbed, so that quantized results stay exact after them.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _unchanged(values: Array, allowed: Array, stream: Stream) -> Array:
 
 @dataclass(frozen=True)
 class _Mode:
-    """One perturbed evaluation: its noise, and how often a float is kept in float64 from layer to layer.
+    """One perturbed evaluation: its noise, and how often a float stays in float64 from layer to layer.
 
     `equal` is what a comparison says where its operands may be equal, and whether a quotient that may be a whole number
     is one or just below; None draws it for every element.
@@ -166,7 +166,7 @@ class Spread:
         return not self.others
 
     def wrong(self, array: Array) -> Array | str:
-        """Return which elements of `found` are outside of the spread, or in words why the array as a whole is wrong."""
+        """Return which elements of `array` are outside of the spread, or a text if its type or shape is wrong."""
         if array.dtype != self.info.dtype.numpy:
             return f"its type is {array.dtype} instead of {self.info.dtype.numpy}"
         alike = [item for item in (self.reference, *self.others) if item.shape == array.shape]
@@ -246,7 +246,7 @@ def spreads(
 
 def _spread(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> Spread:
     others = (run.known[value] for run in runs if value in run.known)
-    changed = tuple(one for one in others if one is not known[value])
+    changed = tuple(other for other in others if other is not known[value])
     return Spread(value.known, known[value], changed + _around_unrounded(value, known, runs, tolerances), tolerances)
 
 
@@ -255,19 +255,19 @@ def _is_of_floats(info: TensorInfo) -> bool:
 
 
 def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> tuple[Array, ...]:
-    """The least and the greatest results of a backend that rounds only the last one.
+    """Return the least and the greatest results of a backend that rounds only its last result.
 
     Perturbations of all layers may outweigh what is left of numbers that cancel out, and miss these results.
     """
-    info, found = value.known, list[Array]()
+    info, bounds = value.known, list[Array]()
     for run in runs:
         array = run.known.get(value)
         if run.mode.noise is _unchanged and array is not None and array is not known[value] and _is_of_floats(info):
             numbers = array.astype(np.float64)
             with np.errstate(all="ignore"):
                 allowed = _allowed(numbers, info.dtype, tolerances)
-            found += [numbers - allowed, numbers + allowed]
-    return tuple(found)
+            bounds += [numbers - allowed, numbers + allowed]
+    return tuple(bounds)
 
 
 @dataclass

@@ -76,7 +76,7 @@ def _kinds() -> dict[str, dict[str, Any]]:
 
 @samples(NonMaxSuppression)
 def suppression() -> Iterator[Sample]:
-    """Corners and centers, with each threshold, for some classes of some images."""
+    """Yield boxes as corners and as centers, with each threshold, for several classes and images."""
     generator = np.random.default_rng(2)
     boxes = boxes_in(generator, 2 * 10).reshape(2, 10, 4)
     scores = generator.permutation(2 * 3 * 10).reshape(2, 3, 10) / 64

@@ -306,7 +306,7 @@ def comparison() -> Iterator[Sample]:
 
 @samples(Comparison)
 def worked_comparison() -> Iterator[Sample]:
-    """Equal and unequal numbers; nothing is equal to what is not a number."""
+    """Yield comparisons of equal and unequal numbers; NaN is not equal to any number."""
     a, b = of([1, 2, 3, np.nan]), of([2, 2, 2, np.nan])
     for operation, truth in {
         C.EQUAL: [0, 1, 0, 0],

@@ -47,7 +47,7 @@ def label_encoder() -> Iterator[Sample]:
 
 @samples(TfIdfVectorizer)
 def tf_idf_vectorizer() -> Iterator[Sample]:
-    """Terms of one to three words, of numbers and texts, words in between, every weighting, tables and empty texts."""
+    """Yield terms of one to three words, of numbers and texts, with skips, every weighting, and empty texts."""
     pool = np.array([2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 2, 3, 5])
     terms: dict[str, Any] = {"ngram_counts": (0, 4, 10), "ngram_indexes": (0, 1, 2, 3, 6, 5, 4, 7)}
     texts = np.array([f"w{word}" for word in pool], object)

@@ -17,7 +17,7 @@ IMAGES = {1: ((2, 2, 5), (2, 4, 1)), 2: ((2, 2, 3, 4), (2, 3, 5, 2)), 3: ((1, 2,
 
 @samples(GridSample)
 def sampled() -> Iterator[Sample]:
-    """Every mode and padding, corners or edges, with one, two and three spatial axes; places within and beyond."""
+    """Yield every mode and padding, aligned or not, with one to three spatial axes, and points inside and outside."""
     for mode in GridSampleMode:
         for padding in GridPadding:
             for corners in (False, True):

@@ -1,6 +1,6 @@
 """Samples of quantized tensors with many elements, some of which saturate, and of long sums.
 
-With many elements the mean of the errors tells a bias of half a step from chance, which single elements cannot. The
+With many elements, the mean of the errors separates a bias of half a step from chance. The
 scales of inputs and results have odd ratios, so that few results lie halfway between two steps.
 """
 

@@ -25,7 +25,7 @@ OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), 
 
 @samples(FullyConnected)
 def fully_connected() -> Iterator[Sample]:
-    """Vectors, matrices and images as inputs; weights either way round; with and without a bias."""
+    """Yield vectors, matrices and images as inputs; weights in both orders; with and without a bias."""
     for label, op in {
         "plain": FullyConnected(),
         "transposed": FullyConnected(transpose_weight_matrix=True),
@@ -130,7 +130,7 @@ def matmul_types() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def transposed_matmul() -> Iterator[Sample]:
-    """Either operand transposed, or both; adjoints of square matrices."""
+    """Yield products with either operand transposed, or both, and adjoints of square matrices."""
     for x in (False, True):
         for y in (False, True):
             shapes = (2, 4, 3) if x else (2, 3, 4), (2, 2, 4) if y else (2, 4, 2)

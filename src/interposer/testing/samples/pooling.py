@@ -93,7 +93,7 @@ def rescaled() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def unusual_shapes() -> Iterator[Sample]:
-    """No images, no channels, a single pixel."""
+    """Yield an empty batch, images without channels, and a single pixel."""
     for pool_type in PoolingAlgorithm:
         for title, shape in {"no-images": (0, 5, 5, 2), "no-channels": (2, 5, 5, 0), "whole": (1, 3, 3, 1)}.items():
             op = Pooling2d(pool_type, data_layout=NHWC, **SQUARE)

@@ -48,7 +48,7 @@ def _low(operation: ReduceOperation) -> float:
 
 @samples(Mean, Reduce)
 def axes() -> Iterator[Sample]:
-    """Yield every choice of axes, with their dimensions kept and not, in floats, integers and quantized."""
+    """Yield every choice of axes, with and without retained dimensions, in floats, integers and quantized."""
     for label, axis in AXES.items():
         for keep in (False, True):
             title = f"{label}{'-kept' if keep else ''}"

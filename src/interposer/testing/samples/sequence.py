@@ -41,7 +41,7 @@ def accumulations() -> Iterator[Sample]:
 
 @samples(CumSum, CumProd)
 def worked_accumulations() -> Iterator[Sample]:
-    """Four numbers."""
+    """Yield accumulations of four numbers."""
     for op, title, expected in (
         (CumSum(), "plain", [1, 3, 6, 10]),
         (CumSum(exclusive=True), "exclusive", [0, 1, 3, 6]),

@@ -137,7 +137,7 @@ def comparisons() -> Iterator[Sample]:
 
 @samples(ops.Prelu)
 def slopes() -> Iterator[Sample]:
-    """NaN and infinities under a slope for each element."""
+    """Yield NaN and infinities with a slope for each element."""
     for title in ("nan", "infinite"):
         operands = [_many(VALUES[title]), of(np.resize([0.5, 0.25, -2.0], COUNT), constant=True)]
         yield Sample(ops.Prelu(), operands, name=f"special-{title}")
@@ -156,7 +156,7 @@ def quantized() -> Iterator[Sample]:
 
 
 def _rows(value: float) -> Array:
-    """Five rows of seven numbers; the second row holds the value once, the fourth holds it and its opposite."""
+    """Return five rows of seven numbers; the second row holds the value once, the fourth holds it and its negation."""
     rows = np.linspace(-1.75, 2.0, 35, dtype=np.float32).reshape(5, 7)
     rows[1, 2] = rows[3, 5] = value
     rows[3, 1] = -value

@@ -72,7 +72,7 @@ def string_normalizer() -> Iterator[Sample]:
 
 @samples(RegexFullMatch)
 def regex_full_match() -> Iterator[Sample]:
-    """What the syntax has, on texts of every kind; one that would keep a matcher busy that tries things in turn."""
+    """Yield all of the pattern syntax on many texts, including a pattern that makes backtracking matchers slow."""
     texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
     patterns = (
         "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",

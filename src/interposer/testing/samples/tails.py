@@ -49,7 +49,7 @@ def _image(layout: DataLayout, channels: int, dims: tuple[int, int, int] = (2, 1
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
 def convolutions() -> Iterator[Sample]:
-    """From few channels to many, and from many to few."""
+    """Yield convolutions from few channels to many, and from many to few."""
     for label, layout in LAYOUTS.items():
         for inputs, outputs in zip(CHANNELS, reversed(CHANNELS), strict=True):
             title = f"tail-{label}-{inputs}-to-{outputs}"
