@@ -375,7 +375,7 @@ def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, 
 
 @kernel(Prelu, dtypes=NUMBERS, quantized=False, when=all_quantized)
 def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
-    """Return the slope is multiplied everywhere and taken where the input is negative."""
+    """The slope is multiplied everywhere and taken where the input is negative."""
     x, alpha = real(x, info.at(0)), real(alpha, info.at(1))
     return np.where(x >= 0, x, x * alpha)
 

@@ -248,7 +248,7 @@ INTEGER_TYPES: Final = {
 
 
 def _quantized_alike(op: object, info: KernelInfo) -> str | None:
-    """Return all tensors but biases must be quantized, with one scale each."""
+    """All tensors but biases must be quantized, with one scale each."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is None or name.endswith("_bias"):
             continue

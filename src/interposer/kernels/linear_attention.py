@@ -20,7 +20,7 @@ def linear_attention(
     op: LinearAttention, query: Array, key: Array, value: Array, past_state: Array | None,
     decay: Array | None, beta: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return the state has float32 or better all the way."""
+    """The state has float32 or better all the way."""
     batch, steps, _ = query.shape
     groups = op.kv_num_heads
     q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)

@@ -129,8 +129,8 @@ class _Cell(NamedTuple):
             array[step] = output
         return _Outcome(array, output, cell, last)
 
-    def _step(self, arrayes: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-        *first, of_forget, of_cell, of_output = arrayes
+    def _step(self, arrays: tuple[Array, ...], output: Array, cell: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+        *first, of_forget, of_cell, of_output = arrays
         forget = _sigmoid(self.forget.sum(of_forget, output, cell))
         entry = 1 - forget if self.input is None else _sigmoid(self.input.sum(first[0], output, cell))
         new = self.function(self.cell.sum(of_cell, output, cell))

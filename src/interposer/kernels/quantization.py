@@ -60,7 +60,7 @@ def scale_of(info: TensorInfo) -> Quantization:
 
 @kernel(FakeQuantization)
 def fake_quantization(op: FakeQuantization, x: Array) -> Array:
-    """Return the range is moved in float32, as TFLite does it, so that zero is one of the steps."""
+    """The range is moved in float32, as TFLite does it, so that zero is one of the steps."""
     first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
     scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
     zero = round_half_away(np.clip(first - np.float32(op.min) / scale, first, last)).astype(np.float32)

@@ -69,7 +69,7 @@ def _cells_as_prescribed(op: QuantizedLstm, info: KernelInfo) -> str | None:
 
 @kernel(QuantizedLstm, dtypes=_QUANTIZED_TYPES, when=(_data_as_prescribed, _weights_alike, _cells_as_prescribed))
 def quantized_lstm(op: QuantizedLstm, *arrays: Array, info: KernelInfo) -> tuple[Array, Array]:
-    """Return the cell state has 4 integer bits, one of which its tanh leaves out."""
+    """The cell state has 4 integer bits, one of which its tanh leaves out."""
     x = np.concatenate([arrays[0], arrays[2]], axis=-1).astype(np.int64) - 128
     sums = [_gate_sum(x, arrays, info, place) for place in range(4)]
     entry, forget, new, opening = sigmoid(sums[0]), sigmoid(sums[1]), tanh(sums[2], 3), sigmoid(sums[3])

@@ -43,7 +43,7 @@ def transpose(op: Transpose | Permute, x: Array) -> Array:
 
 @kernel(Concat)
 def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Return every input is first brought to the output's quantization."""
+    """Every input is first brought to the output's quantization."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.concatenate([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
@@ -73,14 +73,14 @@ def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
 
 @kernel(Stack)
 def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Return every input is first brought to the output's quantization."""
+    """Every input is first brought to the output's quantization."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.stack([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
 
 @kernel(Slice)
 def slice_box(op: Slice, x: Array, *, info: KernelInfo) -> Array:
-    """Return the sizes are the inferred shape."""
+    """The sizes are the inferred shape."""
     return x[tuple(slice(b, b + n) for b, n in zip(op.begin, info.output.shape, strict=True))]
 
 
@@ -92,7 +92,7 @@ def strided_slice(op: StridedSlice, x: Array) -> Array:
 
 @kernel(Pad)
 def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
-    """Return a constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
+    """A constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
         inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))

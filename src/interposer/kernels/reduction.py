@@ -145,7 +145,7 @@ def _scales(info: KernelInfo) -> tuple[float, float]:
 
 
 def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Return the count divides the multiplier, which is first moved up by as many bits as it has room for."""
+    """The count divides the multiplier, which is first moved up by as many bits as it has room for."""
     source, target = _scales(info)
     multiplier, shift = quantize_multiplier(source / target)
     count = _count(x.shape, axes)
@@ -160,7 +160,7 @@ def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
 
 
 def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Return every partial product is rescaled by the same factor; together these factors make up the result's scale.
+    """Every partial product is rescaled by the same factor; together these factors make up the result's scale.
 
     A partial product that leaves 32 bits is saturated, where TFLite's wraps around.
     """

@@ -40,7 +40,7 @@ def rank(op: Rank, x: Array) -> Array:
 
 @kernel(Fill)
 def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
-    """Return the value is quantized as the output is."""
+    """The value is quantized as the output is."""
     if (dims < 0).any():
         raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
     return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))

@@ -45,7 +45,7 @@ def dft(op: Dft, x: Array) -> Array:
 
 @kernel(Stft)
 def stft(op: Stft, signal: Array, window: Array | None) -> Array:
-    """Return a view of the signal has all frames."""
+    """A view of the signal has all frames."""
     frames = np.lib.stride_tricks.sliding_window_view(_numbers(signal), op.frame_length, axis=1)[:, :: op.frame_step]
     weighted = frames if window is None else frames * window.astype(np.float64)
     return _parts((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))

@@ -163,8 +163,8 @@ def _length(slices: Sequence[Array]) -> int:
     return lengths[0]
 
 
-def _collect(collected: Sequence[list[Array]], arrayes: Sequence[Array]) -> None:
-    for index, (arrays, array) in enumerate(zip(collected, arrayes, strict=True)):
+def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
+    for index, (arrays, array) in enumerate(zip(collected, arrays, strict=True)):
         if arrays and arrays[0].shape != array.shape:
             shapes = f"{list(array.shape)} in iteration {len(arrays)} and {list(arrays[0].shape)} before"
             raise ExecutionError(f"collected output {index} has the shape {shapes}")

@@ -296,8 +296,8 @@ class Steps:
         """Drop the inputs that `enter` set."""
         self._captured = {}
 
-    def run(self, arrayes: Sequence[Array], first: int = 0) -> list[Array]:
-        """Run a region once and return its outputs; `arrayes` are the inputs with binding ids from `first` on.
+    def run(self, arrays: Sequence[Array], first: int = 0) -> list[Array]:
+        """Run a region once and return its outputs; `arrays` are the inputs with binding ids from `first` on.
 
         Raises:
             ExecutionError: a layer failed, an input does not fit, or the run was stopped.
@@ -306,7 +306,7 @@ class Steps:
         if self._control is not None and owner is not None:
             self._control.check(owner, self._around)
         late = dict(self._captured)
-        for index, array in enumerate(arrayes, first):
+        for index, array in enumerate(arrays, first):
             self._fill_checked(index, array, late)
         self.execute(late, self._control)
         return [self._given(layer, late) for layer in self.outputs]

@@ -352,9 +352,7 @@ def test_what_is_wrong_with_an_operator_is_said_with_file_and_place(tmp_path):
     path.write_bytes(one_operator("RESHAPE", [T((2, 3)), ints([5, 5])], [T((5, 5))]))
     with pytest.raises(ParseError) as caught:
         tflite.load(path)
-    assert str(caught.value) == (
-        f"{path}: operators[0] RESHAPE: an input of shape [2, 3] cannot be reshaped to (5, 5)"
-    )
+    assert str(caught.value) == (f"{path}: operators[0] RESHAPE: an input of shape [2, 3] cannot be reshaped to (5, 5)")
 
 
 LIARS = [

@@ -61,7 +61,7 @@ def _limit(layer: Layer) -> Limit | None:
 
 @rewrite(Activation)
 def join_clamps(op: Activation, layer: Layer) -> Replacement:
-    """Return a clamp after a clamp is one; it is the first one where the second bounds no further."""
+    """A clamp after a clamp is one; it is the first one where the second bounds no further."""
     inner = above(layer.inputs[0], Activation)
     outer_bounds = _bounds(op)
     inner_bounds = _bounds(inner.op) if inner else None

@@ -151,7 +151,7 @@ def move_stored_weights(op: Op, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
-    """Return a clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
+    """A clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
     result, info = above(layer.inputs[0], Activation), layer.output.known
     if result is None or not _alone(result.layer) or info.dtype not in _TYPES or not _one_scale(info):
         return None

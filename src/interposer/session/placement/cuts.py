@@ -56,14 +56,14 @@ def _join_smallest(blocks: list[Block]) -> None:
 def _crossing(graph: Graph, running: Sequence[Layer]) -> list[list[Value]]:
     """Return, for each place between two layers, the tensors that are produced before and read after it."""
     place = {layer: number for number, layer in enumerate(running)}
-    valueses: list[list[Value]] = [[] for _ in range(len(running) + 1)]
+    values: list[list[Value]] = [[] for _ in range(len(running) + 1)]
     for layer in graph:
         first = 0 if isinstance(layer.op, Input) else place.get(layer, -1) + 1
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():
             last = max((place.get(use.layer, first - 1) for use in value.uses), default=-1)
             for between in range(first, last + 1):
-                valueses[between].append(value)
-    return valueses
+                values[between].append(value)
+    return values
 
 
 def _bytes(values: Sequence[Value]) -> int:

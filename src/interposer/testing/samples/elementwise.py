@@ -157,7 +157,7 @@ def constant_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
-    """Yield the exponent may have another type."""
+    """The exponent may have another type."""
     whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
     yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
     yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")

@@ -148,7 +148,7 @@ def transposed_matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def worked_matmul() -> Iterator[Sample]:
-    """Yield a matrix times its adjoint is its determinant on the diagonal."""
+    """A matrix times its adjoint is its determinant on the diagonal."""
     a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]
