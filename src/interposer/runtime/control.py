@@ -164,11 +164,11 @@ def _length(slices: Sequence[Array]) -> int:
 
 
 def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
-    for index, (arrays, array) in enumerate(zip(collected, arrays, strict=True)):
-        if arrays and arrays[0].shape != array.shape:
-            shapes = f"{list(array.shape)} in iteration {len(arrays)} and {list(arrays[0].shape)} before"
+    for index, (before, array) in enumerate(zip(collected, arrays, strict=True)):
+        if before and before[0].shape != array.shape:
+            shapes = f"{list(array.shape)} in iteration {len(before)} and {list(before[0].shape)} before"
             raise ExecutionError(f"collected output {index} has the shape {shapes}")
-        arrays.append(array)
+        before.append(array)
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:
