@@ -439,3 +439,12 @@ def test_a_negative_index_that_is_one_number_takes_its_axis_away():
     array = np.arange(24, dtype=np.int8).reshape(2, 3, 4)
     results = reference_outputs(load(write(network)).graph, {0: array})
     assert results[0].tolist() == array[:, 1].tolist()
+
+
+@pytest.mark.parametrize("border", [-200.0, 200.0])
+def test_a_border_beyond_the_range_of_a_quantized_tensor_saturates(border):
+    network = Network("pad")
+    layer = network.add_layer(Pad(((0, 1),), pad_value=border), network.add_input_layer(0, TensorInfo((1,), "int8", Q)))
+    network.add_output_layer(0, layer)
+    results = reference_outputs(load(write(network)).graph, {0: np.int8([5])})
+    assert results[0].tolist() == [5, 127 if border > 0 else -128]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interposer.core.types import DataType
+from interposer.core.types import DataType, integer_range
 from interposer.ops.axes import normal_axis
 from interposer.ops.rearrange import (
     Concat,
@@ -103,7 +103,8 @@ def _stored(draft: Draft, x: Tensor, value: float) -> Tensor:
     q = x.info.quantization
     if q is None:
         return draft.like(value, x)
-    code = value / q.scale + q.zero_point
+    low, high = integer_range(x.dtype)
+    code = min(max(value / q.scale + q.zero_point, low), high)
     if code != round(code):
         refuse(f"its border of {value:g} is no number that {x.info} can hold")
     return draft.constant(round(code), x.dtype, "value", q)
