@@ -80,7 +80,9 @@ def test_failures_can_be_expected_and_an_expectation_that_is_out_of_date_fails(s
 def test_the_checks_are_listed_with_what_they_are_about(shown):
     lines = shown("--list").splitlines()
     assert lines[0].split() == ["check", "made", "of", "about"]
-    assert lines[1].startswith("support       every sample  What a backend says of a layer holds. ")
+    assert lines[1].startswith(
+        "support       every sample  Fails if the backend's verdict about a layer does not hold. "
+    )
     listed = json.loads(shown("--list", "--json"))
     assert len(lines) == len(listed) + 1
     assert all(set(item) == {"check", "about", "variants"} and item["about"] for item in listed)

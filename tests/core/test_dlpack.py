@@ -171,7 +171,7 @@ def test_a_model_reads_and_writes_tensors_where_they_lie():
         model.run([x], [y])
         assert torch.equal(y, 2 * x)
         model.run([x.T.contiguous().T], [torch.empty(3, 2).T])
-        with pytest.raises(MemoryImportError, match=r"steps of \[1, 2\] elements"):
+        with pytest.raises(MemoryImportError, match=r"strides of \[1, 2\] elements"):
             model.import_inputs([x.T.contiguous().T])
         with pytest.raises(BindingError, match="Can't export tensors that require gradient"):
             model.run([x], [torch.zeros(2, 3, requires_grad=True)])

@@ -17,7 +17,7 @@ def test_the_result_has_the_channels_of_the_image_and_the_places_of_the_grid():
         (
             GridSample(),
             [(1, 3, 8, 8), (1, 5, 5, 3)],
-            "grid has shape [1, 5, 5, 3]; expected rank 4, and 2 coordinates as its last size",
+            "grid has shape [1, 5, 5, 3]; expected rank 4, and 2 coordinates as its last dimension",
         ),
         (
             GridSample(),

@@ -15,7 +15,7 @@ from interposer.testing.sample import Sample
 from interposer.testing.tolerances import Tolerances, bias, same
 from interposer.testing.trial import Outputs, Trial
 
-__all__ = ["SAMPLE_CHECKS", "Check"]
+__all__ = ["SAMPLE_CHECKS", "Check", "subject_of"]
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,15 @@ class Check:
 SAMPLE_CHECKS: Final[list[Check]] = []
 
 
+def subject_of(run: Callable[..., Iterator[str]]) -> str:
+    """Return what a check is about, from its docstring: ``Yield an error if X`` becomes ``Fails if X``."""
+    text = " ".join((run.__doc__ or "").split())
+    return text.replace("Yield an error", "Fails", 1) if text.startswith("Yield an error ") else text
+
+
 def _on_samples(run: Callable[[Trial], Iterator[str]]) -> Callable[[Trial], Iterator[str]]:
-    doc = " ".join((run.__doc__ or "").split())
-    SAMPLE_CHECKS.append(Check(run.__name__, doc, lambda bench, sample: run(_trial(bench, sample))))
+    check = Check(run.__name__, subject_of(run), lambda bench, sample: run(_trial(bench, sample)))
+    SAMPLE_CHECKS.append(check)
     return run
 
 

@@ -11,7 +11,7 @@ from interposer.ir.graph import Graph, binding_id
 from interposer.ir.subgraph import SubgraphView
 from interposer.runtime import Runtime
 from interposer.testing.bench import Bench, Loaded, view_of
-from interposer.testing.checks import Check
+from interposer.testing.checks import Check, subject_of
 from interposer.testing.order import context_problems, order_problems
 from interposer.testing.outcome import Refused, Skipped
 from interposer.testing.patterns import PATTERNS, VARIANTS, Growth
@@ -31,7 +31,7 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
     """Register the decorated function as a check of a backend, which runs once for each variant."""
 
     def add(run: Run) -> Run:
-        BACKEND_CHECKS.append(Check(run.__name__, " ".join((run.__doc__ or "").split()), run, variants))
+        BACKEND_CHECKS.append(Check(run.__name__, subject_of(run), run, variants))
         return run
 
     return add

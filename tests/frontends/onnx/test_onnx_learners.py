@@ -122,7 +122,7 @@ def test_a_leaf_that_is_none_and_an_unknown_mode_are_refused():
 
 def test_a_tree_that_goes_round_in_circles_is_refused():
     loop = {**NODES, "nodes_truenodeids": [1, 1, 0, 0, 0, 1, 0, 0]}
-    with pytest.raises(ParseError, match="a tree has a branch that leads back to where it came from"):
+    with pytest.raises(ParseError, match="a tree has a cycle, or more than 4096 levels"):
         load(learner("TreeEnsembleRegressor", X, **loop, **leaves("target", [0] * 5, WEIGHTS), n_targets=1))
 
 
