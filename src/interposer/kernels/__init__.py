@@ -1,6 +1,6 @@
 """The reference arithmetic: NumPy functions, in one file per family of operators.
 
-`reference` is the table of all of them; CpuRef, constant folding and the tests use it.
+`reference` returns the table of all kernels. CpuRef, constant folding and the tests use it.
 """
 
 from interposer.kernels.reference import compute, evaluate, reference

@@ -53,12 +53,12 @@ def float_type(dtype: DataType) -> np.dtype[Any]:
 
 
 def exact_type(largest_sum: float) -> np.dtype[Any]:
-    """Return the fastest float type with exact sums if the absolute values add up to at most `largest_sum`."""
+    """Return the fastest float type whose sums of integers are exact up to a magnitude of `largest_sum`."""
     return np.dtype(next((kind for kind, limit in _EXACT if largest_sum < limit), np.int64))
 
 
 def largest_code(info: TensorInfo) -> int:
-    """Return the largest possible distance of a quantized value from the zero point."""
+    """Return the largest possible distance between a quantized value of this tensor and its zero point."""
     limits = np.iinfo(info.dtype.numpy)
     return max(int(limits.max) - info.zero_point, info.zero_point - int(limits.min))
 
@@ -165,9 +165,9 @@ def _scale(ratio: NDArray[np.float64], scaling: Scaling, wide: bool) -> Callable
 
 
 class Plan(NamedTuple):
-    """The prepared weights and bias of a kernel: weights without zero point, the compute type, and the final step.
+    """The constants of a kernel: weights minus their zero point as floats, the type of the sums, and the final step.
 
-    The weights have no zero point any more, and the type in which to compute.
+    The final step adds the bias, and for quantized tensors rescales the sums to the output's quantization.
     """
 
     weights: Array
@@ -188,7 +188,7 @@ def plan(info: KernelInfo, weights: Array, bias: Array | None, axis: int, scalin
 
 @dataclass(frozen=True, slots=True)
 class _Offset:
-    """The final step of unquantized kernels: adds the bias, if there is one."""
+    """The final step of unquantized kernels: add the bias to the sums, if the operator has a bias."""
 
     bias: Array | None
 

@@ -95,7 +95,7 @@ def activation(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> Non
 
 
 def _limits(low: float, high: float, info: TensorInfo) -> tuple[Array, Array]:
-    """Return the bounds as elements of the tensor; for integers, the nearest integers within the bounds."""
+    """Return the bounds of a clamp as elements of the tensor; for integers, the nearest integers within the bounds."""
     dtype = info.dtype.numpy
     if info.dtype.is_integer:
         limits = np.iinfo(dtype)
@@ -119,7 +119,7 @@ def clamp(op: Activation, x: Array, *, info: KernelInfo, out: Array) -> None:
 
 
 def _codes(op: Activation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """Return the quantized result by TFLite's rule, or without a rule via float32."""
+    """Return quantized results, by TFLite's integer rule for the activation, or by float32 if TFLite has no rule."""
     wide = input.dtype is DataType.INT16
     normal = wide and input.zero_point == 0 and output.quantization == Quantization(2.0**-15)
     match op.function:

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _split(x: Array, heads: int) -> Array:
-    """Split the heads into a separate axis before the sequence axis."""
+    """Split the last axis into heads: (B, S, heads * E) becomes (B, heads, S, E)."""
     if x.ndim == 4:
         return x
     batch, length, width = x.shape
@@ -25,7 +25,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def _merged(x: Array, rank: int) -> Array:
-    """Undo `_split` for a tensor that had this rank."""
+    """Undo `_split` if the operator's tensors have rank 3: (B, H, S, E) becomes (B, S, H * E)."""
     if rank == 4:
         return x
     batch, heads, length, size = x.shape
@@ -82,7 +82,7 @@ def _weighted(probabilities: Array, values: Array, visible: Array) -> Array:
 
 
 def _added(mask: Array | None, scores: Array) -> Array:
-    """Return what a numeric mask adds to the scores."""
+    """Return the addends for the scores from a mask of numbers; zeros without a mask or with a boolean mask."""
     if mask is None or mask.dtype == np.bool_:
         return np.zeros((), scores.dtype)
     return _for_all_keys(mask, scores.shape[3]).astype(scores.dtype)

@@ -83,9 +83,10 @@ def _area(boxes: Array) -> Array:
 
 
 def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
-    """Return the candidates by falling score, without those that overlap a better one by more than the threshold.
+    """Return the candidates in order of falling score, without those that overlap a better one too much.
 
-    Of equal scores, the first one goes first.
+    Two boxes overlap too much if their intersection over union exceeds the threshold. Among equal scores, the candidate
+    with the lower position comes first.
     """
     left = candidates[np.argsort(-scores[candidates], kind="stable")]
     taken: list[int] = []
@@ -97,10 +98,11 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
 
 
 def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
-    """Return the candidates in the order in which NNAPI's reference takes them; None sets no limit.
+    """Return the candidates in the order in which NNAPI's reference selects them; `limit` None selects all.
 
-    After each, `lower` is asked about those that are left. Of equal scores, the first one goes first, where taking a
-    candidate puts the first one in its place, and dropping one puts the last one there.
+    After each selection, `lower` reduces the scores of the remaining candidates or drops them. Among equal scores, the
+    candidate that is first in the list wins. The order of that list changes as in the reference: the first candidate
+    moves to the position of the selected one, and the last one to the position of a dropped one.
     """
     left = list(candidates)
     taken: list[int] = []
@@ -114,7 +116,7 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
 
 
 def _without(items: list[int], dropped: Sequence[bool] | Array) -> list[int]:
-    """Remove items; each time, the last item moves to the free index."""
+    """Remove the items marked in `dropped`; the last item moves to each position that becomes free."""
     flags = list(dropped)
     place = 0
     while place < len(items):
@@ -144,7 +146,7 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
 
 
 def moved(boxes: Array, deltas: Array, sizes: Array) -> Array:
-    """Return boxes (N, 4), shifted and scaled by deltas (N, C, 4), clipped to images of sizes (N, 2): (N, C, 4)."""
+    """Shift and scale boxes (N, 4) by deltas (N, C, 4), and clip the results (N, C, 4) to images of sizes (N, 2)."""
     check_boxes(boxes, "boxes")
     corner, end = boxes[:, np.newaxis, :2], boxes[:, np.newaxis, 2:]
     size = end - corner

@@ -1,7 +1,7 @@
 """Kernels of sequences and optionals.
 
-Elements own their memory and are never modified, so that they can be shared. Collected tensors are copied, as their
-memory may be reused before the sequence is read.
+The elements of a sequence own their memory and are never modified, so sequences can share them. Tensors are copied
+into a sequence, because their memory may be reused before the sequence is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ __all__: list[str] = []
 
 
 def _index(position: Array | None, default: int, low: int, high: int) -> int:
-    """Return a position counted from the front; a negative one counts from `high` (when reading, from `high` + 1)."""
+    """Return an index into a sequence that is not negative; a negative `position` counts from `high`.
+
+    When an element is read, a negative position counts from `high` + 1. Without a position, the result is `default`.
+    """
     index = default if position is None else int(position.reshape(-1)[0])
     if not low <= index <= high:
         allowed = f"expected {low} to {high}" if low <= high else "the sequence is empty"

@@ -1,4 +1,4 @@
-"""Kernels of the layers that pass data on."""
+"""Kernels of Merge and Switch, which pass data on without computing anything."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def merge(op: Merge, a: Array, b: Array) -> Array:
 
 @kernel(Switch)
 def switch(op: Switch, data: Array, condition: Array) -> tuple[Array, Array]:
-    """Compute `Switch`: both outputs get the data; the one that is not live is ignored."""
+    """Compute `Switch`: both outputs get the data, since the runtime ignores the output that is not live."""
     return data, np.copy(data)

@@ -29,7 +29,9 @@ WithWeights = Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d
 
 
 def _slide(image: Array, windows: Windows, out: Array, compute: Callable[[Array, Taps], Array]) -> None:
-    """Fill `out` (N, OH, OW, O) block by block with the results of `compute` on the windows.
+    """Fill `out` (N, OH, OW, O) block by block with the results of `compute` on the windows of the image.
+
+    `compute` receives the ranges of weight rows and columns that see the image; all other weights only see padding.
 
     `compute` receives the ranges of weight rows and columns in the windows; all others only cover padding.
     """
@@ -70,7 +72,7 @@ def _correlate_channels(under: Array, weights: Array) -> Array:
 
 
 def _spoiled(sums: Array, weights: Array, taps: Taps) -> Array:
-    """Set channels to NaN whose weights have an infinity or NaN that only covers padding, since 0 * inf is NaN.
+    """Set channels to NaN if they have an infinite or NaN weight that only covers padding, since 0 * inf is NaN.
 
     Weights are (O, KH, KW, I) or (KH, KW, C); those outside of `taps` were left out of the sums.
     """
@@ -99,7 +101,7 @@ def _spread(x: Array, weights: Array, windows: Windows, groups: int, shape: tupl
 
 
 def _falls(window: Window, tap: int, size: int, target: int) -> tuple[slice, slice]:
-    """Return the input range that a window element maps into the output along one axis, and the output positions."""
+    """Return the inputs and the outputs that a window element connects along one axis, as two slices."""
     shift = tap * window.dilation - window.pad_before
     first = max(0, -(shift // window.stride))
     last = min(size, -((shift - target) // window.stride))
@@ -130,7 +132,7 @@ def depthwise_convolution(
     op: DepthwiseConvolution2d, x: Array, weights: Array, bias: Array | None, *,
     info: KernelInfo, out: Array, prepared: Plan | None,
 ) -> None:  # fmt: skip
-    """Compute `DepthwiseConvolution2d`; each channel is repeated for each of its windows of weights."""
+    """Compute `DepthwiseConvolution2d`; each input channel is repeated once for each of its filters."""
     (w,), finish = prepared or _plan(op, info, weights, bias)
     image, target = _image(op, x, info, w), to_nhwc(out, op.data_layout)
     times = target.shape[3] // image.shape[3]

@@ -34,7 +34,7 @@ def deformable_convolution(
 
 
 def _seen(op: DeformableConvolution2d, x: Array, offset: Array, window: tuple[int, ...]) -> Array:
-    """Return the samples of all weights, (N, D, I / D, KH, KW, OH, OW)."""
+    """Return the interpolated image at the sampling positions of all weights, as (N, D, I / D, KH, KW, OH, OW)."""
     n, channels, *image = x.shape
     places = offset.shape[2:]
     moves = np.moveaxis(offset.reshape(n, op.offset_groups, *window, 2, *places), 4, 0)

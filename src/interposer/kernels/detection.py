@@ -59,7 +59,7 @@ def _decoded(op: DetectionPostProcess, encodings: Array, anchors: Array) -> Arra
 
 
 class _Detections:
-    """The output rows of one image."""
+    """Selects the detections of one image, as rows of the results."""
 
     def __init__(self, op: DetectionPostProcess) -> None:
         self.op = op
@@ -67,7 +67,7 @@ class _Detections:
         self.boxes, self.scores, self.classes = np.zeros((rows, 4)), np.zeros(rows), np.zeros(rows)
 
     def of(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
-        """Return what is found among boxes (N, 4) with scores (N, C)."""
+        """Return the results for one image from decoded boxes (N, 4) and scores (N, C)."""
         scores = scores[:, scores.shape[1] - self.op.num_classes :]
         count = self._regular(boxes, scores) if self.op.use_regular_nms else self._fast(boxes, scores)
         return self.boxes, self.classes, self.scores, np.array(count)
@@ -156,7 +156,7 @@ def _images(batches: Array) -> Iterator[Array]:
 
 
 def _cached(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -> list[tuple[int, int]]:
-    """Return the selected pairs (box, class) of one image, by class and then by falling score."""
+    """Return the selected pairs (box, class) of one image, ordered by class and then by falling score."""
     result: list[tuple[int, int]] = []
     limit = None if op.max_detections < 0 else op.max_detections
     for column in range(1, scores.shape[1]):
@@ -201,7 +201,7 @@ def generate_proposals(
 
 
 def _laid(op: GenerateProposals, anchors: Array, height: int, width: int) -> Array:
-    """Return every anchor at every cell, in the order of the scores."""
+    """Return the anchor boxes shifted to every cell of the image, in the order of the scores."""
     y, x = (np.arange(height) * op.height_stride)[:, np.newaxis], np.arange(width) * op.width_stride
     corners = np.stack(np.broadcast_arrays(x, y), axis=-1).astype(anchors.dtype)
     shifts = np.concatenate([corners, corners], axis=-1)[:, :, np.newaxis]

@@ -33,7 +33,7 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
 
 @kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)
 def dynamic(op: DynamicOp, x: Array, value: Array, *, info: KernelInfo) -> Array:
-    """Compute by the kernel of Reshape, BroadcastTo, Tile or Pad."""
+    """Compute by the kernel of Reshape, BroadcastTo, Tile or Pad, with `value` as its attribute."""
     return _settled(op, info, x, value)[0]
 
 
@@ -41,12 +41,12 @@ def dynamic(op: DynamicOp, x: Array, value: Array, *, info: KernelInfo) -> Array
 def dynamic_slice(
     op: DynamicSlice, x: Array, starts: Array, ends: Array, steps: Array | None, *, info: KernelInfo
 ) -> Array:
-    """Compute by the kernel of StridedSlice."""
+    """Compute by the kernel of StridedSlice, with the tensors as its attributes."""
     return _settled(op, info, x, starts, ends, steps)[0]
 
 
 @kernel(DynamicTopK, dtypes={"input": ANY_TYPE - STORED_FLOATS - {DataType.STRING}})
 def dynamic_top_k(op: DynamicTopK, x: Array, k: Array, *, info: KernelInfo) -> tuple[Array, Array]:
-    """Compute by the kernel of TopK."""
+    """Compute by the kernel of TopK, with the tensor `k` as its attribute."""
     values, indices = _settled(op, info, x, k)
     return values, indices

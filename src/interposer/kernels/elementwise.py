@@ -1,4 +1,4 @@
-"""Kernels of the operators that compute every element on its own."""
+"""Kernels of the operators that compute each element independently of the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LARGE: Final = 2**16
 
 
 def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:
-    """Fill `out` with a function of arrays, without a copy where the function allows it."""
+    """Fill `out` with the result of a function of arrays; a NumPy ufunc writes to `out` directly, without a copy."""
     if isinstance(function, np.ufunc) and arrays[0].dtype == out.dtype:
         function(*arrays, out=out)
     else:
@@ -68,13 +68,13 @@ def by_dtype(functions: Functions, operation: Any, dtype: DataType) -> Function 
 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:
-    """NumPy rounds down; one more where that made a negative quotient smaller."""
+    """Divide integers and round towards zero; NumPy's floor is corrected for negative quotients."""
     below = (np.mod(a, b) != 0) & ((a < 0) != (b < 0))
     return np.asarray(np.floor_divide(a, b) + below)
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """1 and -1 have whole powers with negative exponents too; all others, and 0 by definition, give 0."""
+    """Raise integers to powers; a negative exponent gives 0, except for the bases 1 and -1, whose power is 1 or -1."""
     if b.dtype.kind == "f":
         result = np.power(a.astype(np.float64), b)
         return np.trunc(np.where(np.isfinite(result), result, 0))
@@ -133,7 +133,10 @@ def _computes_binary(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 @kernel(ElementwiseBinary, quantized=False, when=(all_quantized, _computes_binary))
 def binary(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
-    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    """Compute `ElementwiseBinary`.
+
+    Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
+    """
     function = by_dtype(_BINARY, op.operation, info.input.dtype)
     assert function is not None, "_computes_binary comes first"
     compute(function, (real(a, info.at(0)), real(b, info.at(1))), out)
@@ -144,7 +147,7 @@ def _has_integer_rule(op: ElementwiseBinary, info: KernelInfo) -> str | None:
 
 
 def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
-    """Return the results for all pairs of 8-bit codes, where there are many elements to look up."""
+    """Return a table of the results for all pairs of 8-bit values, or None if a table is not worthwhile."""
     dtypes = {tensor.dtype.bits for tensor in (info.at(0), info.at(1), info.output)}
     if dtypes != {8} or info.output.num_elements < _LARGE:
         return None
@@ -155,7 +158,7 @@ def _pair_table(rule: Rule, info: KernelInfo) -> Array | None:
 def binary_in_integers(
     op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array, prepared: Array | None
 ) -> None:
-    """TFLite's own arithmetic; for many 8-bit elements, as a table of all pairs."""
+    """Compute `ElementwiseBinary` as TFLite's integer kernels do; for many 8-bit elements, by a table of all pairs."""
     rule = integer_rule(op.operation, info)
     assert rule is not None, "_has_integer_rule comes first"
     if prepared is not None:
@@ -172,7 +175,7 @@ def _binary_table(op: ElementwiseBinary, info: KernelInfo) -> Array | None:
 
 @kernel(ElementwiseBinary, quantized=True, when=(all_quantized, _computes_binary))
 def binary_of_reals(op: ElementwiseBinary, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
-    """What TFLite has no rule for: float values in float32."""
+    """Compute `ElementwiseBinary` on dequantized values in float32, if TFLite has no integer rule."""
     function = _BINARY["float"][op.operation]
     store(function(real(a, info.at(0)), real(b, info.at(1))), info.output, out)
 
@@ -185,7 +188,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x), with all digits where that is small."""
+    """Compute 1 - erf(x) without losing digits where the result is small."""
     return _by_element(math.erfc, x)
 
 
@@ -268,7 +271,10 @@ def _computes_unary(op: ElementwiseUnary | Floor, info: KernelInfo) -> str | Non
 
 @kernel(ElementwiseUnary, Floor, quantized=False, when=_computes_unary)
 def unary(op: ElementwiseUnary | Floor, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    """Compute `ElementwiseUnary`.
+
+    Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
+    """
     function = by_dtype(_UNARY, _operation(op), info.input.dtype)
     assert function is not None, "_computes_unary comes first"
     compute(function, (real(x, info.input),), out)
@@ -285,7 +291,7 @@ def _bounded_inverse_sqrt(output: TensorInfo) -> Function:
 
 
 def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """TFLite's result for stored integers; where it has no rule, that of float values in float32."""
+    """Return quantized results, by TFLite's integer rule for the operation, or by float32 if TFLite has no rule."""
     wide = input.dtype is DataType.INT16 and input.zero_point == output.zero_point == 0
     in_reals = interpolated if wide else tabulated
     match operation:
@@ -306,7 +312,7 @@ def _unary_codes(operation: UnaryOperation, x: Array, input: TensorInfo, output:
 
 @kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary, one_scale_of_few_bits))
 def unary_by_table(op: ElementwiseUnary | Floor, x: Array, *, out: Array, prepared: Array) -> None:
-    """8- and 16-bit integers have few enough values to look every one up."""
+    """Compute `ElementwiseUnary` on 8- and 16-bit quantized tensors by a lookup table of all values."""
     look_up(prepared, x, out)
 
 
@@ -319,7 +325,7 @@ def _unary_table(op: ElementwiseUnary | Floor, info: KernelInfo) -> Array:
 
 @kernel(ElementwiseUnary, Floor, quantized=True, when=(all_quantized, _computes_unary))
 def unary_of_reals(op: ElementwiseUnary | Floor, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Tensors with a scale for every channel, or with more than 16 bits."""
+    """Compute `ElementwiseUnary` on dequantized values, for per-axis scales or more than 16 bits."""
     store(_UNARY["float"][_operation(op)](real(x, info.input)), info.output, out)
 
 
@@ -342,13 +348,16 @@ _JOIN: Final[dict[LogicalBinaryOperation, Function]] = {
 
 @kernel(Comparison, quantized=False, when=all_quantized)
 def compare(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Return texts compare too, letter by letter."""
+    """Compute `Comparison`; strings are compared character by character."""
     return _COMPARE[op.operation](real(a, info.at(0)), real(b, info.at(1)))
 
 
 @kernel(Comparison, quantized=True, when=all_quantized)
 def compare_quantized(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """8-bit tensors by TFLite's rule, which sees steps of 1/256; others of one quantization by their integers."""
+    """Compute `Comparison` of quantized tensors; 8-bit tensors by TFLite's rule in steps of 1/256.
+
+    Other tensors must have equal quantizations, and their quantized values are compared.
+    """
     first, second = info.at(0), info.at(1)
     if per_tensor(info) and first.dtype is not DataType.INT16:
         return _COMPARE[op.operation](compared(a, first), compared(b, second))
@@ -359,13 +368,13 @@ def compare_quantized(op: Comparison, a: Array, b: Array, *, info: KernelInfo) -
 
 @kernel(LogicalBinary)
 def logical(op: LogicalBinary, a: Array, b: Array, *, out: Array) -> None:
-    """Truth values are stored as they are."""
+    """Compute `LogicalBinary` on booleans."""
     _JOIN[op.operation](a, b, out=out)
 
 
 @kernel(Where, when=all_quantized)
 def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, out: Array) -> None:
-    """Elements are moved as they are, unless the quantizations differ."""
+    """Compute `Where`; elements are copied unchanged, unless the quantizations of inputs and output differ."""
     if info.at(1).quantization == info.at(2).quantization == info.output.quantization:
         np.copyto(out, b)
         np.copyto(out, a, where=condition)
@@ -375,7 +384,7 @@ def where(op: Where, condition: Array, a: Array, b: Array, *, info: KernelInfo, 
 
 @kernel(Prelu, dtypes=NUMBERS, quantized=False, when=all_quantized)
 def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Array:
-    """The slope is multiplied everywhere and taken where the input is negative."""
+    """Compute `Prelu`: the product with the slope replaces the negative elements."""
     x, alpha = real(x, info.at(0)), real(alpha, info.at(1))
     return np.where(x >= 0, x, x * alpha)
 
@@ -384,7 +393,7 @@ def prelu_of_reals(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo) -> Ar
 def prelu_in_integers(
     op: Prelu, x: Array, alpha: Array, *, info: KernelInfo, out: Array, prepared: Array | None
 ) -> None:
-    """TFLite's own arithmetic; for many 8-bit elements, as a table of all pairs."""
+    """Compute `Prelu` as TFLite's integer kernel does; for many 8-bit elements, by a table of all pairs."""
     if prepared is not None:
         look_up_pairs(prepared, x, alpha, out)
     else:
@@ -398,5 +407,5 @@ def _prelu_table(op: Prelu, info: KernelInfo) -> Array | None:
 
 @kernel(Prelu, quantized=True, when=all_quantized)
 def prelu_requantized(op: Prelu, x: Array, alpha: Array, *, info: KernelInfo, out: Array) -> None:
-    """Tensors with a scale for every channel, or with more than 16 bits."""
+    """Compute `Prelu` on dequantized values, for per-axis scales or more than 16 bits."""
     store(prelu_of_reals(op, x, alpha, info=info), info.output, out)

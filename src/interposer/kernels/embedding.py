@@ -1,4 +1,4 @@
-"""Kernels of the operators that turn keys into rows of numbers."""
+"""Kernels of EmbeddingLookup, HashtableLookup, LshProjection and OneHot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_FIXED_SIZE: Final = ANY_TYPE - {DataType.STRING}
 
 @kernel(EmbeddingLookup)
 def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Array:
-    """Negative numbers do not count from the end."""
+    """Compute `EmbeddingLookup`; a negative index is an error and does not count from the end."""
     wrong = lookups[(lookups < 0) | (lookups >= len(values))]
     if wrong.size:
         raise InvalidArgumentError(f"lookups has {wrong[0]}; expected 0 to {len(values) - 1}")
@@ -31,7 +31,7 @@ def embedding_lookup(op: EmbeddingLookup, lookups: Array, values: Array) -> Arra
 
 @kernel(HashtableLookup)
 def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: Array) -> tuple[Array, Array]:
-    """Keys need not be in order here, though TFLite and NNAPI ask for it."""
+    """Compute `HashtableLookup`; unlike in TFLite and NNAPI, the keys need not be sorted."""
     places = {key: place for place, key in enumerate(keys.tolist())}
     rows = [places.get(key, -1) for key in lookups.tolist()]
     result, zero = np.empty((len(rows), *values.shape[1:]), values.dtype), "" if values.dtype.kind == "O" else 0
@@ -42,7 +42,7 @@ def hashtable_lookup(op: HashtableLookup, lookups: Array, keys: Array, values: A
 
 @kernel(LshProjection, dtypes={"input": OF_FIXED_SIZE})
 def lsh_projection(op: LshProjection, seeds: Array, x: Array, weights: Array | None) -> Array:
-    """Seeds count as float32; sums are taken in float64, in order."""
+    """Compute `LshProjection`; seeds are hashed as float32, and sums are computed in float64, in order."""
     items = [item.tobytes() for item in np.ascontiguousarray(x)]
     factors = np.ones(len(items)) if weights is None else weights.astype(np.float64)
     bits = np.array(list(_bits(seeds, items, factors.tolist())), np.int64).reshape(seeds.shape)
@@ -69,7 +69,7 @@ def _signed(value: int) -> float:
 
 @kernel(OneHot)
 def one_hot(op: OneHot, indices: Array, *, info: KernelInfo) -> Array:
-    """Compares every index with all places."""
+    """Compute `OneHot` by comparing every index with all positions along the new axis."""
     places, wide = np.arange(op.depth), indices.astype(np.int64)
     if op.from_end:
         wide = np.where(wide < 0, wide + op.depth, wide)

@@ -1,4 +1,4 @@
-"""Float values of operators' attributes as elements of a tensor."""
+"""Conversion of float attributes of operators to elements of a tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["encoded"]
 
 
 def encoded(value: float, info: TensorInfo) -> Array:
-    """Return a float value as an element of a tensor, quantized as that is; it broadcasts with the tensor."""
+    """Return a float value in the type and quantization of `info`, as an array that broadcasts with the tensor."""
     if info.quantization is None:
         return np.array(value).astype(info.dtype.numpy)
     scale, zero_point = along_axis(info.quantization, info.rank)

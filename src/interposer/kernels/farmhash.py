@@ -1,6 +1,6 @@
-"""FarmHash's Fingerprint64: a hash of bytes that is the same on every machine.
+"""FarmHash's Fingerprint64, a hash of bytes that is the same on every machine.
 
-All numbers are unsigned 64-bit integers; arithmetic wraps around.
+All numbers are unsigned 64-bit integers, and arithmetic wraps around.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def fingerprint64(data: bytes) -> int:
 
 
 def _word(data: bytes, place: int) -> int:
-    """Return the 64-bit number at a byte offset, which counts from the end if negative."""
+    """Return the unsigned little-endian 64-bit number at a byte offset; a negative offset counts from the end."""
     return int(struct.unpack_from("<Q", data, place % len(data))[0])
 
 
@@ -37,7 +37,7 @@ def _half_word(data: bytes, place: int) -> int:
 
 
 def _turn(value: int, bits: int) -> int:
-    """Rotate the bits to the right."""
+    """Rotate a 64-bit number to the right by this number of bits."""
     value &= _MASK
     return (value >> bits | value << (64 - bits)) & _MASK
 
@@ -48,7 +48,7 @@ def _stir(value: int) -> int:
 
 
 def _mix(a: int, b: int, factor: int) -> int:
-    """Mix two numbers into one."""
+    """Hash two 64-bit numbers to one, by multiplications with `factor` and shifts."""
     first = _stir(((a ^ b) & _MASK) * factor)
     return _stir((b ^ first) * factor) * factor & _MASK
 
@@ -68,7 +68,7 @@ def _up_to_16(data: bytes) -> int:
 
 
 def _four(a: int, b: int, c: int, d: int) -> Pair:
-    """Return the two sums that four numbers are mixed from; the second one lacks its factor's share."""
+    """Combine four numbers into the two numbers that `_mix` hashes."""
     return _turn(a + b, 43) + _turn(c, 30) + d & _MASK, a + _turn(b + _K2, 18) + c & _MASK
 
 
@@ -90,7 +90,7 @@ def _up_to_64(data: bytes) -> int:
 
 
 class _State:
-    """The state that is carried from block to block when hashing long data."""
+    """The hash state that is updated with each block of 64 bytes of long data."""
 
     def __init__(self, first: int) -> None:
         self.x = 81 * _K2 + first & _MASK
@@ -100,7 +100,7 @@ class _State:
         self.w: Pair = (0, 0)
 
     def take(self, block: bytes, factor: int, share: int) -> None:
-        """Update the state with 64 bytes; `factor` and `share` scale some of the numbers."""
+        """Update the state with a block of 64 bytes; `factor` and `share` are the multipliers of this round."""
         v, w = self.v, self.w
         x = _turn(self.x + self.y + v[0] + _word(block, 8), 37) * factor ^ w[1] * share
         y = _turn(self.y + v[1] + _word(block, 48), 42) * factor + v[0] * share + _word(block, 40) & _MASK
@@ -111,7 +111,7 @@ class _State:
 
 
 def _weak(block: bytes, place: int, a: int, b: int) -> Pair:
-    """Mix two numbers with 32 bytes into two numbers."""
+    """Combine two numbers with the 32 bytes at `place` into two numbers."""
     first, second, third, last = (_word(block, place + 8 * i) for i in range(4))
     a += first
     total = a + second + third

@@ -25,7 +25,7 @@ def _constant(real: float, integer_bits: int = 0) -> int:
 
 
 def rescale(x: Ints, source_bits: int, target_bits: int) -> Ints:
-    """Return the same numbers with another count of integer bits, rounded or saturated."""
+    """Return the same fixed-point numbers with another number of integer bits, rounded or saturated."""
     exponent = source_bits - target_bits
     if exponent < 0:
         return rounding_divide_by_pot(x, -exponent)
@@ -33,18 +33,21 @@ def rescale(x: Ints, source_bits: int, target_bits: int) -> Ints:
 
 
 def _shifted(x: Ints, exponent: Ints | int) -> Ints:
-    """``x * 2**exponent``, saturated."""
+    """Return ``x * 2**exponent``, saturated to 32 bits."""
     saturated: Ints = np.clip(x << exponent, -(2**31), _ONE)
     return saturated
 
 
 def leading_zeros(x: Ints) -> Ints:
-    """Return how many of the 32 bits above the highest set one are 0, for integers of 0 to 2**32 - 1."""
+    """Return the number of leading zero bits of 32-bit integers, which are from 0 to 2**32 - 1."""
     return 32 - np.frexp(np.asarray(x, np.float64))[1].astype(np.int64)
 
 
 def exp_of_negative(x: Ints, integer_bits: int) -> Ints:
-    """exp(x) in Q0 for x <= 0: a Taylor series for the part within a quarter, a factor for every bit above it."""
+    """Compute exp(x) in Q0 for x <= 0.
+
+    A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
+    """
     quarter = _constant(0.25, integer_bits)
     within = (x & (quarter - 1)) - quarter
     result = _exp_near_eighth(rescale(within, integer_bits, 0))
@@ -57,7 +60,7 @@ def exp_of_negative(x: Ints, integer_bits: int) -> Ints:
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
-    """exp(x) for -1/4 <= x < 0, all in Q0, by the series around -1/8 up to the fourth power."""
+    """Compute exp(x) in Q0 for -1/4 <= x < 0 in Q0, by the Taylor series around -1/8 up to the fourth power."""
     x = x + _constant(1 / 8)
     square = _times(x, x)
     fourth = rounding_divide_by_pot(_times(square, square), 2)
@@ -67,7 +70,7 @@ def _exp_near_eighth(x: Ints) -> Ints:
 
 
 def _one_over_one_plus(x: Ints) -> Ints:
-    """1 / (1 + x) for 0 <= x < 1, all in Q0, by three steps of Newton's iteration in Q2."""
+    """Compute 1 / (1 + x) in Q0 for 0 <= x < 1 in Q0, by three steps of Newton's iteration in Q2."""
     half = (x + _ONE + 1) >> 1
     result = _constant(48 / 17, 2) + _times(half, _constant(-32 / 17, 2))
     for _ in range(3):
@@ -77,13 +80,13 @@ def _one_over_one_plus(x: Ints) -> Ints:
 
 
 def reciprocal(x: Ints, integer_bits: int) -> tuple[Ints, Ints]:
-    """1 / x for x > 0 as a number in Q0 and the exponent of 2 by which it is to be divided still."""
+    """Compute 1 / x for x > 0, as a number in Q0 and the exponent of the power of 2 by which to divide it."""
     zeros = leading_zeros(x)
     return _one_over_one_plus((x << zeros) - 2**31), integer_bits - zeros
 
 
 def inverse_sqrt(x: Ints) -> FixedPoint:
-    """1 / sqrt(x) for integers x, of which 0 counts as 1, by five steps of Newton's iteration in Q3."""
+    """Compute 1 / sqrt(x) for integers x, by five steps of Newton's iteration in Q3; 0 is treated as 1."""
     quarters = np.maximum(0, (32 - leading_zeros(x) - 28) // 2)
     reduced = x >> (2 * quarters)
     pairs = (leading_zeros(np.maximum(reduced, 2)) - 1) // 2 - 1
@@ -99,9 +102,10 @@ def inverse_sqrt(x: Ints) -> FixedPoint:
 
 
 def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
-    """Return the natural logarithm of x >= 1, whose result has another count of integer bits.
+    """Compute the natural logarithm of x >= 1; the result has `result_bits` integer bits.
 
-    x is 2**p * r with r near the fourth root of 1/2: of the two ways to split it, the one with the smaller r is taken.
+    x is split into 2**p * r, with r near the fourth root of 1/2. Of the two possible splits, the one with the smaller r
+    is taken.
     """
     wide = result_bits + 1
     quarter = _constant(0.25, wide)
@@ -118,7 +122,7 @@ def log(x: Ints, integer_bits: int, result_bits: int) -> Ints:
 
 
 def _log_fraction(r: Ints) -> tuple[Ints, Ints]:
-    """Numerator and inverse denominator of log(r * 2**(1/4)) for r near the fourth root of 1/2, in Q0."""
+    """Compute the numerator and inverse denominator of log(r * 2**(1/4)) in Q0, for r near the fourth root of 1/2."""
     root = float(np.sqrt(np.sqrt(2)))
     p = (r + _constant(1 / root) + 1) >> 1
     q = 2 * (r - _constant(1 / root))

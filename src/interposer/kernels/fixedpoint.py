@@ -1,8 +1,8 @@
-"""Fixed-point arithmetic as TFLite's reference kernels do it, bit for bit: real factors as integers and shifts.
+"""Fixed-point arithmetic as TFLite's reference kernels do it, bit for bit: float factors as integers and shifts.
 
-A positive real factor is ``multiplier / 2**31 * 2**shift`` with a multiplier of 31 bits. Multiplying rounds twice, as
+A positive factor is ``multiplier / 2**31 * 2**shift`` with a multiplier of 31 bits. Multiplying rounds twice, as
 TFLite's default build does: to 32 bits (ties towards plus infinity), then when shifting right (ties away from zero).
-All functions take arrays, and one factor or an array of them that broadcasts (one for each channel, say).
+All functions take arrays, and one factor or an array of factors that broadcasts, such as one for each channel.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FixedPoint(NamedTuple):
 
 
 def quantize_multiplier(real: ArrayLike) -> FixedPoint:
-    """Return the nearest fixed-point number to each real factor: 0 below the range, the largest one above it."""
+    """Return the nearest fixed-point number to each float factor: 0 below the range, the largest number above it."""
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
@@ -54,12 +54,12 @@ def quantize_multiplier(real: ArrayLike) -> FixedPoint:
 
 
 def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> Ints:
-    """``a * b / 2**31`` of 32-bit integers, rounded with ties towards plus infinity; the one overflow saturates."""
+    """Return ``a * b / 2**31`` of 32-bit integers, rounded with ties towards plus infinity, and saturated."""
     return np.minimum(_high_mul(np.asarray(a, np.int64), np.asarray(b, np.int64)), _INT32.max)
 
 
 def _high_mul(a: Ints, b: Ints) -> Ints:
-    """Return the same where the two are not both the least integer, which a multiplier never is."""
+    """Return ``a * b / 2**31``, rounded with ties towards plus infinity; not both factors may be -2**31."""
     product = np.multiply(a, b)
     product += 1 << 30
     product >>= 31
@@ -67,7 +67,7 @@ def _high_mul(a: Ints, b: Ints) -> Ints:
 
 
 def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
-    """``x / 2**exponent``, rounded with ties away from zero."""
+    """Return ``x / 2**exponent``, rounded with ties away from zero."""
     x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
     half = (np.int64(1) << exponent) >> 1
     towards_zero = (x >> 63) & -(exponent > 0).astype(np.int64)  # -1 where x is negative: its ties go down
@@ -76,7 +76,7 @@ def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
 
 
 def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
-    """32-bit integers times a factor; like there, bits that a shift to the left moves beyond the 32nd are lost."""
+    """Multiply 32-bit integers by a factor; as in TFLite, bits that a left shift moves beyond 32 bits are lost."""
     x = np.asarray(x)
     if np.any(factor.shift > 0):
         x = (x.astype(np.int64) << np.maximum(factor.shift, 0)).astype(np.int32)
@@ -86,7 +86,7 @@ def multiply_by_quantized_multiplier(x: ArrayLike, factor: FixedPoint) -> Ints:
 
 
 def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
-    """48-bit sums (of 16-bit activations) times a factor, of which 16 bits are used; rounds once, ties upwards."""
+    """Multiply 48-bit sums (of 16-bit activations) by the upper 16 bits of a factor; round once, ties upwards."""
     reduced = np.where(factor.multiplier < 0x7FFF0000, (factor.multiplier + (1 << 15)) >> 16, 0x7FFF)
     total_shift = 15 - factor.shift
     rounded: Ints = (np.asarray(x, np.int64) * reduced + (np.int64(1) << (total_shift - 1))) >> total_shift
@@ -94,20 +94,20 @@ def multiply_wide(x: ArrayLike, factor: FixedPoint) -> Ints:
 
 
 def clamp_to(x: Array, dtype: DataType) -> Array:
-    """Whole numbers as that type, those out of its range as its nearest limit."""
+    """Clamp whole numbers to the range of `dtype`, and return them in that type."""
     clamped: Array = np.clip(x, *limits(dtype)).astype(dtype.numpy)
     return clamped
 
 
 def limits(dtype: DataType) -> tuple[int, int]:
-    """Return the least and the largest integer of a type, 4-bit types included."""
+    """Return the smallest and the largest integer of a type, 4-bit types included."""
     if dtype in UNSIGNED_INTEGERS:
         return 0, 2**dtype.bits - 1
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
-    """Return the nearest whole numbers, ties away from zero, as C's ``round``; exact for floats of up to 32 bits."""
+    """Round to whole numbers, ties away from zero, as C's ``round`` does; exact for floats of up to 32 bits."""
     x = np.asarray(x, np.float64)
     whole: NDArray[np.float64] = np.copysign(np.floor(np.abs(x) + 0.5), x)
     return whole
@@ -116,7 +116,7 @@ def round_half_away(x: ArrayLike) -> NDArray[np.float64]:
 def quantize(
     real: Array, quantization: Quantization, dtype: DataType, rounding: Callable[[Array], Array] = round_half_away
 ) -> Array:
-    """Stored integers for float values: ``round(real / scale) + zero_point`` in float32, clamped; NaN is zero."""
+    """Quantize float values: ``round(real / scale) + zero_point`` in float32, clamped to the type; NaN gives zero."""
     scale, zero_point = along_axis(quantization, real.ndim)
     with np.errstate(all="ignore"):
         steps = np.asarray(real, np.float32) / scale.astype(np.float32)
@@ -124,13 +124,13 @@ def quantize(
 
 
 def dequantize(codes: Array, quantization: Quantization) -> NDArray[np.float64]:
-    """Return the float values that stored integers stand for, before rounding to any narrower type."""
+    """Return the float64 values of quantized integers: ``(codes - zero_point) * scale``."""
     scale, zero_point = along_axis(quantization, codes.ndim)
     return (codes.astype(np.float64) - zero_point) * scale
 
 
 def rescale(codes: Array, source: Quantization, target: Quantization, dtype: DataType) -> Array:
-    """Stored integers of one quantization as those of another one, in fixed-point arithmetic."""
+    """Convert quantized values from one quantization to another one, in fixed-point arithmetic."""
     if source == target:
         return clamp_to(codes, dtype)
     scale, zero_point = along_axis(source, codes.ndim)
@@ -141,7 +141,7 @@ def rescale(codes: Array, source: Quantization, target: Quantization, dtype: Dat
 
 
 def along_axis(quantization: Quantization, rank: int) -> tuple[NDArray[np.float64], Ints]:
-    """Scales (as float32 holds them) and zero points as arrays that broadcast with a tensor of this rank."""
+    """Return scales (rounded to float32) and zero points as arrays that broadcast with a tensor of this rank."""
     shape = [1] * rank if quantization.per_axis else []
     if quantization.axis is not None:
         shape[quantization.axis] = -1

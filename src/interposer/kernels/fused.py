@@ -1,4 +1,4 @@
-"""Kernels of the operators that stand for several."""
+"""Kernels of operators that combine several operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _all_or_none_quantized(_: object, info: KernelInfo) -> str | None:
 def add_mul_add(
     op: Fused, a: Array, b: Array, multiplier: Array, addend: Array, *, info: KernelInfo, out: Array | Sequence[Array]
 ) -> None:  # fmt: skip
-    """In float values, of which each result is rounded once."""
+    """Compute `Fused` on float values: an addition, a product and an addition, each rounded once."""
     x, y, factor, offset = (real(t, info.at(i)) for i, t in enumerate((a, b, multiplier, addend)))
     total = x + y
     result = [total, np.broadcast_to(total * factor + offset, total.shape)]

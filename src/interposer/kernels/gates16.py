@@ -1,8 +1,8 @@
 """Sigmoid and hyperbolic tangent of 16-bit fixed-point numbers, as TFLite's integer LSTMs compute them, bit for bit.
 
-A number has a sign, some integer bits and fractional bits for the rest, 16 in all: "Q3" has 3 integer bits and 12
-fractional ones. Results are in Q0, so that 1 is 32767. Unlike the functions of 16-bit tensors, which interpolate,
-these are made of an exponential and a division in the same 16 bits.
+A number has 16 bits: a sign, some integer bits, and fractional bits for the rest. "Q3" has 3 integer bits and 12
+fractional ones. Results are in Q0, where 1 is 32767. These functions compute an exponential and a division in 16 bits,
+unlike the functions of 16-bit tensors, which interpolate in a table.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _LARGEST_POWER: Final = 4
 
 
 def saturate(x: Array) -> Ints:
-    """Return the nearest 16-bit integers."""
+    """Clamp integers to the range of int16."""
     return np.clip(x, -(2**15), _ONE).astype(np.int64)
 
 
 def high_mul(a: Ints | int, b: Ints | int) -> Ints:
-    """Return the product of two fixed-point numbers, whose integer bits add up, rounded with ties upwards."""
+    """Multiply two 16-bit fixed-point numbers, rounded with ties upwards; their numbers of integer bits add up."""
     product: Ints = np.minimum((np.asarray(a, np.int64) * b + (1 << 14)) >> 15, _ONE)
     return product
 
 
 def _constant(real: float, integer_bits: int = 0) -> int:
-    """Rounded to 32 bits and then to 16, as constants are there."""
+    """Return a float constant in fixed point, rounded to 32 bits and then to 16, as the constants of TFLite are."""
     return int(rounding_divide_by_pot(round(real * 2.0 ** (31 - integer_bits)), 16))
 
 
@@ -44,7 +44,10 @@ def _multiplied(x: Ints, exponent: int) -> Ints:
 
 
 def _exp_of_negative(x: Ints, integer_bits: int) -> Ints:
-    """exp(x) in Q0 for x <= 0: a series for the part within a quarter, a factor for every bit above it up to 16."""
+    """Compute exp(x) in Q0 for x <= 0.
+
+    A Taylor series gives the exponential of x modulo 1/4. It is multiplied by a constant for each set bit of the rest.
+    """
     fraction = 15 - integer_bits
     quarter = 1 << (fraction - 2)
     within = (x & (quarter - 1)) - quarter
@@ -59,7 +62,7 @@ def _exp_of_negative(x: Ints, integer_bits: int) -> Ints:
 
 
 def _exp_near_eighth(x: Ints) -> Ints:
-    """exp(x) for -1/4 <= x < 0, in Q0, by the series around -1/8 up to the fourth power."""
+    """Compute exp(x) in Q0 for -1/4 <= x < 0 in Q0, by the Taylor series around -1/8 up to the fourth power."""
     x = x + _constant(1 / 8)
     square = high_mul(x, x)
     fourth = rounding_divide_by_pot(high_mul(square, square), 2)
@@ -69,7 +72,7 @@ def _exp_near_eighth(x: Ints) -> Ints:
 
 
 def _two_over_one_plus(x: Ints) -> Ints:
-    """2 / (1 + x) in Q2 for 0 <= x < 1 in Q0, by three steps of Newton's iteration."""
+    """Compute 2 / (1 + x) in Q2 for 0 <= x < 1 in Q0, by three steps of Newton's iteration."""
     half = (x + _ONE + 1) >> 1
     result = _constant(48 / 17, 2) + high_mul(half, _constant(-32 / 17, 2))
     for _ in range(3):
@@ -93,17 +96,20 @@ def _sigmoid_table() -> Ints:
 
 @cache
 def _tanh_table(integer_bits: int) -> Ints:
-    """(1 - exp(-2x)) / (1 + exp(-2x)) is 2 / (1 + exp(-2x)) - 1; doubling x means one more integer bit."""
+    """Return tanh of every 16-bit number with this number of integer bits, as 2 / (1 + exp(-2x)) - 1.
+
+    Doubling x adds one integer bit.
+    """
     codes = _all_codes()
     exps = _exp_of_negative(-np.abs(codes), integer_bits + 1)
     return np.sign(codes) * _multiplied(_two_over_one_plus(exps) - (1 << 13), 2)
 
 
 def sigmoid(x: Ints) -> Ints:
-    """Return the sigmoid of numbers in Q3."""
+    """Compute the sigmoid of 16-bit numbers in Q3; the results are in Q0."""
     return _sigmoid_table()[x + 2**15]
 
 
 def tanh(x: Ints, integer_bits: int) -> Ints:
-    """Return the hyperbolic tangent of numbers with 0 to 6 integer bits."""
+    """Compute the hyperbolic tangent of 16-bit numbers with 0 to 6 integer bits; the results are in Q0."""
     return _tanh_table(integer_bits)[x + 2**15]

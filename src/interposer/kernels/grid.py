@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 class _Pixels(NamedTuple):
-    """One pixel along one axis for every grid position: its index, its weight, and whether it is inside the image."""
+    """The pixels beside all grid positions along one axis: indices, weights, and whether they are in the image."""
 
     number: Array
     weight: Array
@@ -64,7 +64,7 @@ def mix_neighbours(op: GridSample, x: Array, grid: Array, *, info: KernelInfo, o
 
 
 def _picked(x: Array, pixels: Sequence[_Pixels]) -> Array:
-    """Return one pixel of every channel for every grid position."""
+    """Return for every channel and grid position the value of one pixel."""
     sample = np.arange(len(x)).reshape(-1, *[1] * (x.ndim - 2))
     last = np.moveaxis(x, 1, -1)
     return np.moveaxis(last[(sample, *(pixel.number for pixel in pixels))], -1, 1)
@@ -76,7 +76,7 @@ def _all_there(pixels: Sequence[_Pixels]) -> Array:
 
 
 def _neighbours(op: GridSample, x: Array, grid: Array, info: KernelInfo) -> list[list[_Pixels]]:
-    """Return for each spatial axis the neighbouring pixels of every position."""
+    """Return for each spatial axis the neighbouring pixels of every grid position."""
     places = np.moveaxis(real(grid, info.at(1)), -1, 0)[::-1]
     return [_along(op, place, size) for place, size in zip(places, x.shape[2:], strict=True)]
 
@@ -95,7 +95,7 @@ def _along(op: GridSample, place: Array, size: int) -> list[_Pixels]:
 
 
 def _weights(mode: GridSampleMode, ratio: Array) -> tuple[range, list[Array]]:
-    """Return the offsets of the pixels from the one left of the position, and their weights."""
+    """Return the offsets of the neighbouring pixels from the pixel left of the position, and their weights."""
     if mode is GridSampleMode.NEAREST:
         return range(1), [np.ones_like(ratio)]
     if mode is GridSampleMode.LINEAR:
@@ -143,7 +143,7 @@ def affine_grid(op: AffineGrid, theta: Array, *, info: KernelInfo) -> Array:
 
 
 def _middles(size: int, align_corners: bool) -> Array:
-    """Return the coordinates of the pixel centers along an axis."""
+    """Return the coordinates of the pixel centers along an axis, from -1 to 1."""
     if align_corners:
         return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
     return np.asarray((2 * np.arange(size) + 1) / max(size, 1) - 1)

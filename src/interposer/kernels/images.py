@@ -18,7 +18,10 @@ __all__: list[str] = []
 
 @kernel(ImageDecoder)
 def decode_image(op: ImageDecoder, data: Array) -> Array:
-    """Decode by Pillow; a warning (such as an image that is far too large) counts as a failure."""
+    """Compute `ImageDecoder` with Pillow.
+
+    A warning of Pillow, such as for an image that is far too large, is an error.
+    """
     pillow = _pillow()
     try:
         with warnings.catch_warnings(action="error"), pillow.open(io.BytesIO(data.tobytes())) as image:

@@ -1,4 +1,4 @@
-"""LSTMs in integers, bit for bit as TFLite's reference computes them: 8-bit tensors, 16-bit gates and cell states."""
+"""LSTMs in integers, bit for bit as TFLite's reference: 8-bit tensors, 16-bit gates and cell states."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def _scale(info: TensorInfo) -> np.float32:
 
 
 def exponent(info: TensorInfo) -> int | None:
-    """Return the scale of a cell state as a power of 2, which it is within a thousandth of the exponent; else None."""
+    """Return the base-2 logarithm of the scale of a cell state; None unless it is an integer within 0.001."""
     exact = float(np.log2(_scale(info)))
     return round(exact) if abs(exact - round(exact)) < 1e-3 else None
 
 
 def exact_product(x: Array, weights: Array) -> Ints:
-    """Return the sums of products of rows; they have few enough bits for float64 to be exact."""
+    """Return the product ``x @ weights.T``; the integers have few enough bits for float64 sums to be exact."""
     return np.asarray(x.astype(np.float64) @ weights.astype(np.float64, copy=False).T).astype(np.int64)
 
 
 class _Product(NamedTuple):
-    """A product with weights, without zero points, scaled."""
+    """A matrix product of 8-bit inputs with weights, minus the zero point of the inputs, plus a bias, and rescaled."""
 
     weights: Array
     factor: FixedPoint
@@ -59,7 +59,7 @@ class _Product(NamedTuple):
 
 
 class _Norm(NamedTuple):
-    """Layer normalization: weights, the factor that their scale is, bias."""
+    """Layer normalization in integers: weights, their fixed-point scale, bias, and the smallest variance."""
 
     weights: Ints
     factor: FixedPoint
@@ -67,7 +67,7 @@ class _Norm(NamedTuple):
     least_variance: int
 
     def __call__(self, x: Ints) -> Ints:
-        """Mean and deviation have 10 fractional bits more than `x`."""
+        """Normalize the rows of `x`, 16-bit gate sums; mean and deviation have 10 fractional bits more than `x`."""
         units = x.shape[-1]
         sums = x.sum(axis=-1, keepdims=True) * 1024
         mean = np.sign(sums) * (np.abs(sums) // units)
@@ -82,7 +82,7 @@ class _Norm(NamedTuple):
 
 
 class _Gate(NamedTuple):
-    """What goes into one gate's function: three sums, each saturated to 16 bits, then normalized."""
+    """The argument of one gate's function: a sum of three terms, saturated to 16 bits after each, then normalized."""
 
     of_input: _Product
     of_output: _Product
@@ -170,7 +170,10 @@ class IntegerLstm(NamedTuple):
         info: KernelInfo,
         clips: tuple[float, float],
     ) -> IntegerLstm:
-        """For an operator's operands, with the bounds of cell state and projection."""
+        """Return the LSTM for an operator's operands.
+
+        `clips` bounds the cell state and the projection, 0 for no bound.
+        """
         tensors = _Tensors(dict(zip(info.names, arrays, strict=True)), info)
         return cls(
             None if op.cifg_enabled else _gate(tensors, op, "input"),
@@ -183,7 +186,7 @@ class IntegerLstm(NamedTuple):
         )
 
     def step(self, x: Array, output: Array, cell: Ints) -> tuple[Ints, Ints]:
-        """Return the new output and cell state."""
+        """Compute one step, and return the new output and cell state."""
         forget = sigmoid(self.forget(x, output, cell))
         new = tanh(self.cell(x, output, cell), 3)
         entry = _ONE - forget if self.input is None else sigmoid(self.input(x, output, cell))
@@ -196,7 +199,7 @@ class IntegerLstm(NamedTuple):
 
 
 def _bound(clip: float, scale: np.float32, largest: int) -> int:
-    """Return a real bound in stored integers; 0, which means none, where it is less than a step."""
+    """Return a float bound as a quantized integer; 0, which means no bound, if it is smaller than one step."""
     return int(min(float(np.float32(clip) / scale), largest)) if clip > 0 else 0
 
 
@@ -205,9 +208,10 @@ def _bounded(x: Ints, bound: int) -> Ints:
 
 
 def _finish(tensors: _Tensors, op: QLstm | UnidirectionalSequenceLstm, clip: float) -> Callable[[Ints], Ints]:
-    """From 30-bit fractions to stored integers of the output, through those of the hidden state.
+    """Return the function from the 30-bit output of the gates to the quantized output, through the hidden state.
 
-    What is projected has its zero point's sign turned; that shows only where it is clamped.
+    As in TFLite, the zero point of a hidden state that is projected is negated before clamping; it shows only if a
+    value is clamped.
     """
     state = tensors.at("output_state_in")
     scale = np.float32(op.hidden_state_scale or state.scale)
@@ -248,7 +252,7 @@ INTEGER_TYPES: Final = {
 
 
 def _quantized_alike(op: object, info: KernelInfo) -> str | None:
-    """All tensors but biases must be quantized, with one scale each."""
+    """Return an error unless all tensors except biases are quantized with one scale each."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is None or name.endswith("_bias"):
             continue
@@ -265,7 +269,7 @@ def _symmetric(op: object, info: KernelInfo) -> str | None:
 
 
 def cell_scale(op: object, info: KernelInfo) -> str | None:
-    """Return a kernel's rule: the scale of the cell state is a power of 2 that the functions know."""
+    """Return an error unless the scale of the cell state is a power of 2 from 2**-15 to 2**-9."""
     cell = info.get("cell_state_in")
     if cell is None or (exponent(cell) or 0) not in range(-15, -8):
         value = "absent" if cell is None else f"{cell}"
@@ -284,7 +288,7 @@ def _intermediate_scales(op: QLstm | UnidirectionalSequenceLstm, info: KernelInf
 
 
 def _same_outputs(op: object, info: KernelInfo) -> str | None:
-    """The outputs must be stored like the output state that goes in, the cell state that comes out like the other."""
+    """Return an error unless outputs are quantized like the output state, and the new cell state like the old one."""
     for index, tensor in enumerate(info.outputs):
         name = "cell_state_in" if tensor.dtype is DataType.INT16 else "output_state_in"
         state = info.get(name)

@@ -1,4 +1,4 @@
-"""Imports every family of kernels, so that the reference table is full."""
+"""Imports all modules of kernels, so that the reference table is complete."""
 
 from interposer.kernels import (  # noqa: F401
     activation,

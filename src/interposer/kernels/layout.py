@@ -1,4 +1,4 @@
-"""Images with their channels last, whatever layout they come in."""
+"""Views of images with their channels as the last axis, for any data layout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["from_nhwc", "to_nhwc"]
 
 
 def to_nhwc(x: Array, layout: DataLayout) -> Array:
-    """Return a view with the channels as the last axis; weights count as images, one for each output channel."""
+    """Return a view with the channels as the last axis; weights are treated as one image for each output channel."""
     return x if layout.channels_last else np.moveaxis(x, 1, -1)
 
 
 def from_nhwc(x: Array, layout: DataLayout) -> Array:
-    """Return a view in `layout` of an array whose last axis are the channels."""
+    """Return a view in the data layout `layout` of an array whose last axis is the channels."""
     return x if layout.channels_last else np.moveaxis(x, -1, 1)

@@ -1,4 +1,4 @@
-"""The kernel of linear attention: step by step, as it is defined."""
+"""The kernel of linear attention, which computes one step of the sequence after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def linear_attention(
     op: LinearAttention, query: Array, key: Array, value: Array, past_state: Array | None,
     decay: Array | None, beta: Array | None, *, info: KernelInfo,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The state has float32 or better all the way."""
+    """Compute `LinearAttention`; the state is stored in float32 or a wider type."""
     batch, steps, _ = query.shape
     groups = op.kv_num_heads
     q = _split(real(query, info.at(0)), groups, op.q_num_heads // groups)
@@ -41,5 +41,5 @@ def linear_attention(
 
 
 def _split(x: Array, *heads: int) -> Array:
-    """Return the heads as axes of their own."""
+    """Split the last axis into heads, and return them as separate axes."""
     return x.reshape(*x.shape[:2], *heads, x.shape[2] // math.prod(heads))

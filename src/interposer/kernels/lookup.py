@@ -1,4 +1,4 @@
-"""Functions of 8- and 16-bit integers as tables of all their values."""
+"""Lookup tables of functions of 8- and 16-bit integers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ __all__ = ["all_codes", "all_pairs", "look_up", "look_up_pairs"]
 
 
 def all_codes(dtype: DataType) -> Array:
-    """Return every integer of a type, in the order of their bits."""
+    """Return every integer of a type, in the order of their bit patterns."""
     return np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
 
 
 def all_pairs(a: DataType, b: DataType) -> tuple[Array, Array]:
-    """Return every pair of integers of two 8-bit types, as arrays that broadcast."""
+    """Return two arrays that broadcast to every pair of integers of two 8-bit types."""
     return all_codes(a)[:, np.newaxis], all_codes(b)
 
 
 def look_up(table: Array, x: Array, out: Array) -> None:
-    """Write the entry for every integer of `x`; the table was made from `all_codes`."""
+    """Write to `out` the table entry of every integer of `x`; the table was computed from `all_codes`."""
     np.take(table, x.view(f"u{x.itemsize}"), out=out, mode="clip")
 
 
 def look_up_pairs(table: Array, a: Array, b: Array, out: Array) -> None:
-    """Write the entry for every pair of two arrays that broadcast; the table was made from `all_pairs`."""
+    """Write to `out` the table entry of every pair from `a` and `b`; the table was computed from `all_pairs`."""
     index = np.left_shift(a.view(np.uint8), 8, dtype=np.uint16)
     np.take(table.ravel(), np.bitwise_or(index, b.view(np.uint8)), out=out, mode="clip")

@@ -1,4 +1,4 @@
-"""Kernels of the LSTMs, which compute with float values, but for one over a sequence of integers."""
+"""Kernels of the LSTM operators on float values, and of UnidirectionalSequenceLstm on integers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VARIANCE_GUARD = 1e-8
 
 
 class _Gate(NamedTuple):
-    """What one gate computes with; a gate that does not look at the cell state has no peephole."""
+    """The weights, bias and normalization of one gate; the peephole is None if the gate does not use the cell state."""
 
     weights: Array
     aux_weights: Array | None
@@ -56,14 +56,14 @@ class _Gate(NamedTuple):
         )
 
     def given(self, x: Array, aux: Array | None) -> Array:
-        """Return what the inputs give, for all steps at once."""
+        """Return the contribution of the inputs to the gate, for all steps at once."""
         result = x @ self.weights.T
         if aux is not None and self.aux_weights is not None:
             result = result + aux @ self.aux_weights.T
         return np.asarray(result)
 
     def sum(self, array: Array, output: Array, cell: Array) -> Array:
-        """Return all that goes into the gate's function, for one step."""
+        """Return the argument of the gate's function for one step."""
         total = array + output @ self.recurrent_weights.T
         if self.peephole is not None:
             total = total + self.peephole * cell
@@ -73,14 +73,14 @@ class _Gate(NamedTuple):
 
 
 def _normalized(x: Array) -> Array:
-    """With mean 0 and variance 1 over the units."""
+    """Normalize each row to mean 0 and variance 1 over the units."""
     offset = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(offset).mean(axis=-1, keepdims=True)
     return np.asarray(offset / np.sqrt(variance + np.asarray(_VARIANCE_GUARD, x.dtype)))
 
 
 class _Outcome(NamedTuple):
-    """What a run gives: the outputs of all steps, the last output and cell state, and the last gates."""
+    """The results of a run: the outputs of all steps, the last output and cell state, and the last gates."""
 
     outputs: Array
     output: Array
@@ -89,7 +89,7 @@ class _Outcome(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """An LSTM; without an input gate it is 1 minus the forget gate."""
+    """The weights of an LSTM; without an input gate, 1 minus the forget gate is used."""
 
     input: _Gate | None
     forget: _Gate
@@ -116,7 +116,7 @@ class _Cell(NamedTuple):
         )
 
     def run(self, x: Array, aux: Array | None, values: Reals) -> _Outcome:
-        """From the states among the operands, step by step."""
+        """Compute all steps from the initial states in `values`."""
         units, outputs = self.output.recurrent_weights.shape
         output = zeros_unless(values["output_state_in"], x.shape[1], outputs)
         cell = zeros_unless(values["cell_state_in"], x.shape[1], units)
@@ -154,7 +154,7 @@ def _bounded(x: Array, bound: float) -> Array:
 
 @kernel(Lstm, when=real_valued)
 def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """A sequence of one step; the scratch tensor shows its gates."""
+    """Compute `Lstm`, a sequence of one step; the scratch tensor receives its gates."""
     values = reals(arrays, info, prepared)
     result = _Cell.of(values, op).run(needed(values, "input")[np.newaxis], None, values)
     store_all((np.concatenate(result.gates, axis=-1), result.output, result.cell, result.output), info, out)
@@ -164,7 +164,7 @@ def lstm(op: Lstm, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 def unidirectional_sequence_lstm_of_integers(
     op: UnidirectionalSequenceLstm, *arrays: Array, info: KernelInfo
 ) -> tuple[Array, Array, Array]:
-    """Step by step, without leaving the integers."""
+    """Compute `UnidirectionalSequenceLstm` step by step in integers, bit for bit as TFLite's reference."""
     machine = IntegerLstm.of(op, arrays, info, (op.clipping_thres_cell, op.clipping_thres_proj))
     x, output, cell = time_first(arrays[0], op.time_major), arrays[1], arrays[2].astype(np.int64)
     outputs = np.empty((*x.shape[:2], output.shape[-1]), np.int64)
@@ -182,7 +182,7 @@ def unidirectional_sequence_lstm(
     out: tuple[Array, ...],
     prepared: Reals | None,
 ) -> None:
-    """Step by step."""
+    """Compute `UnidirectionalSequenceLstm` step by step on float values."""
     values = reals(arrays, info, prepared)
     result = _Cell.of(values, op).run(time_first(needed(values, "input"), op.time_major), None, values)
     store_all((time_first(result.outputs, op.time_major), result.output, result.cell), info, out)
@@ -196,7 +196,7 @@ def bidirectional_sequence_lstm(
     out: tuple[Array, ...],
     prepared: Reals | None,
 ) -> None:
-    """The backward direction runs over the sequence turned round."""
+    """Compute `BidirectionalSequenceLstm`; the backward direction runs over the reversed sequence."""
     values = reals(arrays, info, prepared)
     inputs = sides(values, op.time_major, "forward_aux_input_to_output_weights")
     result = []

@@ -1,4 +1,4 @@
-"""Products of matrices, with exact sums where they are quantized."""
+"""Kernels of matrix products; quantized products have exact sums."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__: list[str] = []
 def fully_connected(
     op: FullyConnected, x: Array, weights: Array, bias: Array | None, *, info: KernelInfo, prepared: Plan | None
 ) -> Array:
-    """Return one matrix product; the weights lie as in the file."""
+    """Compute `FullyConnected` by one matrix product; the weights are used in the order in which they are stored."""
     w, finish = prepared or _plan(op, info, weights, bias)
     w = w.T if op.transpose_weight_matrix else w
     rows = centered(x, info.input, w.dtype).reshape(-1, w.shape[0])
@@ -44,7 +44,7 @@ def _plan(op: FullyConnected, info: KernelInfo, weights: Array, bias: Array | No
 
 @kernel.prepare(fully_connected)
 def _prepared(op: FullyConnected, info: KernelInfo) -> Plan | None:
-    """Return the plan, where weights and bias are constants."""
+    """Return the plan if weights and bias are constants, else None."""
     weights, bias = info.at(1), info.get("bias")
     if weights.constant is None or (bias is not None and bias.constant is None):
         return None
@@ -59,7 +59,7 @@ def _adjoint_of_floats(op: BatchMatMul, info: KernelInfo) -> str | None:
 
 @kernel(BatchMatMul, quantized=False, dtypes=NUMBERS, when=_adjoint_of_floats)
 def batch_matmul(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """Narrow floats are summed in float32 and rounded once."""
+    """Compute `BatchMatMul`; narrow floats are summed in float32 and rounded once."""
     left, right = _operands(op, a, b, info, float_type(info.input.dtype))
     return np.asarray(left @ right)
 
@@ -74,7 +74,7 @@ def _same_range(op: BatchMatMul, info: KernelInfo) -> str | None:
 
 @kernel(BatchMatMul, quantized=True, dtypes=EIGHT_BITS | {DataType.INT16}, when=(_same_range, _adjoint_of_floats))
 def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelInfo) -> Array:
-    """As floats, with exact sums."""
+    """Compute `BatchMatMul` on quantized values as floats, whose sums are exact."""
     x, y = info.input, info.at(1)
     largest_sum = largest_code(x) * largest_code(y) * _summed(op, a)
     left, right = _operands(op, a, b, info, exact_type(largest_sum))
@@ -83,7 +83,7 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
 
 
 def _summed(op: BatchMatMul, a: Array) -> int:
-    """Return how many products make up one sum."""
+    """Return the number of products in one sum, which is the inner dimension."""
     return int(a.shape[-2 if op.transpose_x and a.ndim > 1 else -1])
 
 
@@ -100,7 +100,7 @@ def _turned(x: Array, transpose: bool, adjoint: bool) -> Array:
 
 
 def _adjugate(x: Array) -> Array:
-    """Element (j, i) is the determinant of what is left without row i and column j, signs in turns."""
+    """Return the adjugates of square matrices: element (j, i) is the cofactor of element (i, j)."""
     size, created = x.shape[-1], np.empty_like(x)
     for i, j in np.ndindex(size, size):
         minor = np.delete(np.delete(x, i, axis=-2), j, axis=-1)

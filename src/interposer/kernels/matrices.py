@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @kernel(Trilu)
 def triangle(op: Trilu, x: Array, *, info: KernelInfo) -> Array:
-    """By the number of the diagonal that every element is on."""
+    """Compute `Trilu` by comparing the number of each element's diagonal with k."""
     diagonal = _diagonals(*x.shape[-2:])
     return np.where(diagonal >= op.k if op.upper else diagonal <= op.k, x, encoded(0.0, info.output))
 
@@ -28,20 +28,20 @@ def _diagonals(rows: int, columns: int) -> Array:
 
 @kernel(EyeLike, quantized=False)
 def eye_like(op: EyeLike, x: Array) -> Array:
-    """Ones and zeros of any type."""
+    """Compute `EyeLike`: ones on a diagonal, else zeros, in the output's type."""
     return np.equal(_diagonals(*x.shape), op.k)
 
 
 @kernel(MatrixDiag)
 def matrix_diagonal(op: MatrixDiag, x: Array, *, info: KernelInfo) -> Array:
-    """Return every element meets its own row once."""
+    """Compute `MatrixDiag`: each row becomes the diagonal of a matrix that is zero elsewhere."""
     own = np.eye(x.shape[-1], dtype=bool)
     return np.where(own, x[..., np.newaxis, :], encoded(0.0, info.output))
 
 
 @kernel(MatrixSetDiag)
 def set_diagonal(op: MatrixSetDiag, x: Array, diagonal: Array, *, out: Array) -> None:
-    """Written into a copy."""
+    """Compute `MatrixSetDiag` by writing the diagonal into a copy of `x`."""
     np.copyto(out, x)
     places = np.arange(diagonal.shape[-1])
     out[..., places, places] = diagonal
@@ -49,5 +49,5 @@ def set_diagonal(op: MatrixSetDiag, x: Array, diagonal: Array, *, out: Array) ->
 
 @kernel(Det)
 def determinant(op: Det, x: Array) -> Array:
-    """In float64, rounded once."""
+    """Compute `Det` in float64, and round once."""
     return np.asarray(np.linalg.det(x.astype(np.float64)))

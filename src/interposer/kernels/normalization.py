@@ -1,4 +1,4 @@
-"""Kernels of the operators that bring elements to a common scale."""
+"""Kernels of the normalization operators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__: list[str] = []
 
 
 def _of_reals(op: Op, info: KernelInfo) -> str | None:
-    """Return a rule: plain integers have no useful mean or length."""
+    """Return an error for integer tensors without a quantization, whose mean has no use, else None."""
     for name, tensor in zip(info.names, info.inputs, strict=False):
         if tensor is not None and not tensor.is_quantized and tensor.dtype not in FLOATS:
             return f"{name} is {tensor.dtype}; takes floats and quantized tensors"
@@ -43,16 +43,16 @@ def _given(x: Array | None, index: int, info: KernelInfo, default: float) -> Arr
 
 
 def _per_channel(values: Array, axis: int, rank: int) -> Array:
-    """Return values for every channel (or a single one) in a shape that broadcasts with the tensor."""
+    """Return one value per channel, or a single value, in a shape that broadcasts with a tensor of this rank."""
     shape = [1] * rank
     shape[axis] = -1
     return np.reshape(values, shape)
 
 
 def _centered(x: Array, axes: tuple[int, ...]) -> Array:
-    """Less the mean over some axes, whose rounding error is the mean of the differences.
+    """Subtract the mean over some axes, and then the mean of the differences, which is the rounding error of the mean.
 
-    Nearly equal elements would otherwise keep that error, which is then divided by a small deviation.
+    Otherwise the error would remain in nearly equal elements, and the division by a small deviation would magnify it.
     """
     below = x - x.mean(axis=axes, keepdims=True)
     centered: Array = below - below.mean(axis=axes, keepdims=True)
@@ -60,7 +60,7 @@ def _centered(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _standardized(x: Array, axes: tuple[int, ...], eps: float) -> Array:
-    """Less the mean, and divided by the deviation, over some axes."""
+    """Subtract the mean over some axes, and divide by the standard deviation."""
     if x.size == 0:
         return x
     centered = _centered(x, axes)
@@ -73,7 +73,7 @@ def batch_normalization(
     op: BatchNormalization, x: Array, mean: Array, variance: Array, beta: Array, gamma: Array,
     *, info: KernelInfo, out: Array,
 ) -> None:  # fmt: skip
-    """All in float32 where the input has fewer bits."""
+    """Compute `BatchNormalization`, in float32 if the input has fewer bits."""
     axis = channel_axis(op.data_layout, x.ndim)
     m, v, b, g = (
         _per_channel(real(values, info.at(index)), axis, x.ndim)
@@ -86,7 +86,7 @@ def batch_normalization(
 def instance_normalization(
     op: InstanceNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:
-    """Mean and variance over everything but batch and channels."""
+    """Compute `InstanceNormalization`: mean and variance over all axes except batch and channels."""
     channels = channel_axis(op.data_layout, x.ndim)
     axes = tuple(axis for axis in range(1, x.ndim) if axis != channels)
     scale = _per_channel(_given(gamma, 1, info, 1), channels, x.ndim)
@@ -98,7 +98,7 @@ def instance_normalization(
 def layer_normalization(
     op: LayerNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:
-    """Mean and variance over the last axes."""
+    """Compute `LayerNormalization`: mean and variance over the last axes."""
     axes = tuple(range(op.axis % x.ndim, x.ndim))
     normalized = _standardized(real(x, info.input), axes, op.eps)
     store(_given(gamma, 1, info, 1) * normalized + _given(beta, 2, info, 0), info.output, out)
@@ -106,7 +106,7 @@ def layer_normalization(
 
 @kernel(RmsNormalization, when=(all_quantized, _of_reals))
 def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, info: KernelInfo, out: Array) -> None:
-    """The mean square over the last axes."""
+    """Compute `RmsNormalization`: the mean square over the last axes."""
     if x.size == 0:
         return
     axes, values = tuple(range(op.axis % x.ndim, x.ndim)), real(x, info.input)
@@ -118,7 +118,7 @@ def rms_normalization(op: RmsNormalization, x: Array, gamma: Array | None, *, in
 def group_normalization(
     op: GroupNormalization, x: Array, gamma: Array | None, beta: Array | None, *, info: KernelInfo, out: Array
 ) -> None:
-    """With the channels in front, a group is a block."""
+    """Compute `GroupNormalization`: with the channels first, the elements of a group are contiguous."""
     channels = channel_axis(op.data_layout, x.ndim)
     values = np.moveaxis(real(x, info.input), channels, 1)
     groups = values.reshape(len(x), op.num_groups, -1) if x.size else values
@@ -130,7 +130,7 @@ def group_normalization(
 
 @kernel(MeanVarianceNormalization, when=(all_quantized, _of_reals))
 def mean_variance_normalization(op: MeanVarianceNormalization, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Each from float values."""
+    """Compute `MeanVarianceNormalization` on float values."""
     if x.size == 0:
         return
     centered = _centered(real(x, info.input), op.axis)
@@ -149,7 +149,7 @@ def _prescribed(op: L2Normalization, info: KernelInfo) -> str | None:
 
 @kernel(L2Normalization, quantized=True, when=(all_quantized, one_scale_of_few_bits, _prescribed))
 def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """The zero point falls out of the length; the scale too, as it is in both numerator and denominator."""
+    """Compute `L2Normalization` as TFLite's integer kernel does; the scale cancels in the quotient."""
     value = offset(x, info.input)
     inverse = inverse_sqrt(np.square(value).sum(axis=op.normalized_axis(x.ndim), keepdims=True))
     if info.input.dtype is DataType.UINT8:
@@ -161,7 +161,7 @@ def l2_normalization_in_integers(op: L2Normalization, x: Array, *, info: KernelI
 
 @kernel(L2Normalization, when=(all_quantized, _of_reals))
 def l2_normalization(op: L2Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """The square of the length is bounded below, not the length."""
+    """Compute `L2Normalization`; eps is the smallest square of the length, not the smallest length."""
     values = real(x, info.input)
     square = np.square(values).sum(axis=op.normalized_axis(x.ndim), keepdims=True)
     store(values / np.sqrt(np.maximum(square, op.eps)), info.output, out)
@@ -174,7 +174,7 @@ def _local_brightness(op: Normalization, info: KernelInfo) -> str | None:
 
 @kernel(Normalization, when=(all_quantized, _of_reals, _local_brightness))
 def local_response_normalization(op: Normalization, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """The window's sum of squares, one axis after the other."""
+    """Compute `Normalization` from the sum of squares in a window, computed one axis after the other."""
     if x.size == 0:
         return
     values = real(x, info.input)
@@ -185,7 +185,10 @@ def local_response_normalization(op: Normalization, x: Array, *, info: KernelInf
 
 
 def _window_sum(x: Array, axis: int, size: int) -> Array:
-    """The sum of `size` neighbours along an axis, of which the middle one (of two: the first) is the element itself."""
+    """Return the sums of `size` neighbours along an axis, centered at each element.
+
+    If `size` is even, the element is the first of the two middle ones.
+    """
     if size == 0:
         return np.zeros_like(x)
     before = (size - 1) // 2

@@ -1,7 +1,7 @@
-"""The places of a window on an image, as a view: what convolutions and pooling look at.
+"""Views of an image that give the elements in each window, for convolutions and pooling.
 
-Sizes, strides, dilations and paddings may come from a file that lies: nothing larger than the image or the result of
-the operator is made of them.
+A position of the window is called a place, and an element of the window a cell. Sizes, strides, dilations and paddings
+may come from an untrusted file, so no array is allocated that is larger than the image or the result of the operator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Steps", "places", "visible"]
 
 
 class Steps(NamedTuple):
-    """Where the cells of a window lie along one axis of the image: ``origin + place * stride + cell * dilation``."""
+    """The coordinates of a window's cells along an axis of the image: ``origin + place * stride + cell * dilation``."""
 
     origin: int
     number: int
@@ -29,17 +29,17 @@ class Steps(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The position of the last cell at the last place."""
+        """The coordinate of the last cell at the last place."""
         return self.origin + (self.number - 1) * self.stride + (self.size - 1) * self.dilation
 
     def positions(self) -> Array:
-        """Return the positions of all cells at all places, (number, size)."""
+        """Return the coordinates of all cells at all places, with shape (number of places, size of the window)."""
         cells = np.arange(self.size) * self.dilation
         return (self.origin + np.arange(self.number) * self.stride)[:, np.newaxis] + cells
 
 
 def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
-    """How those cells of a window lie that see anything of an axis at some of `count` places; and which they are."""
+    """Return the cells of a window that reach the axis at any of `count` places: their steps and their range."""
     way = (count - 1) * window.stride
     first = max(0, -((way - window.pad_before) // window.dilation))
     end = min(window.size, -(-(dimension + window.pad_before) // window.dilation))
@@ -49,7 +49,10 @@ def visible(window: Window, dimension: int, count: int) -> tuple[Steps, slice]:
 
 
 def places(image: Array, rows: Steps, columns: Steps, padding: float = 0) -> Array:
-    """What lies under the window at each place on an image (N, H, W, C): (N, OH, OW, KH, KW, C), a view to be read."""
+    """Return the cells of the window at each place of an image (N, H, W, C), as a view (N, OH, OW, KH, KW, C).
+
+    The view is read-only. Cells outside of the image have the value `padding`.
+    """
     n, height, width, c = image.shape
     shape = (n, rows.number, columns.number, rows.size, columns.size, c)
     if 0 in shape:
@@ -70,7 +73,7 @@ def _pads(steps: Steps, size: int) -> tuple[int, int]:
 
 
 def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
-    """Return the same by index, where the window moves over much more padding than image."""
+    """Return the cells like `places`, by indexing, for a window that covers much more padding than image."""
     _, height, width, _ = image.shape
     y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)

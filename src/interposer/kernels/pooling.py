@@ -1,4 +1,4 @@
-"""Pooling over a view of the image that gives every place of the window."""
+"""Pooling kernels, over a view of the image that has the elements of each window."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _one_scale(_: object, info: KernelInfo) -> str | None:
 
 @kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
 def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
-    """Return sums are taken in float64 and rounded once."""
+    """Compute `Pooling2d`; sums are computed in float64 and rounded once."""
     window = _PoolWindow(op, info)
     image = to_nhwc(x, op.data_layout).astype(float_type(info.input.dtype), copy=False)
     pooled = window.largest(image) if op.pool_type is MAX else window.mean(image)
@@ -45,7 +45,7 @@ def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
 
 @kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=_one_scale)
 def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
-    """MAX and AVERAGE work on stored integers, as in TFLite, and L2 on float values."""
+    """Compute `Pooling2d`: MAX and AVERAGE on quantized values, as in TFLite, and L2 on float values."""
     window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
     if op.pool_type is L2:
@@ -68,29 +68,29 @@ class _PoolWindow:
         self.axes = (rows, before[h], after[h]), (columns, before[w], after[w])
 
     def over(self, image: Array, padding: float = 0) -> Array:
-        """Return what lies under the window at each place, as far as it can see anything."""
+        """Return the cells of the window at each place, without cells that never reach the image."""
         (rows, _), (columns, _) = (visible(*axis) for axis in self.axes)
         return places(image, rows, columns, padding)
 
     def area(self, *, padding: bool) -> Array:
-        """How many cells are under the window at each place, (OH, OW, 1): those of the image, or of the padding too."""
+        """Count the cells of the window at each place, (OH, OW, 1): those in the image, or with `padding` all."""
         rows, columns = (_cells(*axis, padding=padding) for axis in self.axes)
         return np.multiply.outer(rows, columns)[..., np.newaxis]
 
     def largest(self, image: Array) -> Array:
-        """Return the largest cell; a stored zero where there is none."""
+        """Return the largest cell of each window; the quantized zero for a window that covers only padding."""
         array: Array = np.max(self.over(image, _least(image)), axis=(3, 4), initial=_least(image))
         return np.where(self.area(padding=False) > 0, array, image.dtype.type(self.zero))
 
     def mean(self, image: Array) -> Array:
-        """Return the mean, or the root of the mean square, of float values."""
+        """Return the mean of each window of float values, or for L2 the root of the mean square."""
         power = 2 if self.op.pool_type is L2 else 1
         sums = self.over(image.astype(np.float64) ** power).sum(axis=(3, 4))
         mean: Array = sums / np.maximum(self._counted(), 1)
         return np.sqrt(mean) if power == 2 else mean
 
     def mean_code(self, image: Array) -> Array:
-        """Return the mean of stored integers, rounded half away from zero."""
+        """Return the mean of each window of quantized values, rounded half away from zero."""
         count = self._counted()
         sums = self.over(image.astype(np.int64) - self.zero).sum(axis=(3, 4)) + self.zero * count
         half_up = (np.abs(sums) + count // 2) // np.maximum(count, 1)
@@ -101,7 +101,7 @@ class _PoolWindow:
 
 
 def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
-    """Return how many cells lie under the window at each place along one axis."""
+    """Count the cells of the window at each place along one axis: those in the image, or with `padding` all."""
     low, high = (-window.pad_before, size + window.pad_after) if padding else (0, size)
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
@@ -110,5 +110,5 @@ def _cells(window: Window, size: int, count: int, *, padding: bool) -> Array:
 
 
 def _least(image: Array) -> float:
-    """Return what no cell is less than."""
+    """Return the smallest value of the array's type, minus infinity for floats."""
     return int(np.iinfo(image.dtype).min) if image.dtype.kind in "iu" else -np.inf

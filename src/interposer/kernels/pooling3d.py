@@ -1,4 +1,4 @@
-"""Pooling of volumes, one axis after the other: what is largest and what sums up may be found so."""
+"""Kernels of 3D pooling; maxima and sums are computed one axis after the other."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _one_scale(_: object, info: KernelInfo) -> str | None:
 
 @kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
 def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """Return sums are taken in float64 and rounded once."""
+    """Compute `Pooling3d`; sums are computed in float64 and rounded once."""
     pooled = _largest(op, x, info) if op.pool_type is PoolingAlgorithm.MAX else _mean(op, x, info)
     return from_nhwc(pooled, op.data_layout)
 
 
 @kernel(Pooling3d, quantized=True, dtypes=CODES, when=_one_scale)
 def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
-    """MAX works on stored integers, AVERAGE and L2 on float values."""
+    """Compute `Pooling3d`: MAX on quantized values, AVERAGE and L2 on float values."""
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
     if op.pool_type is PoolingAlgorithm.MAX:
         pooled = rescale(_largest(op, x, info), source, target, info.output.dtype)
@@ -55,7 +55,7 @@ def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """Return the largest cell; a stored zero where there is none."""
+    """Return the largest element of each window; the quantized zero for a window that covers only padding."""
     dtype = info.input.dtype
     if dtype in FLOATS:
         result = _slid(op, x.astype(np.float64), info, np.maximum, -np.inf)
@@ -66,7 +66,7 @@ def _largest(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
 
 
 def _mean(op: Pooling3d, x: Array, info: KernelInfo) -> Array:
-    """Return the mean, or the root of the mean square."""
+    """Return the mean of each window, or for L2 the root of the mean square."""
     power = 2 if op.pool_type is PoolingAlgorithm.L2 else 1
     sums = _slid(op, x.astype(np.float64) ** power, info, np.add, 0)
     mean: Array = sums / np.maximum(_count(op, info, padding=op.padding_method is PaddingMethod.IGNORE_VALUE), 1)
@@ -83,7 +83,7 @@ def _slid(op: Pooling3d, x: Array, info: KernelInfo, combine: np.ufunc, start: f
 
 
 def _count(op: Pooling3d, info: KernelInfo, *, padding: bool) -> Array:
-    """How many cells are under the window at each place, (OD, OH, OW, 1): those of the volume, or of padding too."""
+    """Count the cells of each window, (OD, OH, OW, 1), that are in the volume, or also those in the padding."""
     axes = spatial_axes(op.data_layout)
     sizes = [info.input.shape[axis] for axis in axes]
     counts = []

@@ -1,4 +1,4 @@
-"""Changing how numbers are stored."""
+"""Kernels that convert between data types: quantization, casts and conversions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def _declared_scale(_: object, info: KernelInfo) -> str | None:
 
 @kernel(Quantize, quantized=False, when=_declared_scale)
 def quantize_reals(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
-    """Divides in float32."""
+    """Compute `Quantize` of floats, by a division in float32."""
     return quantize(x, scale_of(info.output), op.dtype, ROUNDING[op.rounding])
 
 
 @kernel(Quantize, quantized=True, when=_declared_scale)
 def requantize(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
-    """Stays in integers."""
+    """Compute `Quantize` of quantized values, in fixed-point arithmetic."""
     return rescale(x, scale_of(info.input), scale_of(info.output), op.dtype)
 
 
 @kernel(Dequantize)
 def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
-    """Multiplies in float64 and rounds once."""
+    """Compute `Dequantize`, by a product in float64 that is rounded once."""
     return dequantize(x, scale_of(info.input))
 
 
@@ -60,7 +60,7 @@ def scale_of(info: TensorInfo) -> Quantization:
 
 @kernel(FakeQuantization)
 def fake_quantization(op: FakeQuantization, x: Array) -> Array:
-    """The range is moved in float32, as TFLite does it, so that zero is one of the steps."""
+    """Compute `FakeQuantization`; as in TFLite, the range is shifted in float32 so that zero is one of the steps."""
     first, last = np.float32(op.narrow_range), np.float32(2**op.num_bits - 1)
     scale = (np.float32(op.max) - np.float32(op.min)) / (last - first)
     zero = round_half_away(np.clip(first - np.float32(op.min) / scale, first, last)).astype(np.float32)
@@ -71,13 +71,13 @@ def fake_quantization(op: FakeQuantization, x: Array) -> Array:
 
 @kernel(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def convert(op: ConvertFp16ToFp32, x: Array, *, info: KernelInfo) -> Array:
-    """As IEEE 754 says: to the nearest, half to even."""
+    """Compute the conversions between float types, rounded to the nearest value with ties to even (IEEE 754)."""
     return x.astype(info.output.dtype.numpy)
 
 
 @kernel(Cast, dtypes=ANY_TYPE - {DataType.STRING})
 def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
-    """NumPy's conversion, but for floats to integers, which it leaves undefined out of range."""
+    """Compute `Cast` by NumPy; floats out of an integer type's range, which NumPy leaves undefined, are saturated."""
     known = _widened(x, info.input.dtype)
     if op.dtype is DataType.BOOL:
         return np.not_equal(known, 0)
@@ -87,14 +87,17 @@ def cast(op: Cast, x: Array, *, info: KernelInfo) -> Array:
 
 
 def _widened(x: Array, dtype: DataType) -> Array:
-    """Return the same numbers in a type that NumPy has: not every narrow type can be made of every other one."""
+    """Return the values in a wider type from which NumPy can convert to `dtype`.
+
+    It cannot convert every narrow type.
+    """
     if dtype.is_integer:
         return x.astype(np.int64) if dtype.bits < 8 else x
     return x.astype(np.float32) if dtype.bits < 16 and dtype.is_float else x
 
 
 def _truncated(x: Array, dtype: DataType) -> Array:
-    """Cut off towards zero and clamped; NaN is 0."""
+    """Truncate floats towards zero and saturate them to the range of `dtype`; NaN gives 0."""
     low, high = limits(dtype)
     wide = np.uint64 if dtype is DataType.UINT64 else np.int64
     cut = np.where((x > low) & (x < high), x, 0).astype(wide)
@@ -104,7 +107,7 @@ def _truncated(x: Array, dtype: DataType) -> Array:
 
 @kernel(Bitcast)
 def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
-    """Return a view; a truth is 0 or 1."""
+    """Compute `Bitcast` as a view of the same bytes; results of type bool are 0 or 1."""
     same = np.ascontiguousarray(x).reshape(x.shape)
     if op.dtype is DataType.BOOL:
         return np.not_equal(same.view(np.uint8), 0)

@@ -1,7 +1,8 @@
 """Arithmetic on quantized tensors in integers, as TFLite's reference kernels do it, bit for bit.
 
-A rule takes the stored integers of both operands and gives those of the result, before they are clamped to the type.
-TFLite works some factors out in float32 and others in float64, which shows in the last bit and is kept here.
+A rule is a function that takes the quantized values of both operands and returns those of the result, before they are
+clamped to the type. TFLite computes some factors in float32 and others in float64. The rules do the same, since the
+difference shows in the last bit.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _TYPES: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 
 
 def scale32(info: TensorInfo) -> np.float32:
-    """Return the scale of a tensor as the float32 that files hold."""
+    """Return the scale of a tensor rounded to float32, the type in which files store it."""
     return np.float32(info.scale)
 
 
 def offset(x: Array, info: TensorInfo) -> Ints:
-    """Return the stored integers without the zero point."""
+    """Return the quantized values minus the zero point, as int64."""
     return x.astype(np.int64) - info.zero_point
 
 
@@ -53,7 +54,7 @@ def per_tensor(info: KernelInfo) -> bool:
 
 
 def one_scale_of_few_bits(op: object, info: KernelInfo) -> str | None:
-    """Return a kernel's rule: every tensor of stored integers has 8 or 16 bits and one scale."""
+    """Return an error unless every integer tensor has 8 or 16 bits and a single scale."""
     return None if per_tensor(info) else "takes 8- or 16-bit tensors with one scale"
 
 
@@ -73,7 +74,10 @@ def _one_quantization(info: KernelInfo) -> bool:
 
 
 def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign: int = 1) -> tuple[Ints, Ints, float]:
-    """Both operands in steps of one scale, twice the larger of theirs, divided by ``2**left_shift``; and that scale."""
+    """Rescale both operands to a common scale, and return them and that scale.
+
+    The common scale is twice the larger of the operands' scales, divided by ``2**left_shift``.
+    """
     scales = [float(scale32(info.at(0))), float(scale32(info.at(1)))]
     common = 2 * max(scales)
     factors = [quantize_multiplier(scale / common) for scale in scales]
@@ -112,9 +116,9 @@ def _sq_diff(a: Array, b: Array, info: KernelInfo) -> Ints:
 
 
 def _div(a: Array, b: Array, info: KernelInfo) -> Ints:
-    """Multiply by the reciprocal of the divisor; a quotient by zero counts as zero.
+    """Multiply by the reciprocal of the divisor; the quotient by zero is zero.
 
-    So does one that is too small to show, where TFLite shifts by more bits than there are.
+    A quotient that is too small to represent is also zero. There, TFLite's shift exceeds the number of bits.
     """
     factor = quantize_multiplier(scale32(info.at(0)) / (scale32(info.at(1)) * scale32(info.output)))
     dividend, divisor = np.broadcast_arrays(offset(a, info.at(0)), offset(b, info.at(1)))
@@ -146,12 +150,12 @@ _RULES: Final[dict[BinaryOperation, Rule]] = {
 
 
 def compared(x: Array, info: TensorInfo) -> Ints:
-    """Return the integers that a quantized tensor is compared by: 256 times what they stand for."""
+    """Return 256 times the float values of a quantized tensor, as integers to be compared."""
     return multiply_by_quantized_multiplier(offset(x, info) << 8, quantize_multiplier(scale32(info)))
 
 
 def prelu(x: Array, alpha: Array, info: KernelInfo) -> Ints:
-    """Return the rule of PRELU, for the stored integers of input and slope."""
+    """Compute PRELU on the quantized values of the input and of the slope."""
     input, slope = info.at(0), info.at(1)
     positive = quantize_multiplier(scale32(input) / scale32(info.output))
     negative = quantize_multiplier(scale32(input) * scale32(slope) / scale32(info.output))

@@ -1,7 +1,7 @@
 """Functions of one quantized tensor as TFLite's reference kernels compute them, bit for bit.
 
-Each takes the stored integers and the infos of both tensors and gives the stored integers of the result, before they
-are clamped to the type.
+Each function takes the quantized values of the input and the infos of the input and output, and returns the quantized
+values of the result, before they are clamped to the type.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def _code(real: float, output: TensorInfo, unbounded: int) -> int:
 
 
 def clamp_codes(low: float, high: float, output: TensorInfo) -> tuple[int, int]:
-    """Return the stored integers of two real bounds, within the limits of the type."""
+    """Return two float bounds as quantized values, within the limits of the type."""
     limits = np.iinfo(output.dtype.numpy)
     codes = _code(low, output, limits.min), _code(high, output, limits.max)
     return max(limits.min, min(limits.max, codes[0])), max(limits.min, min(limits.max, codes[1]))
 
 
 def relu(x: Array, input: TensorInfo, output: TensorInfo, low: float, high: float) -> Ints:
-    """Rescale and clamp: every ReLU whose input and output are quantized differently."""
+    """Rescale and clamp to the float bounds `low` and `high`, if input and output have different quantizations."""
     rescaled = _rescaled(offset(x, input), scale32(input) / scale32(output), output)
     return np.clip(rescaled, *clamp_codes(low, high, output))
 
 
 def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) -> Ints:
-    """Rescale by one factor where positive, by another where negative (which may turn the sign)."""
+    """Rescale positive values by one factor and negative values by another one, which may be negative."""
     value = offset(x, input)
     positive = _rescaled(value, scale32(input) / scale32(output), output)
     negative = _rescaled(value, scale32(input) * np.float32(slope) / scale32(output), output)
@@ -76,19 +76,19 @@ def leaky_relu(x: Array, input: TensorInfo, output: TensorInfo, slope: float) ->
 
 
 def absolute(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the distance from the zero point, rescaled."""
+    """Return the absolute difference to the zero point, rescaled."""
     return _rescaled(np.abs(offset(x, input)), scale32(input) / scale32(output), output)
 
 
 def sqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the square root in float32, cut off instead of rounded; of a negative number it is 0."""
+    """Return the square root, computed in float32 and truncated instead of rounded; 0 for negative numbers."""
     root = np.sqrt(np.maximum(scale32(input) * offset(x, input).astype(np.float32), 0))
     codes: Ints = np.trunc(root / scale32(output)).astype(np.int64) + output.zero_point
     return codes
 
 
 def rsqrt(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the inverse square root in fixed point; of what is not positive it is the largest value."""
+    """Return the inverse square root in fixed point; the largest value for zero and negative numbers."""
     value = offset(x, input)
     inverse = inverse_sqrt(np.maximum(value, 1))
     scaled = multiply_by_quantized_multiplier(np.ones_like(value), FixedPoint(inverse.multiplier, inverse.shift + 20))
@@ -112,7 +112,7 @@ def _saturate16(x: Array) -> Ints:
 
 
 def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the input, rescaled, times a factor of 0 to 1 that grows from -3 to 3, all in 16 bits."""
+    """Compute hard swish in 16 bits: the rescaled input times a factor that grows from 0 at -3 to 1 at 3."""
     fine_scale = np.float32(1 / 128) * scale32(input)
     fine = offset(x, input) << 7
     multiplier, shift = _multiplier16(fine_scale / scale32(output))
@@ -127,7 +127,7 @@ def hard_swish(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 
 
 def tabulated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Array:
-    """A function of float values in float32, rounded with ties away from zero; what is not a number counts as 0."""
+    """Compute a function of the dequantized values in float32, rounded with ties away from zero; NaN gives 0."""
     reals = function(scale32(input) * offset(x, input).astype(np.float32))
     steps = round_half_away(reals * (np.float32(1) / scale32(output)))
     return np.where(np.isnan(steps), 0, steps) + output.zero_point
@@ -137,7 +137,10 @@ _STEPS: Final = 512
 
 
 def interpolation_table(function: Function, low: np.floating, high: np.floating, codes_per_unit: np.floating) -> Ints:
-    """Return a function at 513 points from `low` to `high`, each moved by half the error of interpolation behind it."""
+    """Return a function at 513 points from `low` to `high`, for linear interpolation.
+
+    Each point is shifted by half the interpolation error of the following interval.
+    """
     step = (high - low) / low.dtype.type(_STEPS)
     points = low + np.arange(_STEPS, dtype=step.dtype) * step
     codes = round_half_away(function(points) * codes_per_unit)
@@ -150,7 +153,7 @@ def interpolation_table(function: Function, low: np.floating, high: np.floating,
 
 
 def at_table(table: Ints, x: Array) -> Ints:
-    """Return the values for 16-bit integers, which span the table, between its points."""
+    """Interpolate linearly in a table of 513 points that covers the range of 16-bit integers."""
     index = 256 + (x.astype(np.int64) >> 7)
     base = table[index]
     ints: Ints = base + (((table[index + 1] - base) * (x.astype(np.int64) & 127) + 64) >> 7)
@@ -158,7 +161,7 @@ def at_table(table: Ints, x: Array) -> Ints:
 
 
 def interpolated(function: Function, x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """A function of a 16-bit tensor, whose zero points are 0, by an interpolation table over all of its range."""
+    """Compute a function of a 16-bit tensor with zero point 0, by an interpolation table over its whole range."""
     low, high = scale32(input) * np.float32(-(2**15)), scale32(input) * np.float32(2**15 - 1)
     span = scale32(output) * np.float32(2**15 - 1) - scale32(output) * np.float32(-(2**15))
     return at_table(interpolation_table(function, low, high, np.float32(2**16) / span), x)
@@ -166,7 +169,10 @@ def interpolated(function: Function, x: Array, input: TensorInfo, output: Tensor
 
 @cache
 def _sigmoid_table() -> Ints:
-    """The sigmoid of i / 24 in 16 bits, moved by half the error of interpolation; it ends with the largest number."""
+    """Return sigmoid(i / 24) in 16 bits for i from 0 to 255, each shifted by half the interpolation error.
+
+    The last entry is the largest 16-bit number.
+    """
     halves = 2.0**16 / (1 + np.exp(-np.arange(513) / 48))
     at, between = halves[::2], halves[1::2]
     error = (at[:-1] + at[1:]) / 2 - between
@@ -176,7 +182,7 @@ def _sigmoid_table() -> Ints:
 
 
 def _finest_steps(x: Array, input: TensorInfo) -> Ints:
-    """Return the input in steps of 1/12288, of which 8 / 3 * 4096 are what the table of the sigmoid spans."""
+    """Return the input in steps of 1/12288, the resolution in which the table of the sigmoid is indexed."""
     exponent = np.log2(scale32(input)) + 12
     if exponent in (0, 1):
         return offset(x, input) * 3 << int(exponent)
@@ -187,7 +193,7 @@ def _finest_steps(x: Array, input: TensorInfo) -> Ints:
 
 
 def _sigmoid_between(x: Ints, shift: int) -> Ints:
-    """Return the table's values between its points, with `shift` more bits than 16."""
+    """Interpolate in the table of the sigmoid; the result has 16 + `shift` bits."""
     place = np.minimum(x >> shift, 254)
     low, high = _sigmoid_table()[place], _sigmoid_table()[place + 1]
     between: Ints = (low << shift) + (x & ((1 << shift) - 1)) * (high - low)
@@ -195,7 +201,7 @@ def _sigmoid_between(x: Ints, shift: int) -> Ints:
 
 
 def sigmoid16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """Return the sigmoid of a 16-bit tensor with a zero point of 0, as multiples of 2**-15."""
+    """Compute the sigmoid of a 16-bit tensor with zero point 0, as multiples of 2**-15."""
     steps = _finest_steps(x, input)
     size = np.abs(steps)
     upper = np.where(size >> 9 >= 255, 0x7FFF << 10, _sigmoid_between(size, 9))
@@ -203,7 +209,7 @@ def sigmoid16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
 
 
 def tanh16(x: Array, input: TensorInfo, output: TensorInfo) -> Ints:
-    """The hyperbolic tangent of a 16-bit tensor with a zero point of 0, as multiples of 2**-15: 2 * sigmoid(2x) - 1."""
+    """Compute tanh of a 16-bit tensor with zero point 0, as 2 * sigmoid(2x) - 1, in multiples of 2**-15."""
     steps = _finest_steps(x, input)
     size = np.abs(steps)
     upper = np.where(size >> 8 >= 255, 0xFFFF << 8, _sigmoid_between(size, 8))

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm in integers, along the last axis, as TFLite's reference kernels do it, bit for bit."""
+"""Softmax and log-softmax in integers along the last axis, bit for bit as TFLite's reference kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 def _factor(input: TensorInfo, beta: float) -> tuple[FixedPoint, int]:
-    """Return the factor from stored integers to Q5, and the least difference that is still counted."""
+    """Return the factor from quantized values to Q5, and the smallest difference that still affects the result."""
     factor = quantize_multiplier(min(beta * input.scale * 2**26, 2.0**31 - 1))
     return factor, -int(31 * 2**26 // 2 ** int(factor.shift))
 
@@ -42,7 +42,7 @@ def _exps(difference: Ints, factor: FixedPoint, least: int) -> Ints:
 
 
 def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Probabilities in steps of 1/256, counted from the type's lowest integer."""
+    """Compute softmax of 8-bit values, in steps of 1/256 counted from the smallest integer of the type."""
     difference = _below_max(x)
     exps = _exps(difference, *_factor(input, beta))
     total = rescale(exps, 0, 12).sum(axis=-1, keepdims=True)
@@ -52,7 +52,7 @@ def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> In
 
 
 def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Logarithms of probabilities in steps of 1/16, counted from the type's highest integer."""
+    """Compute log-softmax of 8-bit values, in steps of 1/16 counted from the largest integer of the type."""
     factor, least = _factor(input, beta)
     difference = _below_max(x)
     total = log(rescale(_exps(difference, factor, least), 0, 12).sum(axis=-1, keepdims=True), 12, 5)
@@ -65,7 +65,7 @@ def log_softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -
 
 @cache
 def _tables() -> tuple[Ints, Ints]:
-    """exp(x) for -10 <= x <= 0, and 1 / (1 + x) for 0 <= x <= 1, in 16 bits."""
+    """Return tables of exp(x) for -10 <= x <= 0 and of 1 / (1 + x) for 0 <= x <= 1, in 16 bits."""
     codes_per_unit = np.float64(2**15)
     exps = interpolation_table(np.exp, np.float64(-10), np.float64(0), codes_per_unit)
     inverses = interpolation_table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), codes_per_unit)
@@ -73,7 +73,7 @@ def _tables() -> tuple[Ints, Ints]:
 
 
 def softmax16(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:
-    """Probabilities in steps of 2**-15, by tables of the exponential and of the reciprocal."""
+    """Compute softmax of 16-bit values in steps of 2**-15, by tables of the exponential and of the reciprocal."""
     exp_table, inverse_table = _tables()
     factor = quantize_multiplier(input.scale * beta / (10 / 65535))
     scaled = multiply_by_quantized_multiplier(_below_max(x), factor)

@@ -1,4 +1,4 @@
-"""Kernels of the operators that draw random numbers."""
+"""Kernels of the operators that generate random numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @kernel(RandomFill)
 def random_fill(op: RandomFill, dims: Array) -> Array:
-    """NumPy's older generator, which ONNX's reference evaluator takes too, in float64."""
+    """Compute `RandomFill` in float64 by NumPy's `RandomState`, the generator of ONNX's reference evaluator."""
     if (dims < 0).any():
         raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
     state, shape = np.random.RandomState(op.seed), tuple(dims.tolist())

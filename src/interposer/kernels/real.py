@@ -1,4 +1,4 @@
-"""Tensors as the float values that they stand for, and float values as elements of a tensor."""
+"""Conversion between the stored elements of tensors and float values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["all_quantized", "precisely", "real", "store"]
 
 
 def real(x: Array, info: TensorInfo) -> Array:
-    """Return what to compute with: float32 for a quantized tensor and for a narrower float, else the array itself."""
+    """Return the array to compute with: float32 for quantized tensors and narrower floats, else `x` itself."""
     if info.quantization is not None:
         return dequantize(x, info.quantization).astype(np.float32)
     if info.dtype.is_float and info.dtype.bits < 32:
@@ -23,14 +23,14 @@ def real(x: Array, info: TensorInfo) -> Array:
 
 
 def store(values: Array, info: TensorInfo, out: Array) -> None:
-    """Write float values to an array that `info` describes, rounding them once."""
+    """Write float values to the array `out`, quantized or rounded once as `info` says."""
     if info.quantization is not None:
         values = quantize(values, info.quantization, info.dtype)
     np.copyto(out, values, casting="unsafe")
 
 
 def precisely(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return the function of a real array, computed in float64 and rounded once to the array's own type."""
+    """Return a function that computes `function` in float64 and rounds once to the type of its argument."""
 
     def rounded(x: Array) -> Array:
         return np.asarray(function(np.asarray(x, np.float64))).astype(x.dtype)
@@ -39,7 +39,7 @@ def precisely(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def all_quantized(op: object, info: KernelInfo) -> str | None:
-    """Return a kernel's rule: of the integer tensors all must be quantized, with 8 bits or more, or none."""
+    """Return an error unless all integer tensors are quantized with 8 bits or more, or none is."""
     tensors = (*zip(info.names, info.inputs, strict=False), ("output", info.output))
     integers = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.dtype.is_integer]
     for name, tensor in integers:

@@ -1,4 +1,4 @@
-"""Kernels of the operators that move elements to other places."""
+"""Kernels of the operators that move elements without computing."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _NUMPY_MODES: Final = {
 
 @kernel(Transpose, Permute)
 def transpose(op: Transpose | Permute, x: Array) -> Array:
-    """Return a Permute says the same with the inverse permutation."""
+    """Compute `Transpose`, and `Permute` with the inverse permutation."""
     return x.transpose(op.permutation)
 
 
 @kernel(Concat)
 def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Every input is first brought to the output's quantization."""
+    """Compute `Concat`; every input is first converted to the quantization of the output."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.concatenate([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
@@ -56,7 +56,7 @@ def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Arr
 
 
 def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo) -> Array:
-    """``round(x * scale + bias)`` in float32, as TFLite's reference does it."""
+    """Convert quantized values by ``round(x * scale + bias)`` in float32, as TFLite's reference does."""
     old_scale, old_zero = along_axis(old, x.ndim)
     new_scale, new_zero = along_axis(new, x.ndim)
     scale = old_scale.astype(np.float32) * (np.float32(1) / new_scale.astype(np.float32))
@@ -67,32 +67,32 @@ def _rescaled(x: Array, old: Quantization, new: Quantization, target: TensorInfo
 
 @kernel(Splitter)
 def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
-    """Return views between the running sums of the sizes."""
+    """Compute `Splitter` as views between the cumulative sums of the sizes."""
     return tuple(np.split(x, np.cumsum(op.sizes[:-1]), op.axis)) if op.sizes else ()
 
 
 @kernel(Stack)
 def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
-    """Every input is first brought to the output's quantization."""
+    """Compute `Stack`; every input is first converted to the quantization of the output."""
     pairs = zip(inputs, info.inputs, strict=True)
     return np.stack([_requantized(x, source, info.output) for x, source in pairs], op.axis)
 
 
 @kernel(Slice)
 def slice_box(op: Slice, x: Array, *, info: KernelInfo) -> Array:
-    """The sizes are the inferred shape."""
+    """Compute `Slice`; the inferred output shape gives the sizes."""
     return x[tuple(slice(b, b + n) for b, n in zip(op.begin, info.output.shape, strict=True))]
 
 
 @kernel(StridedSlice)
 def strided_slice(op: StridedSlice, x: Array) -> Array:
-    """Python's slices clamp as TFLite does."""
+    """Compute `StridedSlice` by Python slices, which clamp their bounds as TFLite does."""
     return x[op.index(x.ndim)]
 
 
 @kernel(Pad)
 def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
-    """A constant border is what is left of a filled tensor; any other one repeats elements by their indices."""
+    """Compute `Pad`: copy the input into a filled tensor, or for the other modes repeat elements by their indices."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
         inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))
@@ -107,11 +107,11 @@ def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
 
 @kernel(Tile)
 def tile(op: Tile, x: Array) -> Array:
-    """NumPy's."""
+    """Compute `Tile` by NumPy."""
     return np.tile(x, op.multiples)
 
 
 @kernel(ReverseV2)
 def reverse(op: ReverseV2, x: Array) -> Array:
-    """Return a view with negative strides."""
+    """Compute `ReverseV2` as a view with negative strides."""
     return np.flip(x, op.axis)

@@ -1,7 +1,7 @@
 """Kernels of the recurrent layers without gates, and what all recurrent kernels have in common.
 
-They compute with float values: narrow floats as float32, quantized tensors (a float layer's 8-bit weights, say) as the
-numbers that they stand for.
+They compute with float values. Narrow floats are converted to float32, and quantized tensors, such as the 8-bit weights
+of a float layer, are dequantized.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _BOUNDS: Final = {
 
 
 def real_valued(op: object, info: KernelInfo) -> str | None:
-    """Return a kernel's rule: every tensor but that of lengths is of floats or quantized."""
+    """Return an error unless every tensor, except the sequence lengths, has floats or is quantized."""
     results = [(f"output {index}", tensor) for index, tensor in enumerate(info.outputs)]
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
@@ -69,7 +69,7 @@ def real_valued(op: object, info: KernelInfo) -> str | None:
 
 
 def converted(op: object, info: KernelInfo) -> Reals:
-    """Return what kernels prepare: the constants as float values."""
+    """Return what the kernels prepare: the constant operands as float values, by name."""
     return {
         name: real(tensor.constant, tensor)
         for name, tensor in zip(info.names, info.inputs, strict=False)
@@ -94,24 +94,24 @@ def store_all(values: tuple[Array, ...], info: KernelInfo, out: tuple[Array, ...
 
 
 def time_first(x: Array, time_major: bool) -> Array:
-    """Return a sequence with its steps along the first axis; or, the other way round, one as the operator has it."""
+    """Swap the first two axes of a sequence unless it is time-major; the same call undoes the swap."""
     return x if time_major else x.swapaxes(0, 1)
 
 
 def zeros_unless(state: Array | None, batches: int, size: int) -> Array:
-    """Return the state, zeros where there is none."""
+    """Return the initial state, or zeros if it is absent."""
     return np.zeros((batches, size), np.float32) if state is None else state
 
 
 def needed(values: Reals, name: str) -> Array:
-    """Return an operand that must be there."""
+    """Return an operand that must not be absent."""
     result = values[name]
     assert result is not None, name
     return result
 
 
 class _Cell(NamedTuple):
-    """A simple recurrent layer."""
+    """The weights and the activation of a recurrent layer without gates."""
 
     weights: Array
     recurrent_weights: Array
@@ -130,7 +130,10 @@ class _Cell(NamedTuple):
         )
 
     def run(self, x: Array, aux: Array | None, state: Array | None) -> tuple[Array, Array]:
-        """Return all outputs and the last state; only the recurrent product has to wait for the step before."""
+        """Return the outputs of all steps and the last state.
+
+        The products with the inputs are computed for all steps at once, and the recurrent products step by step.
+        """
         value = x @ self.weights.T + self.bias
         if aux is not None and self.aux_weights is not None:
             value = value + aux @ self.aux_weights.T
@@ -144,7 +147,7 @@ class _Cell(NamedTuple):
 
 @kernel(Rnn, when=real_valued)
 def rnn(op: Rnn, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """A sequence of one step."""
+    """Compute `Rnn`, a sequence of one step."""
     values = reals(arrays, info, prepared)
     x = needed(values, "input")[np.newaxis]
     _, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
@@ -159,7 +162,7 @@ def unidirectional_sequence_rnn(
     out: tuple[Array, ...],
     prepared: Reals | None,
 ) -> None:
-    """Step by step."""
+    """Compute `UnidirectionalSequenceRnn` step by step."""
     values = reals(arrays, info, prepared)
     x = time_first(needed(values, "input"), op.time_major)
     outputs, state = _Cell.of(values, op.activation_func).run(x, None, values["hidden_state_in"])
@@ -167,12 +170,12 @@ def unidirectional_sequence_rnn(
 
 
 def direction_of(values: Reals, direction: str) -> Reals:
-    """Return the operands of one direction, without its name."""
+    """Return the operands of one direction, with the direction removed from their names."""
     return {name.removeprefix(f"{direction}_"): x for name, x in values.items() if name.startswith(direction)}
 
 
 def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Array, Array | None], ...]:
-    """For each direction the input and, where it has weights, the auxiliary input, in the order of the steps taken."""
+    """Return for each direction the input and the auxiliary input, or None, in the order of the computed steps."""
     x, aux = time_first(needed(values, "input"), time_major), values["aux_input"]
     if aux is None:
         return (x, None), (x[::-1], None)
@@ -183,7 +186,10 @@ def sides(values: Reals, time_major: bool, aux_weights: str) -> tuple[tuple[Arra
 
 
 def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: bool) -> list[Array]:
-    """The outputs of both directions as the operator gives them; the backward ones come in the order of the steps."""
+    """Return the outputs of both directions, merged along the last axis if the operator says so.
+
+    The outputs of the backward direction are passed in the order in which they were computed.
+    """
     parts = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
     return [np.concatenate(parts, axis=-1)] if merge_outputs else parts
 
@@ -196,7 +202,7 @@ def bidirectional_sequence_rnn(
     out: tuple[Array, ...],
     prepared: Reals | None,
 ) -> None:
-    """The backward direction runs over the sequence turned round."""
+    """Compute `BidirectionalSequenceRnn`; the backward direction runs over the reversed sequence."""
     values = reals(arrays, info, prepared)
     outputs, states = [], []
     for direction, (x, aux) in zip(
@@ -218,7 +224,11 @@ _INTEGER_SVDF: Final = {
 
 
 def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
-    """Return a clamp, one scale for each tensor, no zero point inside, and the same state before and after."""
+    """Return an error unless the operator is quantized as TFLite's integer reference requires.
+
+    It requires a clamping activation, one scale for each tensor, zero points of 0 inside, and equal quantizations of
+    both states.
+    """
     if op.activation_func not in _BOUNDS:
         return f"{op.activation_func.name} in integers; takes {', '.join(bound.name for bound in _BOUNDS)}"
     inputs = [(name, info.get(name)) for name in ("input", "weights_feature", "weights_time", "state_in")]
@@ -236,7 +246,7 @@ def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
 def svdf_of_integers(
     op: Svdf, x: Array, feature: Array, time: Array, bias: Array | None, state: Array, *, info: KernelInfo
 ) -> tuple[Array, Array]:
-    """As TFLite's reference does it: 16-bit projections, 32-bit sums over time."""
+    """Compute `Svdf` as TFLite's integer reference does: 16-bit projections, 32-bit sums over time."""
     scales = [np.float32(info.at(index).scale) for index in range(3)]
     state_scale, output = np.float32(info.output.scale), info.outputs[1]
     inner = quantize_multiplier(scales[0] * scales[1] / state_scale)
@@ -253,7 +263,7 @@ def svdf_of_integers(
 
 @kernel(Svdf, when=real_valued)
 def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None) -> None:
-    """The free last place of every filter's memory takes the new projection."""
+    """Compute `Svdf`; the new projection is written to the free last position of each filter's memory."""
     values = reals(arrays, info, prepared)
     feature, time, bias = needed(values, "weights_feature"), needed(values, "weights_time"), values["bias"]
     projected = needed(values, "input") @ feature.T
@@ -265,7 +275,7 @@ def svdf(op: Svdf, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ..
 
 
 def moved_on(memory: Array) -> Array:
-    """Return the memory after a step: the oldest number of every filter is gone, the last place free."""
+    """Return the memory after a step: the oldest number of every filter is dropped, and the last position is free."""
     free = np.zeros_like(memory[..., :1])
     return np.concatenate([memory[..., 1:], free], axis=-1).reshape(len(memory), math.prod(memory.shape[1:]))
 

@@ -1,4 +1,4 @@
-"""Kernels of the whole recurrent layers, in float values."""
+"""Kernels of RnnSequence, GruSequence and LstmSequence, in float values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Step: TypeAlias = Callable[[Array, States], States]
 
 
 class _Weights:
-    """What one direction of a layer computes with; the weights of all gates lie one below the other."""
+    """The weights and biases of one direction; the rows of all gates are concatenated."""
 
     def __init__(self, op: Layer, values: Reals, place: int) -> None:
         self.input, self.recurrent = needed(values, "weights")[place], needed(values, "recurrent_weights")[place]
@@ -36,16 +36,16 @@ class _Weights:
         self.functions = [_function(op, place * count + index, gate=index < 2) for index in range(count)]
 
     def of_input(self, x: Array) -> Array:
-        """Return what the input gives to every gate, for all steps at once."""
+        """Return the products of the input with the weights of every gate, for all steps at once."""
         return np.asarray(x @ self.input.T + self.input_bias)
 
     def of_state(self, hidden: Array, gates: slice = slice(None)) -> Array:
-        """Return what the hidden state gives to some of the rows."""
+        """Return the products of the hidden state with the recurrent weights of some gates."""
         return np.asarray(hidden @ self.recurrent[gates].T + self.recurrent_bias[gates])
 
 
 def _function(op: Layer, index: int, *, gate: bool) -> Function:
-    """Return one of the functions; what goes into those of gates is clipped, the cell state that is put out is not."""
+    """Return one of the activation functions; the arguments of gates are clipped, the output cell state is not."""
     function, a, b = op.functions()[index]
     if op.clip > 0 and gate:
         return lambda x: FUNCTIONS[function](np.clip(x, -op.clip, op.clip), a, b)
@@ -103,14 +103,14 @@ def _lengths(values: Reals, steps: int, batches: int) -> Array:
 
 
 def _turned(x: Array, lengths: Array) -> Array:
-    """Return every sequence of (T, B, ...) from its end to its start; what is behind its end stays there."""
+    """Reverse each sequence of (T, B, ...) within its length; the steps after its end stay in place."""
     places = np.arange(len(x))[:, np.newaxis]
     order = np.where(places < lengths, lengths - 1 - places, places)
     return x[order, np.arange(x.shape[1])]
 
 
 def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Array, States]:
-    """Return all hidden states, zeros behind the end of a sequence, and the states after the last step."""
+    """Return all hidden states, zeros after the end of each sequence, and the states after the last step."""
     outputs = np.zeros((*array.shape[:2], states[0].shape[-1]), array.dtype)
     for place, part in enumerate(array):
         running = (place < lengths)[:, np.newaxis]
@@ -121,7 +121,7 @@ def _run(step: Step, array: Array, states: States, lengths: Array) -> tuple[Arra
 
 
 def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> States:
-    """Return the states at the start of one direction, (B, H) each."""
+    """Return the initial states of one direction, each with shape (B, H)."""
     names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
     value = [values[name] for name in names]
     zeros = np.zeros(shape, np.float32)
@@ -129,7 +129,7 @@ def _states(op: Layer, values: Reals, place: int, shape: tuple[int, int]) -> Sta
 
 
 def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple[Array, ...]:
-    """Return the results, for all directions."""
+    """Return the results of the operator for all directions."""
     x = time_first(needed(values, "input"), op.time_major)
     lengths = _lengths(values, *x.shape[:2])
     outputs, states = [], []
@@ -149,7 +149,7 @@ def _layer(op: Layer, values: Reals, begin: Callable[[_Weights], Step]) -> tuple
 def rnn_sequence(
     op: RnnSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
-    """Step by step."""
+    """Compute `RnnSequence` step by step."""
     values = reals(arrays, info, prepared)
     store_all(_layer(op, values, lambda weights: _rnn(op, weights)), info, out)
 
@@ -158,7 +158,7 @@ def rnn_sequence(
 def gru_sequence(
     op: GruSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
-    """Step by step."""
+    """Compute `GruSequence` step by step."""
     values = reals(arrays, info, prepared)
     store_all(_layer(op, values, lambda weights: _gru(op, weights)), info, out)
 
@@ -167,7 +167,7 @@ def gru_sequence(
 def lstm_sequence(
     op: LstmSequence, *arrays: Array | None, info: KernelInfo, out: tuple[Array, ...], prepared: Reals | None
 ) -> None:
-    """Step by step."""
+    """Compute `LstmSequence` step by step."""
     values = reals(arrays, info, prepared)
     store_all(_layer(op, values, lambda weights: _lstm(op, weights)), info, out)
 

@@ -1,4 +1,4 @@
-"""Kernels of the operators that take several elements together along axes."""
+"""Kernels of the operators that reduce axes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _mean(x: Array, axes: Axes) -> Array:
 
 
 def _integer_mean(x: Array, axes: Axes) -> Array:
-    """Return the quotient of the sum in 64 bits, truncated; 0 of no elements."""
+    """Return the mean of integers: the 64-bit sum divided by the count, truncated; 0 for no elements."""
     total = _sum(x.astype(np.uint64 if x.dtype.kind == "u" else np.int64), axes)
     count = total.dtype.type(max(1, _count(x.shape, axes)))
     mean: Array = np.sign(total) * (np.abs(total) // count)
@@ -66,7 +66,7 @@ def _integer_mean(x: Array, axes: Axes) -> Array:
 
 
 def _log_sum_exp(x: Array, axes: Axes) -> Array:
-    """The greatest element is taken off first, so that no exponential overflows; infinities stay what they are."""
+    """Compute log(sum(exp(x))); the largest element is subtracted first, so that no exponential overflows."""
     top = _greatest(x, axes)
     top = np.where(np.isfinite(top), top, 0)
     return np.log(_sum(np.exp(x - top), axes)) + top
@@ -132,7 +132,10 @@ def _computes(op: Mean | Reduce, info: KernelInfo) -> str | None:
 
 @kernel(Mean, Reduce, quantized=False, when=(all_quantized, _computes))
 def reduce(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Integers wrap around; floats of fewer than 32 bits are rounded once, at the end."""
+    """Compute `Mean` or `Reduce`.
+
+    Integers wrap around, and floats of fewer than 32 bits are rounded once, at the end.
+    """
     result = _functions(info.input.dtype)[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
     np.copyto(out, result.reshape(out.shape), casting="unsafe")
 
@@ -145,7 +148,10 @@ def _scales(info: KernelInfo) -> tuple[float, float]:
 
 
 def _mean_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """The count divides the multiplier, which is first moved up by as many bits as it has room for."""
+    """Return the mean of quantized values, rescaled by a multiplier that is divided by the count.
+
+    The multiplier is first shifted left as far as possible, so that the division loses few bits.
+    """
     source, target = _scales(info)
     multiplier, shift = quantize_multiplier(source / target)
     count = _count(x.shape, axes)
@@ -160,9 +166,10 @@ def _sum_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
 
 
 def _product_codes(x: Ints, axes: Axes, info: KernelInfo) -> Ints:
-    """Every partial product is rescaled by the same factor; together these factors make up the result's scale.
+    """Return the product of quantized values; every partial product is rescaled by the same factor.
 
-    A partial product that leaves 32 bits is saturated, where TFLite's wraps around.
+    Together these factors yield the scale of the result. A partial product that exceeds 32 bits is saturated, whereas
+    TFLite's wraps around.
     """
     source, target = _scales(info)
     count = _count(x.shape, axes)
@@ -188,7 +195,7 @@ def _has_rule(op: Mean | Reduce, info: KernelInfo) -> str | None:
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, one_scale_of_few_bits, _has_rule))
 def reduce_in_integers(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """TFLite's own arithmetic."""
+    """Compute `Mean` or `Reduce` as TFLite's integer kernels do."""
     codes = _RULES[_operation(op)](offset(x, info.input), reduced_axes(op.axis, x.ndim), info)
     out[...] = clamp_to(codes + info.output.zero_point, info.output.dtype).reshape(out.shape)
 
@@ -201,13 +208,13 @@ def _chooses(op: Mean | Reduce, info: KernelInfo) -> str | None:
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _chooses))
 def choose_codes(op: Mean | Reduce, x: Array, *, out: Array) -> None:
-    """The greatest stored integer stands for the greatest number, where both tensors are quantized alike."""
+    """Compute the maximum or minimum of quantized values directly, if input and output have equal quantizations."""
     out[...] = _COMMON[_operation(op)](x, reduced_axes(op.axis, x.ndim)).reshape(out.shape)
 
 
 @kernel(Mean, Reduce, quantized=True, when=(all_quantized, _computes))
 def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """What TFLite has no rule for: float values in float32."""
+    """Compute `Mean` or `Reduce` on dequantized values in float32, if TFLite has no integer rule."""
     result = _FLOATS[_operation(op)](real(x, info.input), reduced_axes(op.axis, x.ndim))
     store(result.reshape(out.shape), info.output, out)
 
@@ -217,7 +224,10 @@ def reduce_of_reals(op: Mean | Reduce, x: Array, *, info: KernelInfo, out: Array
 
 @kernel(ArgMinMax, dtypes=NUMBERS | {DataType.BOOL})
 def arg_min_max(op: ArgMinMax, x: Array, *, info: KernelInfo) -> Array:
-    """Stored integers are compared as they are; to find the last of equals, the axis is turned around."""
+    """Compute `ArgMinMax`; quantized values are compared directly.
+
+    For the last of equal elements, the reversed axis is searched.
+    """
     search = np.argmin if op.function is ArgMinMaxFunction.MIN else np.argmax
     values = real(x, info.input) if info.input.dtype in FLOATS else x
     if not op.select_last_index:

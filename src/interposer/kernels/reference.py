@@ -85,7 +85,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
 
 
 def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return all operands in declaration order."""
+    """Return all operands in the order of their declaration; None for absent ones."""
     if error := op.arity_problem(len(arrays)):
         raise InvalidArgumentError(error)
     names = [declared.name for declared in op.operands if not declared.variadic]

@@ -1,4 +1,4 @@
-"""Kernels of the operators on regions of an image. Places are float32, or float64 where they come as such."""
+"""Kernels of the operators on regions of an image. Coordinates are float32, or float64 for float64 inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_SAMPLES: Final = 1 << 20
 
 
 class _Samples(NamedTuple):
-    """Samples along one axis, (bins, samples): the cells beside each, and how much of it is the second one's."""
+    """Samples along one axis, (bins, samples): the two neighbouring cells, and the weight of the second one."""
 
     low: Array
     high: Array
@@ -34,7 +34,7 @@ class _Samples(NamedTuple):
     inside: Array
 
     def matrix(self, size: int) -> Array:
-        """Return what the mean of each bin takes from each cell, (bins, dimension)."""
+        """Return the weights with which the mean of each bin sums the cells, (bins, size)."""
         bins, samples = self.low.shape
         taken = np.zeros((bins, size))
         rows = np.arange(bins)[:, np.newaxis]
@@ -45,7 +45,7 @@ class _Samples(NamedTuple):
 
 
 def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *, half_pixel: bool) -> _Samples:
-    """Return the samples of a region from `start` to `end` (in cells)."""
+    """Return the sampling positions of a region from `start` to `end`, both in cells."""
     offset = np.float32(0.5 if half_pixel else 0)
     size = (end - offset) - (start - offset)
     step = (size if half_pixel else np.maximum(size, np.float32(1))) / np.float32(bins)
@@ -62,7 +62,7 @@ def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *,
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
 def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
-    """Return a mean over a grid of interpolated samples is two matrix products; in float64."""
+    """Compute `RoiAlign` in float64: the mean over a grid of interpolated samples is two matrix products."""
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
@@ -86,7 +86,7 @@ def _in_cells(op: RoiAlign | RoiPooling, regions: Array) -> Array:
 
 
 def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
-    """Return the largest of all weighted neighbours of the samples in each bin."""
+    """Return for each bin the largest product of a neighbouring cell and its weight, over all samples."""
     result = np.full((len(down.low), len(across.low), image.shape[2]), -np.inf)
     for rows, row_weights in ((down.low, 1 - down.fraction), (down.high, down.fraction)):
         for columns, weights in ((across.low, 1 - across.fraction), (across.high, across.fraction)):
@@ -98,7 +98,7 @@ def _largest(image: Array, down: _Samples, across: _Samples) -> Array:
 
 @kernel(RoiPooling, dtypes=REALS, when=reals_only)
 def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
-    """Works on stored integers, which are rescaled at the end where that is asked for."""
+    """Compute `RoiPooling` on quantized values, which are rescaled at the end if the quantizations differ."""
     images = to_nhwc(x, op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
@@ -114,12 +114,12 @@ def roi_pooling(op: RoiPooling, x: Array, regions: Array, batches: Array, *, inf
 
 
 def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, slice]]:
-    """Return the bins of a region that have cells, by their number; the last cell is included."""
+    """Return the number and the range of cells of each bin that is not empty; the last cell of a bin is included."""
     step = np.float32(max(end - start + 1, 1)) / np.float32(bins)
     borders = step * np.arange(bins + 1, dtype=np.float32) + np.float32(start)
     first = np.clip(np.floor(borders[:-1]), 0, size).astype(int)
-    consumers = np.clip(np.ceil(borders[1:]), 0, size).astype(int)
-    pairs = enumerate(zip(first.tolist(), consumers.tolist(), strict=True))
+    ends = np.clip(np.ceil(borders[1:]), 0, size).astype(int)
+    pairs = enumerate(zip(first.tolist(), ends.tolist(), strict=True))
     return [(number, slice(*pair)) for number, pair in pairs if pair[0] < pair[1]]
 
 
@@ -127,7 +127,7 @@ def _bins(start: float, end: float, bins: int, size: int) -> list[tuple[int, sli
 def heatmap_max_keypoint(
     op: HeatmapMaxKeypoint, heatmaps: Array, boxes: Array, *, info: KernelInfo
 ) -> tuple[Array, Array]:
-    """Return all heatmaps at once, as (N, K, S, S)."""
+    """Compute `HeatmapMaxKeypoint` for all heatmaps at once, as (N, K, S, S)."""
     maps = np.moveaxis(to_nhwc(real(heatmaps, info.at(0)), op.data_layout), 3, 1)
     frames = real(boxes, info.at(1))
     check_boxes(frames, "boxes")
@@ -141,16 +141,17 @@ def heatmap_max_keypoint(
 
 
 def _around(maps: Array, row: Array, column: Array) -> Array:
-    """Return the cells around one of each heatmap, (3, 3, N, K), those beyond the border mirrored."""
+    """Return the 3 x 3 cells around one cell of each heatmap, (3, 3, N, K); cells beyond the border are mirrored."""
     padded = np.pad(maps, [(0, 0), (0, 0), (1, 1), (1, 1)], mode="reflect")
     n, k = np.ogrid[: maps.shape[0], : maps.shape[1]]
     return np.stack([[padded[n, k, row + i, column + j] for j in range(3)] for i in range(3)])
 
 
 def _summit(cells: Array, tolerance: np.float32) -> tuple[Array, Array]:
-    """Where the quadratic function through cells (3, 3, ...) has its maximum, (..., 2) as x and y, and its value there.
+    """Return the maximum of the quadratic function through cells (3, 3, ...): its offset as x and y, and its value.
 
-    The gradient is ``g`` and the matrix of second derivatives ``[[a, b], [b, c]]``; so ``[[a, b], [b, c]] d = -g``.
+    The offset has shape (..., 2). With the gradient ``g`` and the matrix of second derivatives ``[[a, b], [b, c]]``,
+    the offset ``d`` solves ``[[a, b], [b, c]] d = -g``.
     """
     center = cells[1, 1]
     gx, gy = (cells[1, 2] - cells[1, 0]) / 2, (cells[2, 1] - cells[0, 1]) / 2

@@ -1,4 +1,4 @@
-"""Kernels of the operators that give a tensor another shape."""
+"""Kernels of the operators that change or return the shape of a tensor."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__: list[str] = []
 
 @kernel(Reshape)
 def reshape(op: Reshape, x: Array, *, info: KernelInfo) -> Array:
-    """Return the shape that was inferred is the target with its dimension of -1 worked out."""
+    """Compute `Reshape`; the inferred output shape is the target, with its dimension of -1 resolved."""
     return x.reshape(tuple(info.output.shape))
 
 
 @kernel(BroadcastTo)
 def broadcast_to(op: BroadcastTo, x: Array) -> Array:
-    """NumPy's view."""
+    """Compute `BroadcastTo` as a view."""
     return np.broadcast_to(x, op.shape)
 
 
 @kernel(Shape)
 def shape(op: Shape, x: Array) -> Array:
-    """Return the shape of the array that is there, whatever was inferred."""
+    """Compute `Shape`: the shape of the array itself, not the inferred one."""
     return np.array(x.shape, op.dtype.numpy)
 
 
 @kernel(Rank)
 def rank(op: Rank, x: Array) -> Array:
-    """Return a scalar."""
+    """Compute `Rank`, a scalar."""
     return np.array(x.ndim, np.int32)
 
 
 @kernel(Fill)
 def fill(op: Fill, dims: Array, *, info: KernelInfo) -> Array:
-    """The value is quantized as the output is."""
+    """Compute `Fill`; the value is quantized like the output."""
     if (dims < 0).any():
         raise InvalidArgumentError(f"dims is {dims.tolist()}; a dimension must not be negative")
     return np.broadcast_to(encoded(op.value, info.output), tuple(dims.tolist()))

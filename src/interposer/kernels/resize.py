@@ -1,4 +1,4 @@
-"""Kernels of the operators that change the size of an image."""
+"""Kernels of the operators that resize images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Places", "nearest_places"]
 
 
 class Places(NamedTuple):
-    """For each pixel of the result along an axis: two pixels of the input around it, and the weight of the second."""
+    """For each output pixel along an axis: the two input pixels around it, and the weight of the second one."""
 
     low: NDArray[np.int64]
     high: NDArray[np.int64]
@@ -45,7 +45,10 @@ def _targets(op: Resize) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
-    """The input's pixel for each pixel of the result along an axis, in float32 as TFLite's reference works it out."""
+    """Return the nearest input pixel of each output pixel along an axis.
+
+    Positions are computed in float32, as TFLite's reference does.
+    """
     offset = np.float32(0.5 if op.half_pixel_centers else 0)
     places = (np.arange(target, dtype=np.float32) + offset) * _scale(op, size, target)
     whole = round_half_away(places) if op.align_corners else np.floor(places)
@@ -54,7 +57,7 @@ def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
 
 @kernel(Resize, when=_nearest)
 def resize_nearest(op: Resize, x: Array) -> Array:
-    """Return rows and columns are picked, whatever they hold."""
+    """Compute `Resize` with NEAREST, by indexing rows and columns; it supports every type."""
     for axis, target in _targets(op):
         x = x.take(nearest_places(op, x.shape[axis], target), axis)
     return x
@@ -62,7 +65,7 @@ def resize_nearest(op: Resize, x: Array) -> Array:
 
 @kernel(Resize, dtypes=FLOATS | {DataType.UINT8}, when=_bilinear)
 def resize_bilinear(op: Resize, x: Array) -> Array:
-    """Weighted in float32 (float64 for float64); TFLite's reference takes bytes without sign the same way."""
+    """Compute `Resize` with BILINEAR in float32 (float64 for float64), also for uint8, as TFLite's reference does."""
     wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     rows, columns = (_real_places(op, x.shape[axis], target) for axis, target in _targets(op))
     mixed = _mixed(op, wide, rows, columns, wide.dtype.type(1))
@@ -80,7 +83,7 @@ def _real_places(op: Resize, size: int, target: int) -> Places:
 
 @kernel(Resize, dtypes=INTEGERS - {DataType.UINT8}, when=_bilinear)
 def resize_bilinear_integer(op: Resize, x: Array) -> Array:
-    """Weights of 10 bits, products of 20 more, rounded with ties away from zero, as TFLite's reference does it."""
+    """Compute `Resize` with BILINEAR in integers with 10-bit weights, rounded half away from zero, as TFLite does."""
     rows, columns = (_fixed_places(op, x.shape[axis], target) for axis, target in _targets(op))
     mixed = _mixed(op, x.astype(np.int64), rows, columns, np.int64(1 << 10))
     magnitude = (np.abs(mixed) + (1 << 19)) >> 20
@@ -99,7 +102,7 @@ def _fixed_places(op: Resize, size: int, target: int) -> Places:
 
 
 def _mixed(op: Resize, x: Array, rows: Places, columns: Places, generic: np.generic) -> Array:
-    """Return the four neighbours times their weights, summed in TFLite's order."""
+    """Return the weighted sum of the four neighbouring pixels, added in TFLite's order."""
     (height, _), (width, _) = _targets(op)
     row_weight = np.expand_dims(rows.weight.astype(x.dtype), [i for i in range(x.ndim) if i != height])
     column_weight = np.expand_dims(columns.weight.astype(x.dtype), [i for i in range(x.ndim) if i != width])

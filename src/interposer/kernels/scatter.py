@@ -1,4 +1,4 @@
-"""Kernels of the operators that write elements to places that are data."""
+"""Kernels of the operators that write elements to positions that are data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _tensors(op: ScatterNd | ScatterElements, info: KernelInfo) -> list[TensorIn
 
 @kernel(ScatterNd, when=(_types, _scales))
 def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Return where the axes that indices point to are one, an index is the number of a row."""
+    """Compute `ScatterNd`: flatten the indexed axes, so that each tuple of indices becomes one row number."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     base = _zeros(x, changes, info) if not op.input_enabled else x if codes else real(x, info.at(0))
@@ -64,7 +64,7 @@ def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info:
 
 @kernel(ScatterElements, when=(_types, _scales))
 def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Along the other axes, an update stands at the place that it goes to."""
+    """Compute `ScatterElements`; along the other axes, an update is written to its own position."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     target = np.array(x if codes else real(x, info.at(0)))
@@ -76,7 +76,7 @@ def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Arr
 
 
 def _moves_codes(op: ScatterNd | ScatterElements, info: KernelInfo) -> bool:
-    """Codes of one scale are moved and compared as they are; all other quantized numbers are real ones meantime."""
+    """Return True if quantized values can be written unchanged, which requires one scale and no arithmetic."""
     keeps_order = op.function in {ScatterFunction.UPDATE, ScatterFunction.MAX, ScatterFunction.MIN}
     return keeps_order and len({tensor.quantization for tensor in _tensors(op, info)}) == 1
 
@@ -90,7 +90,10 @@ def _stored(written: Array, info: KernelInfo, codes: bool) -> Array:
 
 
 def _write(function: ScatterFunction, target: Array, places: Any, changes: Array) -> None:
-    """Several updates of one element all count, or the last one."""
+    """Write or accumulate updates in place.
+
+    If several updates have the same element, UPDATE applies the last one, and the other functions apply all of them.
+    """
     if function is ScatterFunction.UPDATE:
         target[places] = changes
     else:
@@ -117,7 +120,7 @@ def _written(op: ScatterNd, base: Array, indices: Array, changes: Array) -> Arra
 
 
 def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return the place of every tuple of indices where those axes are one."""
+    """Return the flat row number of every tuple of indices into axes of these sizes."""
     rows = np.zeros(len(indices), np.int64)
     for column, size in zip(indices.T, sizes, strict=True):
         rows = rows * size + _within(column, size)
@@ -125,7 +128,7 @@ def _rows(indices: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def _within(indices: Array, size: int) -> Array:
-    """Return the indices counted from the front."""
+    """Return the indices with negative ones counted from the end; an index out of range is an error."""
     wrong = indices[(indices >= size) | (indices < -size)]
     if wrong.size:
         raise InvalidArgumentError(f"index {wrong[0]} is out of range for an axis of size {size}")
@@ -134,7 +137,7 @@ def _within(indices: Array, size: int) -> Array:
 
 @kernel(TensorScatter)
 def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | None, *, out: Array) -> None:
-    """Every sample has its own places along the axis."""
+    """Compute `TensorScatter`; every sample has its own start along the axis."""
     np.copyto(out, x)
     samples, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
     length, count = samples.shape[1], steps.shape[1]
@@ -148,7 +151,7 @@ def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | N
 
 @kernel(DynamicUpdateSlice)
 def dynamic_update_slice(op: DynamicUpdateSlice, x: Array, update: Array, start: Array, *, out: Array) -> None:
-    """Written into a copy."""
+    """Compute `DynamicUpdateSlice` by writing the update into a copy."""
     np.copyto(out, x)
     first = [min(max(0, int(s)), n - u) for s, n, u in zip(start, x.shape, update.shape, strict=True)]
     out[tuple(slice(f, f + u) for f, u in zip(first, update.shape, strict=True))] = update

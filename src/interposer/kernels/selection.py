@@ -1,4 +1,4 @@
-"""Kernels of the operators that give as many elements as the data has."""
+"""Kernels of the operators whose number of output elements depends on the data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__: list[str] = []
 
 @kernel(NonZero)
 def non_zero(op: NonZero, x: Array, *, info: KernelInfo) -> Array:
-    """Stored integers are compared with the one that stands for zero."""
+    """Compute `NonZero`; quantized values are compared with the quantized zero."""
     return np.stack(np.nonzero(np.not_equal(x, encoded(0.0, info.input))))
 
 
 @kernel(Compress)
 def compress(op: Compress, x: Array, condition: Array) -> Array:
-    """By the indices at which the condition is true."""
+    """Compute `Compress` by the indices at which the condition is true."""
     size = x.size if op.axis is None else x.shape[op.axis]
     if len(condition) > size:
         raise InvalidArgumentError(f"condition has {len(condition)} elements, but there are {size} to choose from")
@@ -32,7 +32,7 @@ def compress(op: Compress, x: Array, condition: Array) -> Array:
 
 @kernel(Unique)
 def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
-    """Return elements are compared by their rank, slices element by element."""
+    """Compute `Unique`; elements are compared by their rank, and slices element by element."""
     ranks = _ranks(x, info)
     rows = ranks.reshape(-1, 1) if op.axis is None else np.moveaxis(ranks, op.axis, 0)
     rows = rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
@@ -44,7 +44,7 @@ def unique(op: Unique, x: Array, *, info: KernelInfo) -> tuple[Array, ...]:
 
 
 def _ranks(x: Array, info: KernelInfo) -> Array:
-    """Integers in the order of the elements: narrow floats and strings can be compared, but not all sorted as rows."""
+    """Return integers in the order of the elements, since NumPy cannot sort rows of narrow floats or of strings."""
     values = x if info.input.is_quantized else real(x, info.input)
     _, ranks = np.unique(values, return_inverse=True)
     return ranks.reshape(x.shape)

@@ -1,4 +1,4 @@
-"""Kernels of the operators on sequences."""
+"""Kernels of CumSum, CumProd, ReverseSequence and Range."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__: list[str] = []
 
 @kernel(CumSum, dtypes=NUMBERS, when=all_quantized)
 def running_sum(op: CumSum, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Quantized tensors are summed as float values."""
+    """Compute `CumSum`; quantized tensors are summed as float values."""
     store(_accumulated(op, np.add, real(x, info.input)), info.output, out)
 
 
 @kernel(CumProd, dtypes=NUMBERS, when=all_quantized)
 def running_product(op: CumProd, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Quantized tensors are multiplied as float values."""
+    """Compute `CumProd`; quantized tensors are multiplied as float values."""
     store(_accumulated(op, np.multiply, real(x, info.input)), info.output, out)
 
 
 def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
-    """Along the last axis, forwards; without the element itself, everything moves on by one place."""
+    """Accumulate along the operator's axis; for an exclusive sum, the results are shifted by one position."""
     x = np.moveaxis(x, op.axis, -1)
     x = x[..., ::-1] if op.reverse else x
     array: Array = function.accumulate(x, axis=-1, dtype=x.dtype)
@@ -40,7 +40,7 @@ def _accumulated(op: CumSum | CumProd, function: np.ufunc, x: Array) -> Array:
 
 @kernel(ReverseSequence)
 def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
-    """With samples and steps in front, every sample has its own order of steps."""
+    """Compute `ReverseSequence`; each sample has its own order of steps."""
     axes = (op.batch_axis, op.time_axis)
     rows = np.moveaxis(x, axes, (0, 1))
     samples, steps = rows.shape[:2]
@@ -54,7 +54,7 @@ def reverse_sequence(op: ReverseSequence, x: Array, lengths: Array) -> Array:
 
 @kernel(Range, dtypes=NUMBERS, quantized=False)
 def number_range(op: Range, start: Array, limit: Array, delta: Array) -> Array:
-    """In 64 bits; every number is rounded once."""
+    """Compute `Range` in 64 bits, and round every number once."""
     if not delta.any():
         raise InvalidArgumentError("delta is 0; expected another number")
     wide = {"i": np.int64, "u": np.uint64}.get(start.dtype.kind, np.float64)

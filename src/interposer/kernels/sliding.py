@@ -1,7 +1,7 @@
 """Windows that slide along any axes of a tensor, one cell of the window at a time.
 
-Sizes, strides, dilations and paddings may come from a file that lies: nothing larger than the tensor or the result of
-the operator is made of them.
+A position of the window is called a place, and an element of the window a cell. Sizes, strides, dilations and paddings
+may come from an untrusted file, so no array is allocated that is larger than the tensor or the result of the operator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["covered", "seen", "slide"]
 
 
 def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice]:
-    """For one cell of the window: at which of `count` places it lies on the axis, and where on the axis that is."""
+    """Return the places, of `count`, at which one cell of the window is on the axis, and its positions there."""
     offset = cell * window.dilation - window.pad_before
     first = max(0, -(offset // window.stride))
     end = min(count, -((offset - size) // window.stride))
@@ -25,7 +25,7 @@ def seen(window: Window, cell: int, size: int, count: int) -> tuple[slice, slice
 
 
 def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, start: float) -> Array:
-    """Combine what lies under the window at each of `count` places along an axis, beginning with `start`."""
+    """Reduce the cells of the window at each of `count` places along an axis by `combine`, beginning with `start`."""
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = np.full(shape, start, x.dtype)
     ahead = (slice(None),) * axis
@@ -37,14 +37,14 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, st
 
 
 def _cells(window: Window, size: int, count: int) -> range:
-    """Return the cells of the window that lie on the axis at some place."""
+    """Return the range of cells that are on the axis at one place or more."""
     way = (count - 1) * window.stride - window.pad_before
     first = max(0, -(way // window.dilation))
     return range(first, min(window.size, -(-(size + window.pad_before) // window.dilation)))
 
 
 def covered(window: Window, count: int, low: int, high: int) -> Array:
-    """Return how many cells of the window lie between the positions `low` and `high` at each place along an axis."""
+    """Count the cells of the window with positions from `low` to `high` (exclusive), for each place along an axis."""
     first = np.arange(count) * window.stride - window.pad_before
     before, until = (np.clip(-((first - limit) // window.dilation), 0, window.size) for limit in (low, high))
     cells: Array = until - before

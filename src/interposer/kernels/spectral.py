@@ -1,4 +1,4 @@
-"""Kernels of the operators on signals, in float64 and rounded once."""
+"""Kernels of the signal processing operators, in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COEFFICIENTS: Final = {
 
 
 def _numbers(x: Array) -> Array:
-    """Return the numbers whose parts lie along the last axis."""
+    """Return the numbers whose real and imaginary parts are along the last axis; with one part, as floats."""
     wide = x.astype(np.float64)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
@@ -32,7 +32,7 @@ def _parts(x: Array) -> Array:
 
 @kernel(Dft)
 def dft(op: Dft, x: Array) -> Array:
-    """Without the axis of the parts, the signal's axis counts from the front."""
+    """Compute `Dft`; the signal's axis counts without the axis of real and imaginary parts."""
     axis, numbers = op.axis % x.ndim, _numbers(x)
     length = op.signal_length(x.shape[axis])
     if not op.inverse:
@@ -45,7 +45,7 @@ def dft(op: Dft, x: Array) -> Array:
 
 @kernel(Stft)
 def stft(op: Stft, signal: Array, window: Array | None) -> Array:
-    """A view of the signal has all frames."""
+    """Compute `Stft` over a strided view that has all frames of the signal."""
     frames = np.lib.stride_tricks.sliding_window_view(_numbers(signal), op.frame_length, axis=1)[:, :: op.frame_step]
     weighted = frames if window is None else frames * window.astype(np.float64)
     return _parts((np.fft.rfft if op.onesided else np.fft.fft)(weighted, axis=-1))
@@ -53,7 +53,7 @@ def stft(op: Stft, signal: Array, window: Array | None) -> Array:
 
 @kernel(SignalWindow)
 def signal_window(op: SignalWindow, size: Array) -> Array:
-    """Return a single element of a symmetric window is its middle."""
+    """Compute `SignalWindow`; a symmetric window of one element is 1."""
     count = int(size.item())
     if count < 0:
         raise InvalidArgumentError(f"size is {count}; expected 0 or more")
@@ -67,7 +67,7 @@ def signal_window(op: SignalWindow, size: Array) -> Array:
 def mel_weight_matrix(
     op: MelWeightMatrix, bins: Array, length: Array, rate: Array, lower: Array, upper: Array
 ) -> Array:
-    """Return a triangle rises from one frequency to the next and falls to the one behind that."""
+    """Compute `MelWeightMatrix`: each triangle rises from one frequency to the next and falls to the one after."""
     count, size = int(bins.item()), int(length.item())
     if count < 0 or size < 0 or rate.item() <= 0:
         raise InvalidArgumentError(f"{count} bands, {size} elements and a rate of {rate.item()} cannot be meant")

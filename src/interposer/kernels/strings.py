@@ -1,4 +1,4 @@
-"""Texts: arrays of Python's strings."""
+"""Kernels of the operators on strings, which are arrays of Python strings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def string_concat(op: StringConcat, a: Array, b: Array) -> Array:
 
 @kernel(StringSplit)
 def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
-    """Python's own rules: without a separator, what is left behind the last cut keeps its white space."""
+    """Compute `StringSplit` by `str.split`.
+
+    Without a separator, the text after the last split keeps its white space.
+    """
     most = -1 if op.maxsplit is None else op.maxsplit
     pieces = [text.split(op.delimiter or None, most) for text in x.flat]
     result = np.full((len(pieces), max(map(len, pieces), default=0)), "", object)

@@ -39,12 +39,12 @@ class KernelInfo:
 
     @property
     def input(self) -> TensorInfo:
-        """The first input, which must be connected."""
+        """The first operand, which must be connected."""
         return self.at(0)
 
     @property
     def output(self) -> TensorInfo:
-        """The first output."""
+        """The first result."""
         return self.outputs[0]
 
     def at(self, index: int) -> TensorInfo:
@@ -146,7 +146,7 @@ class Kernel:
 
 
 def _asked(rule: Rule, op: Op, info: KernelInfo) -> str | None:
-    """Return the reason of a rule, or None; also None if the rule needs a rank that is not known yet."""
+    """Return the reason that a rule gives, or None; also None if the rule needs a rank that is not known yet."""
     try:
         return rule(op, info)
     except UnknownRankError:
@@ -166,7 +166,7 @@ def _counted(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _own(values: tuple[Any, ...], requested: Sequence[TensorInfo]) -> list[Array]:
-    """Convert arrays to the requested types; the requested shapes must accept theirs."""
+    """Convert arrays to the requested types; raise an error if a shape does not match the requested one."""
     for array, info in zip(values, requested, strict=True):
         if not info.shape.accepts(TensorShape(np.shape(array))):
             raise InvalidArgumentError(f"the kernel gave shape {np.shape(array)}, but {info.shape} was expected")
@@ -194,7 +194,7 @@ class KernelTable:
             np.matmul(a, b, out=out)
 
     Several kernels of one operator are tried in the order in which they were added. A kernel for a class serves its
-    subclasses too, where they have none of their own.
+    subclasses too, unless they have kernels of their own.
     """
 
     def __init__(self) -> None:
@@ -211,14 +211,15 @@ class KernelTable:
 
         Args:
             ops: the operators that it computes.
-            dtypes: the types it takes: a set holds for every operand and result whose type the operator itself leaves
-                open; a mapping gives sets by operand's or result's name, ``"*"`` standing for the ones just described.
-            quantized: True if it takes only quantized tensors, False if none; judged by the first operand.
-            when: further rules ``rule(op, info)``, each giving the reason for a refusal, or None.
+            dtypes: the supported types. A set applies to every operand and result for which the operator itself
+                declares no types. A mapping has sets by the name of an operand or result; ``"*"`` stands for all
+                the others.
+            quantized: True if it supports only quantized tensors, False if none; the first operand decides.
+            when: further rules ``rule(op, info)``; each returns the reason of a refusal, or None.
 
         Raises:
-            InvalidArgumentError: a name in `dtypes` that no operand or result has, or a function that does not take
-                the operands.
+            InvalidArgumentError: `dtypes` has a name that no operand or result has, or the function does not accept the
+                operands.
         """
         types = _type_sets(dtypes)
         rules = (when,) if callable(when) else tuple(when)
@@ -237,7 +238,7 @@ class KernelTable:
     def prepare(self, function: Callable[..., Any]) -> Callable[[_F], _F]:
         """Let the decorated ``prepare(op, info)`` run once, before the first call, for the kernel `function`.
 
-        It finds constants in ``info.inputs[i].constant``; what it returns, the kernel gets as `prepared`.
+        It can read constants in ``info.inputs[i].constant``. The kernel receives its result as `prepared`.
         """
         result = [kernel for kernels in self._kernels.values() for kernel in kernels if kernel.function is function]
         if not result:

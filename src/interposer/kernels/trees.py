@@ -1,4 +1,4 @@
-"""Kernels of ensembles of decision trees: all rows go down all trees together, a level at a time."""
+"""Kernel of ensembles of decision trees: all rows descend all trees together, one level at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROWS: Final = 1 << 10
 
 @kernel(TreeEnsemble)
 def tree_ensemble(op: TreeEnsemble, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Some rows at a time, as every row has a place in every tree."""
+    """Compute `TreeEnsemble` for a limited number of rows at a time, since memory grows with rows times trees."""
     rows = real(x, info.input)
     for start in range(0, len(rows), _ROWS):
         some = slice(start, start + _ROWS)
@@ -36,7 +36,7 @@ def tree_ensemble(op: TreeEnsemble, x: Array, *, info: KernelInfo, out: Array) -
 
 
 def _leaves(op: TreeEnsemble, x: Array) -> Array:
-    """Return the leaf of every tree that each row ends in, (N, trees)."""
+    """Return the number of the leaf that each row reaches in every tree, (N, trees)."""
     at = np.broadcast_to(op.roots.astype(np.int64), (len(x), op.roots.size)).copy()
     thresholds = op.thresholds.astype(x.dtype)
     while (inside := at >= 0).any():
@@ -58,7 +58,7 @@ def _goes_on_true(op: TreeEnsemble, values: Array, thresholds: Array, node: Arra
 
 
 def _gathered(op: TreeEnsemble, leaves: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the weights of all leaves, target by target, in the order of the trees."""
+    """Combine the weights of the reached leaves for each target, in the order of the trees."""
     starts = op.leaf_starts.astype(np.int64)
     first, counts = starts[leaves], starts[leaves + 1] - starts[leaves]
     row = np.repeat(np.arange(len(leaves)), counts.sum(axis=1))

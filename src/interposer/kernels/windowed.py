@@ -29,7 +29,7 @@ Index: TypeAlias = tuple[slice, ...]
 def _cells(
     windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
-    """Yield the cells of the window that see anything: the places at which they do, and where in the tensor that is."""
+    """Yield each cell of the window, the places at which it is in the tensor, and its positions in the tensor there."""
     ahead = (slice(None),) * 2
     axes = list(zip(windows, sizes, counts, strict=True))
     parts = [visible(*axis)[1] for axis in axes]
@@ -47,7 +47,7 @@ def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | Non
 def max_pooling_with_indices(
     op: MaxPoolingWithIndices, x: Array, *, info: KernelInfo, out: tuple[Array, Array]
 ) -> None:
-    """A cell that is greater than all before it takes the place; the greatest code is the greatest number."""
+    """Compute `MaxPoolingWithIndices`; the first of equal cells wins, and quantized values are compared directly."""
     values, numbers = out
     values[...], numbers[...] = encoded(0.0, info.output), -1
     own = _numbers(x.shape, op.column_major)
@@ -72,7 +72,7 @@ def _of_reals(op: LpPooling, info: KernelInfo) -> str | None:
 
 @kernel(LpPooling, when=(all_quantized, _of_reals))
 def lp_pooling(op: LpPooling, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Sums may be taken one axis after the other."""
+    """Compute `LpPooling`; the sums are computed one axis after the other."""
     powers = np.abs(real(x, info.input).astype(np.float64)) ** op.p
     for axis, window in enumerate(op.windows(), start=2):
         powers = slide(powers, axis, window, out.shape[axis], np.add, 0)
@@ -81,7 +81,7 @@ def lp_pooling(op: LpPooling, x: Array, *, info: KernelInfo, out: Array) -> None
 
 @kernel(MaxUnpooling)
 def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInfo, out: Array) -> None:
-    """By the numbers of the cells of the whole tensor."""
+    """Compute `MaxUnpooling`; `indices` are positions in the flat output tensor."""
     out[...] = encoded(0.0, info.output)
     wrong = indices[(indices < 0) | (indices >= out.size)]
     if wrong.size:
@@ -91,7 +91,7 @@ def max_unpooling(op: MaxUnpooling, x: Array, indices: Array, *, info: KernelInf
 
 @kernel(Col2Im, dtypes=NUMBERS, when=all_quantized)
 def col2im(op: Col2Im, x: Array, *, info: KernelInfo, out: Array) -> None:
-    """Every row holds what one cell of the window has seen at all places."""
+    """Compute `Col2Im`: add the row of each window cell to the image, at all places of the window."""
     values, counts = real(x, info.input), op.places()
     image = np.zeros(out.shape, values.dtype)
     if values.size:
