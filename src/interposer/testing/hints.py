@@ -33,8 +33,8 @@ class Evidence:
     """A wrong result next to the expected one.
 
     Args:
-        found: the result of the backend.
-        wanted: the expected result, of the same shape and type.
+        actual: the result of the backend.
+        expected: the expected result, of the same shape and type.
         wrong: True for each element that is wrong.
         info: the tensor info of the result.
         near: a function that compares two float64 arrays element by element within the tolerance.
@@ -42,8 +42,8 @@ class Evidence:
         earlier: the result of the previous run; None if there was none.
     """
 
-    found: Array
-    wanted: Array
+    actual: Array
+    expected: Array
     wrong: Array
     info: TensorInfo
     near: Near
@@ -56,7 +56,7 @@ class Evidence:
         q = self.info.quantization
         if q is None:
             return np.zeros(())
-        shape = [1] * self.wanted.ndim
+        shape = [1] * self.expected.ndim
         if q.axis is not None:
             shape[q.axis] = -1
         return np.asarray(np.reshape(np.asarray(q.zero_points, np.float64), shape))
@@ -69,18 +69,18 @@ class Evidence:
     @cached_property
     def a(self) -> Array:
         """The result of the backend as float64, without the zero point."""
-        return np.asarray(self.found.astype(np.float64) - self.zero_point)
+        return np.asarray(self.actual.astype(np.float64) - self.zero_point)
 
     @cached_property
     def b(self) -> Array:
         """The expected result as float64, without the zero point."""
-        return np.asarray(self.wanted.astype(np.float64) - self.zero_point)
+        return np.asarray(self.expected.astype(np.float64) - self.zero_point)
 
     @cached_property
     def plain(self) -> Array:
         """True for each element that is finite in both results and, for integers, not at an end of the type's range."""
         finite = np.isfinite(self.a) & np.isfinite(self.b)
-        return np.asarray(finite & ~self.at_end(self.found) & ~self.at_end(self.wanted))
+        return np.asarray(finite & ~self.at_end(self.actual) & ~self.at_end(self.expected))
 
     def at_end(self, array: Array) -> Array:
         """Return an array that is True for each integer at an end of its type's range."""
@@ -117,15 +117,15 @@ def _inverted(e: Evidence) -> str | None:
 
 
 def _stale(e: Evidence) -> str | None:
-    if e.earlier is None or e.earlier.shape != e.found.shape or len(np.unique(e.found)) < 2:
+    if e.earlier is None or e.earlier.shape != e.actual.shape or len(np.unique(e.actual)) < 2:
         return None
-    if not np.array_equal(e.earlier, e.found, equal_nan=True):
+    if not np.array_equal(e.earlier, e.actual, equal_nan=True):
         return None
     return "equal to the result of the run before: is the output stale, or were the inputs not read again?"
 
 
 def _never_written(e: Evidence) -> str | None:
-    result = e.found[e.wrong]
+    result = e.actual[e.wrong]
     if e.info.dtype.is_float:
         filled = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
     else:
@@ -215,7 +215,7 @@ def _overflow(e: Evidence) -> str | None:
     if not e.info.dtype.is_integer:
         return None
     low, high = integer_range(e.info.dtype)
-    a, b = e.at_end(e.found)[e.wrong], e.at_end(e.wanted)[e.wrong]
+    a, b = e.at_end(e.actual)[e.wrong], e.at_end(e.expected)[e.wrong]
     if b.all() and a.mean() < 0.1 and (np.abs(e.a - e.b)[e.wrong] > (high - low) / 4).any():
         return f"elements beyond the range wrap around instead of saturating at {low} and {high}"
     if a.all() and not e.info.is_quantized:
@@ -385,7 +385,7 @@ def _ties(e: Evidence) -> str | None:
 
 
 def _coarse(e: Evidence) -> str | None:
-    if e.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or e.found.size < 2:
+    if e.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or e.actual.size < 2:
         return None
     for dtype in (DataType.BFLOAT16, DataType.FLOAT16, DataType.FLOAT32):
         coarse = e.b.astype(dtype.numpy).astype(np.float64)

@@ -187,7 +187,7 @@ class Trial:
         self.untouched = all(same(now, then) for now, then in pairs)
 
     def _run_on_others(self, loaded: Loaded) -> None:
-        """Run on other inputs, which may leave nothing to compute."""
+        """Run the network on the other inputs; an error counts only if the reference can compute these inputs."""
         try:
             self.other = self._run_once(loaded, self.other_feeds)
         except InterposerError:

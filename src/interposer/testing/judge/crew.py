@@ -97,7 +97,7 @@ class Crew:
             self.idle.append(worker)
 
     def _replaced(self, descriptor: int, lost: Lost) -> Iterator[Judged]:
-        """Report the network at which a worker was lost; another worker goes on with the networks after it.
+        """Report the network at which a worker was lost; another worker continues with the networks after it.
 
         A worker that is lost after its last result, by a thread of the backend, is reported for its last network.
         """

@@ -27,7 +27,7 @@ Edit = Callable[[Draft, Recorded], Iterator[Candidate]]
 
 
 def one_output(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Keep one output."""
+    """Yield drafts with only one of the outputs."""
     if len(draft.outputs) > 1:
         yield from (partial(_ending, draft, (place,)) for place in draft.outputs)
 
@@ -37,14 +37,14 @@ def _ending(draft: Draft, outputs: tuple[Place, ...]) -> Draft:
 
 
 def fewer_outputs(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Drop one output."""
+    """Yield drafts without one of the outputs."""
     if len(draft.outputs) > 2:
         for number in range(len(draft.outputs)):
             yield partial(_ending, draft, draft.outputs[:number] + draft.outputs[number + 1 :])
 
 
 def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Make an inner value the only output; the first layers first."""
+    """Yield drafts in which an intermediate value is the only output; values of the first layers come first."""
     for number, step in enumerate(draft.steps):
         places = tuple(Place(number, result) for result in range(len(step.quantizations)))
         if step.computes:
@@ -52,7 +52,7 @@ def earlier_end(draft: Draft, known: Recorded) -> Iterator[Candidate]:
 
 
 def later_start(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Make inputs of a layer's results, with the arrays that they held; the last layers first."""
+    """Yield drafts in which a layer's results are inputs with the recorded arrays; the last layers come first."""
     for number in reversed(range(len(draft.steps))):
         if draft.steps[number].computes and known:
             yield partial(_starting_after, draft, number, known)
@@ -74,7 +74,7 @@ def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
-    """Return the draft with steps before all others, to which the places with negative numbers refer."""
+    """Return the draft with steps added before all others; negative step numbers in the draft refer to them."""
     count = len(steps)
 
     def moved(place: Place) -> Place:
@@ -85,7 +85,7 @@ def _prepended(draft: Draft, steps: list[Step]) -> Draft:
 
 
 def bypass(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Let the consumers of a layer read one of its operands instead, if that has the same info."""
+    """Yield drafts in which consumers of a layer read one of its operands, if it has the same info as the result."""
     for number, step in enumerate(draft.steps):
         if not (step.computes and known) or len(step.quantizations) != 1:
             continue
@@ -99,7 +99,7 @@ def _bypassing(draft: Draft, old: Place, new: Place) -> Draft:
 
 
 def fewer_operands(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Drop an optional operand."""
+    """Yield drafts without one of the optional operands."""
     for number, step in enumerate(draft.steps):
         for index in reversed(range(len(step.inputs))):
             declared = step.op.operands[min(index, len(step.op.operands) - 1)]
@@ -116,7 +116,7 @@ def _without_operand(draft: Draft, number: int, index: int, *, gone: bool) -> Dr
 
 
 def default_attributes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Give an attribute its default."""
+    """Yield drafts in which one attribute has its default value."""
     for number, step in enumerate(draft.steps):
         for name in step.op.changed_attributes() if step.computes else ():
             if not step.op.attributes[name].required:
@@ -133,7 +133,7 @@ def _with_default(draft: Draft, number: int, name: str) -> Draft:
 
 
 def smaller_sizes(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Reduce a dimension of inputs and constants: all dimensions of one size together, or one by one."""
+    """Yield drafts with smaller dimensions of inputs and constants: all dimensions of equal size, or a single one."""
     arrays = [step.array for step in draft.steps if step.array is not None]
     for old in sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True):
         for new in dict.fromkeys((1, old // 2, old - 1)):
@@ -198,7 +198,7 @@ def _with_size(op: Op, old: int, new: int) -> Op:
 
 
 def simpler_numbers(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Replace the elements of an input or a constant by zeros, ones or small integers."""
+    """Yield drafts in which the elements of an input or a constant are zeros, ones or small integers."""
     for number, step in enumerate(draft.steps):
         array = step.array
         if array is None or array.dtype == object or not array.size:
@@ -232,7 +232,7 @@ _SIMPLER: Final = (
 
 
 def simpler_quantizations(draft: Draft, known: Recorded) -> Iterator[Candidate]:
-    """Give a quantized tensor the scale 1, or the zero point 0."""
+    """Yield drafts in which a quantized tensor has scale 1 or zero point 0."""
     for number, step in enumerate(draft.steps):
         if any(q is not None and not q.per_axis for q in step.quantizations):
             yield from (partial(_with_quantization, draft, number, simplify) for simplify in (_unscaled, _centered))

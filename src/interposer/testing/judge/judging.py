@@ -176,9 +176,9 @@ class Comparison:
         self._spreads: dict[Value, Spread] | None = None
 
     def is_near(self, feeds: Feeds) -> bool:
-        """Return True if all results are within the tolerances of a single layer, which needs no further evaluation.
+        """Return True if all results are within the tolerances of a single layer, so that no further check is needed.
 
-        Where all layers that a result depends on are exact, so must be the result.
+        If all layers that a result depends on are exact, the result must be exact too.
         """
         inexact, exact = inexact_values(self.graph, self.tolerances), self.tolerances.exact(bits=False)
         for layer in self.graph.outputs:
@@ -235,9 +235,9 @@ def described(array: Array, spread: Spread) -> str:
 
 
 def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions, ids: Sequence[str]) -> str:
-    """Return which layer's results are wrong for the operands that the backend itself gave it; empty if none is.
+    """Return which layer gives wrong results for the operands that the backend computed; empty if none does.
 
-    Every value of the network is made an output, and each layer is evaluated by the reference on what came out.
+    The network runs with every value as an output. The reference then evaluates each layer on these values.
     """
     opened, numbers = with_all_outputs(network)
     try:

@@ -56,7 +56,7 @@ def _of_one_layer(draft: Draft, number: int) -> Draft:
 
 
 def _of_all_before(draft: Draft, number: int) -> Draft:
-    """Return a layer and all before it, with the results that are outputs or that no layer of these takes."""
+    """Return the draft up to a layer; its outputs are the outputs so far and the values without consumers."""
     steps = draft.steps[: number + 1]
     taken = {place for step in steps for place in step.inputs}
     places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))

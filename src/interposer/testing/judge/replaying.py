@@ -35,21 +35,21 @@ def judge_network(
     seconds: float = SECONDS,
     memory: int = MEMORY,
 ) -> Verdict:
-    """Judge one network on a backend, beside the reference kernels, in a child process.
+    """Judge one network on a backend by comparing it with the reference kernels, in a child process.
 
     Args:
         backends: the backend, or several in order of preference: ids, ``module:Class``, paths of shared objects, or
-            functions that make one.
+            functions that create a backend.
         network: any valid network.
         feeds: the arrays of its inputs by binding id.
-        conditions: the route and what is asked of the optimizer.
+        conditions: the route of the network and settings of the optimizer.
         options: model options by backend id.
-        tolerances: how near the results of one layer must be; by default quantized results bit for bit.
-        seconds: how long it may take.
-        memory: how many bytes of memory the process may use more than at its start.
+        tolerances: the allowed differences for one layer; by default quantized results must be equal bit by bit.
+        seconds: the time limit.
+        memory: the bytes of memory that the process may use beyond its use at the start.
 
     Raises:
-        UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be made.
+        UnknownBackendError, BackendUnavailableError, PluginError: a backend cannot be created.
     """
     check_limits(seconds, memory)
     setup = Setup(named_backends(backends), dict(options or {}), tolerances or Tolerances(steps=0), memory)
@@ -67,20 +67,20 @@ def replay(
     seconds: float = SECONDS,
     **conditions: Any,
 ) -> None:
-    """Judge a network in text form again, and print what is wrong.
+    """Judge a network in text form again, and print the failure.
 
     Args:
         backend: the backend, or several in order of preference.
         network: the network, as `interposer.ir.text.print_graph` writes it.
         inputs: its inputs by binding id, as plain data.
         options: model options by backend id.
-        steps: by how many steps the quantized results of one layer may differ.
-        seconds: how long it may take.
-        conditions: those of `Conditions`.
+        steps: the number of steps by which the quantized results of one layer may differ.
+        seconds: the time limit.
+        conditions: the fields of `Conditions`.
 
     Raises:
-        SystemExit: the failure shows again; the status is 1.
-        InvalidArgumentError: the script does not know the backend.
+        SystemExit: the failure occurs again; the exit status is 1.
+        InvalidArgumentError: `backend` is None, since the script could not name the backend.
     """
     if backend is None:
         raise InvalidArgumentError(

@@ -157,7 +157,7 @@ class Seat:
         return Ran(first, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
-        """Run on the same elements in another order, which may leave nothing to compute."""
+        """Run the network once on the same input elements in another order; ignore an error about their values."""
         try:
             loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:

@@ -52,7 +52,7 @@ def named_backends(backends: str | Factory | Sequence[str | Factory]) -> tuple[s
     """Return one backend, or several in order of preference, as a tuple.
 
     Raises:
-        InvalidArgumentError: there is none, or something that is neither a text nor a function.
+        InvalidArgumentError: there is no backend, or one of them is neither a string nor a callable.
     """
     value = (backends,) if isinstance(backends, str) or callable(backends) else backends
     expect(value, Sequence, "backends must be an id or a function, or a list of these")
@@ -90,7 +90,7 @@ class Workplace:
         """The backends under test.
 
         Raises:
-            InterposerError: a backend cannot be made, or refuses its options.
+            InterposerError: a backend cannot be created, or refuses its options.
         """
         backends = _by_id([backend_of(backend) for backend in self.setup.backends])
         for name, options in self.setup.options.items():
@@ -136,7 +136,10 @@ def _carry_out(task: Task, channel: Channel, workplace: Workplace) -> None:
 
 
 def restrict(memory: int) -> None:
-    """Let this process end with its parent, leave no core file, and not reserve more memory than it may."""
+    """Let this process end with its parent, write no core file, and reserve at most this much more memory.
+
+    `memory` is in bytes, beyond what the process has reserved already.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
     with suppress(ValueError, OSError):

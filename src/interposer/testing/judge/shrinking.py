@@ -24,9 +24,9 @@ def shrunk(subject: Subject, verdict: Verdict, judge: Judge, seconds: float) -> 
 
     Args:
         subject: a network that fails.
-        verdict: how it fails.
-        judge: judges a network, in a process that may die of it.
-        seconds: when to stop.
+        verdict: the failure.
+        judge: a function that judges a network, in a process that may crash.
+        seconds: the time limit of the search.
     """
     search = _Search(subject, verdict, judge, time.monotonic() + seconds)
     search.simplify_conditions()
@@ -35,7 +35,7 @@ def shrunk(subject: Subject, verdict: Verdict, judge: Judge, seconds: float) -> 
 
 
 class _Search:
-    """The smallest network so far."""
+    """The state of a reduction: the smallest failing network so far."""
 
     def __init__(self, subject: Subject, verdict: Verdict, judge: Judge, deadline: float) -> None:
         self.subject, self.verdict, self.judge, self.deadline = subject, verdict, judge, deadline
@@ -45,14 +45,14 @@ class _Search:
         return time.monotonic() > self.deadline
 
     def simplify_conditions(self) -> None:
-        """Try without layers that are held back, and without rewrites."""
+        """Try the network without held-back layers and without rewrites, and adopt what still fails."""
         for changes in ({"held_back": ()}, {"integers": False}, {"rewrite": False, "integers": False}):
             conditions = replace(self.subject.conditions, **changes)
             if conditions != self.subject.conditions and not self.is_over:
                 self._accepts(replace(self.subject, conditions=conditions))
 
     def simplify_network(self) -> None:
-        """Try all edits in turn until none of them succeeds any more."""
+        """Apply all edits in turn until none of them gives a smaller network that still fails."""
         draft = Draft.of(self.subject.network, self.subject.feeds)
         for _ in range(_ROUNDS):
             before = draft
@@ -90,7 +90,7 @@ class _Search:
 
 
 def _recorded(draft: Draft) -> Recorded:
-    """Return every result of a draft as the reference computes it; nothing if it cannot."""
+    """Return every result of a draft as the reference computes it; an empty mapping if it cannot."""
     try:
         network, feeds = draft.built()
         known = all_values(network.graph, feeds)

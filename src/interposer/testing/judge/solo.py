@@ -1,4 +1,4 @@
-"""One worker for one network after another, replaced whenever it dies of one."""
+"""A worker that judges networks one after the other, and is replaced when it crashes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Solo"]
 
 
 class Solo:
-    """A worker that judges networks one by one. Use it in a ``with`` block, after which the worker is gone.
+    """A worker that judges networks one by one. Use it in a ``with`` block, which ends the worker.
 
     Args:
-        nursery: where the worker is forked.
-        seconds: how long one network may take.
-        ids: the backends to use, in order of preference; by default all that the nursery's setup names.
+        nursery: the process that forks the worker.
+        seconds: the time limit for one network.
+        ids: the backends to use, in order of preference; None means all of the nursery's setup.
     """
 
     def __init__(self, nursery: Nursery, seconds: float, ids: Sequence[str] | None = None) -> None:
@@ -39,17 +39,17 @@ class Solo:
         self.renew()
 
     def renew(self) -> None:
-        """End the worker, so that the next network has a new one."""
+        """End the worker, so that a new worker judges the next network."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
     def do(self, task: Task) -> Any:
-        """Let the worker carry out a task, and give its only result.
+        """Let the worker run a task, and return its only result.
 
         Raises:
-            Lost: the worker died of it.
-            InterposerError: the backends under test cannot be made.
+            Lost: the worker crashed during the task.
+            InterposerError: the backends under test cannot be created.
         """
         if self._worker is None:
             self._worker = Worker(self.nursery, self.seconds)
@@ -70,7 +70,7 @@ class Solo:
 
         Raises:
             BackendCrashedError: the process ends, or hangs, while it creates the backends under test.
-            InterposerError: they cannot be created.
+            InterposerError: the backends under test cannot be created.
         """
         if self._ids is None:
             self._ids = self._served()
@@ -84,7 +84,7 @@ class Solo:
             raise BackendCrashedError(f"{names} cannot be created: {lost.text}", reason=lost.sort.value) from lost
 
     def judge(self, subject: Subject) -> Verdict:
-        """Judge a network; if the worker dies, report which backend is the cause."""
+        """Judge a network; if the worker crashes, judge it again with fewer backends to determine the cause."""
         try:
             verdict: Verdict = self.do(One(subject, self.ids))
         except Lost as lost:

@@ -1,17 +1,17 @@
-"""How far the results of a network may differ: perturbed evaluations of the reference, and what they show.
+"""The allowed range of a network's results, estimated by perturbed evaluations of the reference.
 
-A backend may differ from the reference in every layer by that layer's tolerance. What this makes of the network's
-results depends on the layers after it: a difference of nearly equal numbers, a division by nearly zero or the
-normalization of nearly equal elements enlarges it, and rounding, comparing and choosing turn it into a jump.
+A backend may differ from the reference in every layer by that layer's tolerance. The effect on the network's results
+depends on the following layers. A difference of nearly equal numbers, a division by nearly zero or the normalization of
+nearly equal elements magnifies the error. Rounding, comparison and selection turn it into a jump.
 
-Widening the tolerances by a factor would allow too much elsewhere. Instead, the reference is evaluated several times,
-layer by layer, with the result of every inexact layer perturbed within its tolerance. Each element may be what lies
-between the least and the greatest number that these evaluations gave.
+Larger tolerances would allow too much elsewhere. Instead, the reference is evaluated several times, layer by layer,
+with the result of every inexact layer perturbed within its tolerance. Each element may lie between the smallest and the
+largest number that these evaluations gave.
 
-Perturbations never hit a threshold, a zero or an equality exactly. So some evaluations move results to zero or to a
-multiple of 1/2 where that is within the tolerance, and comparisons of numbers whose ranges overlap are answered at
-random. Numbers that overflow only in a narrow type stay finite in the evaluations in float64. Layers that only move or
-choose elements are exact, and integers are never perturbed, so that quantized results stay exact after them.
+Perturbations never hit a threshold, a zero or an equality exactly. Therefore some evaluations move results to zero or
+to a multiple of 1/2 within the tolerance, and comparisons of numbers with overlapping ranges get random results.
+Numbers that overflow only in a narrow type remain finite in the evaluations in float64. Layers that only move or select
+elements are exact, and integers are never perturbed, so quantized results remain exact after such layers.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ _ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, Data
 
 
 def rounding_error(dtype: DataType) -> float:
-    """Return the relative error of storing a number once."""
+    """Return the largest relative error of rounding a number to this type."""
     return _ROUNDING.get(dtype, 2.0**-24)
 
 
 def _underflow(dtype: DataType) -> float:
-    """Return the largest absolute error of storing a number that is smaller than every normal number of its type."""
+    """Return the largest absolute error of rounding a number that is smaller than every normal number of its type."""
     return smallest_float(dtype) / 2
 
 
 class Stream:
-    """A fixed stream of random bits and numbers, the same in every process and with every version of NumPy."""
+    """A deterministic stream of random bits and numbers, the same in every process and with every version of NumPy."""
 
     def __init__(self, seed: int) -> None:
         self._source = np.random.Philox(key=seed)
 
     def bits(self, shape: tuple[int, ...]) -> Array:
-        """Return random truth values."""
+        """Return random booleans."""
         return np.asarray(self._words(shape) >> np.uint64(63) == 1)
 
     def fractions(self, shape: tuple[int, ...]) -> Array:
@@ -102,9 +102,9 @@ def _fractions(values: Array, allowed: Array, stream: Stream) -> Array:
 
 
 def _snapped(zero: float) -> Noise:
-    """Move values to zero, or else to the nearest multiple of 1/2, wherever that is within what is allowed.
+    """Return noise that moves values to zero, or else to the nearest multiple of 1/2, within the allowed difference.
 
-    Functions jump or have poles there, which no other perturbation hits exactly.
+    Functions have jumps or poles at these numbers, which no other perturbation hits exactly.
     """
 
     def snap(values: Array, allowed: Array, stream: Stream) -> Array:
@@ -121,10 +121,10 @@ def _unchanged(values: Array, allowed: Array, stream: Stream) -> Array:
 
 @dataclass(frozen=True)
 class _Mode:
-    """One perturbed evaluation: its noise, and how often a float stays in float64 from layer to layer.
+    """The settings of a perturbed evaluation: its noise, and how often results remain in float64 between layers.
 
-    `equal` is what a comparison says where its operands may be equal, and whether a quotient that may be a whole number
-    is one or just below; None draws it for every element.
+    `equal` decides undecidable cases: the result of a comparison whose operands may be equal, and whether a quotient
+    that may be an integer is that integer or just below it. None decides at random for every element.
     """
 
     noise: Noise
@@ -153,7 +153,7 @@ _MODES: Final = (
 
 @dataclass(frozen=True)
 class Spread:
-    """What one tensor may hold: the reference's array, and those of the perturbed evaluations."""
+    """The values that a tensor may have: the reference's array, and those of the perturbed evaluations."""
 
     info: TensorInfo
     reference: Array
@@ -162,7 +162,7 @@ class Spread:
 
     @property
     def is_exact(self) -> bool:
-        """True if no perturbation reaches the tensor."""
+        """True if no perturbation affects the tensor."""
         return not self.others
 
     def wrong(self, array: Array) -> Array | str:
@@ -179,7 +179,10 @@ class Spread:
             return compare(array, alike)
 
     def _wrong_items(self, array: Array, alike: Sequence[Array]) -> Array | str:
-        """Return texts must be one of those that were seen; elements of a sequence are compared one by one."""
+        """Return which strings differ from the strings of all evaluations.
+
+        Elements of a sequence are compared one by one.
+        """
         if self.info.element is None:
             return np.asarray(~np.logical_or.reduce([array == item for item in alike]))
         for index, item in enumerate(array):
@@ -207,7 +210,7 @@ class Spread:
 
 
 def _part(numbers: Array, error: float) -> Array:
-    """Return a part of the size of each number; nothing of an infinity."""
+    """Return the magnitude of each number times `error`; 0 for infinities."""
     return np.where(np.isfinite(numbers), error * np.abs(numbers), 0.0)
 
 
@@ -223,14 +226,14 @@ def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
 def spreads(
     graph: Graph, feeds: Mapping[int, Array], known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
 ) -> dict[Value, Spread]:
-    """Return what every value of a graph may hold.
+    """Return the spread of every value of a graph.
 
     Args:
         graph: a graph whose tensor infos are inferred.
         feeds: the arrays of the inputs by binding id.
         known: every value as the reference computes it.
-        tolerances: by how much one layer's results may differ.
-        rounded_feeds: whether floats that come in were rounded when they were stored, and may be perturbed by that.
+        tolerances: the allowed differences of one layer's results.
+        rounded_feeds: whether float inputs were rounded when they were stored, and may be perturbed by that error.
     """
     runs = [_Run(mode, Stream(number), tolerances, known) for number, mode in enumerate(_MODES)]
     for run in runs:
@@ -255,9 +258,9 @@ def _is_of_floats(info: TensorInfo) -> bool:
 
 
 def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], tolerances: Tolerances) -> tuple[Array, ...]:
-    """Return the least and the greatest results of a backend that rounds only its last result.
+    """Return the smallest and the largest results of a backend that rounds only its last result.
 
-    Perturbations of all layers may outweigh what is left of numbers that cancel out, and miss these results.
+    Perturbations of all layers may exceed the remainder of numbers that cancel out, and so miss these results.
     """
     info, bounds = value.known, list[Array]()
     for run in runs:
@@ -272,7 +275,10 @@ def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], toleranc
 
 @dataclass
 class _Run:
-    """A perturbed evaluation that is under way; `known` has its values so far, but for those that it cannot compute."""
+    """A perturbed evaluation in progress.
+
+    `known` has the computed values, except those that the reference cannot compute.
+    """
 
     mode: _Mode
     stream: Stream
@@ -281,9 +287,10 @@ class _Run:
     known: Known = None  # type: ignore[assignment]
 
     def round_inputs(self, graph: Graph) -> None:
-        """Perturb the inputs by the error of storing a number; evaluations in float64 keep them unrounded.
+        """Perturb the inputs by their rounding error; evaluations in float64 keep them unrounded.
 
-        A zero may be a number that underflowed when it was stored: a backend that fuses layers takes its square root.
+        A zero may be a number that underflowed when it was stored, and a backend that fuses layers may take its square
+        root.
         """
         for layer in graph.inputs:
             info, array = layer.output.known, self.known[layer.output]
@@ -295,7 +302,7 @@ class _Run:
                 self.known[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
-        """Compute a layer on the perturbed values, and perturb its results."""
+        """Compute a layer on the perturbed values, and perturb its results; `unsure` marks undecidable elements."""
         if any(value not in self.known for value in layer.values):
             return
         tolerances = suited(self.tolerances, layer)
@@ -311,7 +318,7 @@ class _Run:
             self.known[value] = self._kept(value, noisy)
 
     def _results(self, layer: Layer) -> list[Array]:
-        """Return the results on the perturbed values; none where the reference cannot compute them."""
+        """Return the results on the perturbed values; an empty list if the reference cannot compute them."""
         try:
             return self._evaluated(layer)
         except InterposerError:
@@ -336,7 +343,7 @@ class _Run:
         return False
 
     def _kept(self, value: Value, array: Array) -> Array:
-        """Return the reference's own array where it is the same."""
+        """Return the reference's own array if the given one is equal to it, to save memory."""
         reference = self.reference[value]
         same = array is reference or (
             array.dtype == reference.dtype and array.dtype != object and array.tobytes() == reference.tobytes()
@@ -344,7 +351,7 @@ class _Run:
         return reference if same and array.shape == reference.shape else array
 
     def _decided(self, layer: Layer, array: Array, unsure: Array) -> Array:
-        """The results of a comparison, a division or a hash, with some answer where that is unsure."""
+        """Return the results of a comparison, division or hash, with a possible result for each undecidable element."""
         if unsure.shape != array.shape:
             return array
         equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
@@ -382,12 +389,15 @@ _DIVISIONS: Final = (BinaryOperation.MOD, BinaryOperation.FMOD, BinaryOperation.
 
 
 def _divides(layer: Layer) -> bool:
-    """True if a layer gives whole quotients or remainders, which jump where a dividend is a multiple of its divisor."""
+    """Return True if a layer computes integer quotients or remainders, which jump at multiples of the divisor."""
     return isinstance(layer.op, ElementwiseBinary) and layer.op.operation in _DIVISIONS
 
 
 def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
-    """Return the whole quotient or the remainder where `a` is a multiple of `b` (`exact`), or is just below one."""
+    """Return integer quotients or remainders.
+
+    `exact` is True where `a` is a multiple of `b`, else it is just below one.
+    """
     match getattr(layer.op, "operation", None):
         case BinaryOperation.FLOOR_DIV:
             return np.asarray(np.round(a / b) - ~exact)
@@ -397,17 +407,17 @@ def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
 
 
 def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
-    """Hashes whose bits are all 1 or all 0, which are the greatest and the least that there can be."""
+    """Return hashes whose bits are all 1 or all 0, which are the largest and the smallest possible hashes."""
     if op.type is LshProjectionType.DENSE:
         return ones.astype(array.dtype)
     return np.asarray((array >> bits << bits) + np.where(ones, (1 << bits) - 1, 0), array.dtype)
 
 
 def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
-    """Return where the floats that a layer compares may be equal, or the quotients that it rounds down may be whole.
+    """Return which floats that a layer compares may be equal, or which quotients that it rounds down may be integers.
 
-    A result is unsure where the ranges of two operands overlap, or that of their quotients contains a whole number, and
-    one of the operands is not exact. The hash of an operand that is not exact may be any.
+    An element is undecidable if the ranges of two operands overlap, or the range of their quotient contains an integer,
+    and one of the operands is not exact. Hashes of an operand that is not exact are always undecidable.
     """
     if isinstance(layer.op, LshProjection):
         exact = all(run.known.get(value) is known[value] for value in layer.values for run in runs)
@@ -431,7 +441,7 @@ def _unsure(layer: Layer, known: Known, runs: Sequence[_Run]) -> Array | None:
 
 
 def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:
-    """By how much each element may differ: a part of itself, and a part of the largest number in the tensor."""
+    """Return the allowed difference of each element: a fraction of it plus a fraction of the largest element."""
     finite = np.isfinite(values)
     largest = np.abs(values, where=finite, out=np.zeros_like(values)).max(initial=0.0)
     tolerance = tolerances.of(dtype)

@@ -18,7 +18,7 @@ AS_BUILT: Final = "network"
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a network is run.
+    """The conditions under which a network runs.
 
     Args:
         route: "network" for the network as built; "onnx", "onnx-inexact" or "tflite" for the network that is read back
@@ -36,7 +36,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network, the arrays of its inputs by binding id, and how it is run."""
+    """A network, the arrays of its inputs by binding id, and the conditions under which it runs."""
 
     network: Network
     feeds: Mapping[int, Array]
@@ -101,7 +101,10 @@ class Verdict:
         return replace(self, culprit=culprit)
 
     def alike(self, other: Verdict) -> bool:
-        """True if two findings show the same failure: the same sort, with the same signal, limit or exception."""
+        """Return True if two findings show the same failure.
+
+        They have the same sort, and the same signal, limit or exception.
+        """
         if (self.outcome, self.sort) != (other.outcome, other.sort) or (other.gross and not self.gross):
             return False
         return self.sort not in _REPORTED_BY_TEXT or _gist(self.text) == _gist(other.text)

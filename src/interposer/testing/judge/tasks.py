@@ -83,7 +83,7 @@ def _conditions(plan: Plan, created: RandomNetwork) -> Conditions:
 
 
 def _has_both_ways(network: Network) -> bool:
-    """True if something is quantized and something dequantized, so that rewrites could compute it in integers."""
+    """Return True if a network has Quantize and Dequantize layers, so that rewrites can compute in integers."""
     return {Quantize, Dequantize} <= {type(layer.op) for layer in network}
 
 

@@ -82,11 +82,11 @@ class Nursery(Protocol):
 
 
 def nursery_for(setup: Setup, environment: Mapping[str, str] | None = None) -> Nursery:
-    """Return the nursery that can make the backends of a setup.
+    """Return the nursery that can create the backends of a setup.
 
     Args:
         setup: the backends under test and their options.
-        environment: variables to set beside those of this process; only for backends that have names.
+        environment: variables to set in addition to those of this process; only for backends that have names.
     """
     if all(isinstance(backend, str) for backend in setup.backends):
         return ForkServer(setup, environment)
@@ -205,7 +205,7 @@ def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
 
 
 class Worker:
-    """A worker process. Use it in a ``with`` block, after which the process is gone.
+    """A worker process. Use it in a ``with`` block, which ends the process.
 
     Args:
         nursery: the process that forks the worker.
@@ -249,7 +249,7 @@ class Worker:
 
         Raises:
             Lost: the worker died, took too long, or used too much memory.
-            InterposerError: the backends under test cannot be made.
+            InterposerError: the backends under test cannot be created.
         """
         while True:
             try:

@@ -17,7 +17,7 @@ _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-4
 
 
 def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
-    """Return an array for a tensor: float values of up to that magnitude, or stored integers of the whole range."""
+    """Return a random array for a tensor: floats of magnitude up to `reach`, or any quantized values of its type."""
     if info.dtype is DataType.STRING:
         return _texts(draw, info)
     if info.dtype is DataType.BOOL:
@@ -28,7 +28,7 @@ def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
 
 
 def as_type(real: Array, dtype: DataType) -> Array:
-    """Return float64 numbers as a floating-point type, rounded to float32 first, which every version does alike."""
+    """Convert float64 numbers to a float type through float32, so that every version of NumPy rounds alike."""
     return np.asarray(real if dtype is DataType.FLOAT64 else real.astype(np.float32).astype(dtype.numpy))
 
 
@@ -37,7 +37,7 @@ def _uniform(draw: Draw, info: TensorInfo, reach: float) -> Array:
 
 
 def _on_a_grid(draw: Draw, info: TensorInfo, reach: float) -> Array:
-    """Return multiples of an eighth of the reach, so that elements are equal and halves occur."""
+    """Return random multiples of an eighth of `reach`, so that some elements are equal and ties of rounding occur."""
     return draw.integers(info.shape, -8, 8) * (reach / 8)
 
 
@@ -67,7 +67,7 @@ def _texts(draw: Draw, info: TensorInfo) -> Array:
 
 
 def stored(real: Array, info: TensorInfo) -> Array:
-    """Return float values in the tensor's type, quantized as its info says."""
+    """Return float values in the type and quantization of `info`."""
     if info.dtype.is_float:
         return as_type(real, info.dtype)
     q = info.quantization

@@ -1,4 +1,4 @@
-"""Growers of attention: as one operator, and as products, a softmax and what lies between them."""
+"""Growers of attention: as a single operator, and as matrix products, a softmax and the layers between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LENGTH: Final = 48
 
 
 def _sequence(growth: Growth, value: Value) -> Value:
-    """Return float values of the shape (batch, length, width), no side of which is empty or too long."""
+    """Return float values of shape (batch, length, width), without empty or very long dimensions."""
     x = growth.real(as_rank(growth, value, 3))
     batch, length, width = x.known.shape
     if not 0 < length <= _LENGTH or not 0 < batch <= 8 or not 0 < width <= 128:
@@ -43,7 +43,10 @@ def _sequence(growth: Growth, value: Value) -> Value:
 
 
 def _projected(growth: Growth, x: Value, width: int) -> Value:
-    """Return the sequence with another width; a sequence that has it already is taken as it is in half of the cases."""
+    """Return the sequence projected to another width.
+
+    A sequence of that width is returned unchanged in half of the cases.
+    """
     depth = x.known.shape[-1]
     if depth == width and growth.draw.chance(1, 2):
         return x
@@ -64,7 +67,7 @@ def _heads(growth: Growth) -> tuple[int, int, int]:
 
 @grower(8, Attention, kinds=_FLOAT)
 def _attention(growth: Growth, value: Value) -> None:
-    """Attention of a sequence to itself or to another one, with masks, windows, past keys and several heads."""
+    """Add self- or cross-attention with masks, windows, past keys and several heads."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, groups, size = _heads(growth)
     other = growth.another(lambda item: item.known.rank == 3 and item.known.dtype is x.known.dtype
@@ -115,7 +118,7 @@ def _past(growth: Growth, source: Value, sizes: tuple[int, int, int]) -> tuple[V
 
 
 def _mask(growth: Growth, shape: tuple[int, ...], dtype: DataType) -> Value:
-    """Return a mask of numbers or of truth values, of full shape or to be broadcast; no query sees nothing at all."""
+    """Return a numeric or boolean mask, of full shape or to be broadcast; every query sees at least one key."""
     draw = growth.draw
     sizes = tuple(size if draw.chance(2, 3) else 1 for size in shape[:3])
     mask = (*sizes, shape[3])[draw.integer(0, 3) :]
@@ -130,7 +133,7 @@ def _mask(growth: Growth, shape: tuple[int, ...], dtype: DataType) -> Value:
 
 @grower(4, Softmax, BatchMatMul, FullyConnected, Transpose, Reshape, Multiplication, kinds=_FLOAT)
 def _attention_of_parts(growth: Growth, value: Value) -> None:
-    """Attention as exporters write it: two products with a scale, perhaps a mask, and a softmax between them."""
+    """Add attention as exporters write it: matrix products, a scale, an optional mask, and a softmax."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, _, size = _heads(growth)
     whole = _split(growth, _projected(growth, x, heads * size), heads)
@@ -157,7 +160,7 @@ def _attention_of_parts(growth: Growth, value: Value) -> None:
 
 @grower(2, RotaryEmbedding, LinearAttention, kinds=_FLOAT)
 def _positions(growth: Growth, value: Value) -> None:
-    """A rotary embedding of a sequence, or attention by way of a state."""
+    """Add a rotary embedding of a sequence, or linear attention."""
     draw, x = growth.draw, _sequence(growth, value)
     heads, groups, size = _heads(growth)
     batch, length, _ = x.known.shape

@@ -1,4 +1,4 @@
-"""Growers of sequences and optionals, which begin and end with tensors of the network."""
+"""Growers of sequences and optionals, which take and return tensors of the network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _taken_apart(growth: Growth, sequence: Value, length: int, rank: int) -> Non
 
 @grower(1, SplitToSequence, SequenceAt, SequenceLength, ConcatFromSequence)
 def _pieces(growth: Growth, value: Value) -> None:
-    """Return a sequence of the pieces of a value."""
+    """Add a SplitToSequence, and read elements of the sequence, its length, or the concatenation."""
     draw, shape = growth.draw, value.known.shape
     if not shape or 0 in shape:
         raise Skipped

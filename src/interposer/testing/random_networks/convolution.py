@@ -39,7 +39,7 @@ _FLOAT = ("float",)
 
 @dataclass(frozen=True)
 class Filter:
-    """A convolution before its weights exist; `terms` is the number of products in one sum."""
+    """A convolution whose weights are not created yet; `terms` is the number of products in one sum."""
 
     op: Any
     weights: tuple[int, ...]
@@ -61,7 +61,7 @@ def _shaped(layout: DataLayout, first: int, height: int, width: int, channels: i
 
 
 def _channels(growth: Growth, places: int, products: int) -> int:
-    """Return a number of output channels for so many places of the window: 1 in a quarter of the cases."""
+    """Return a random number of output channels, limited by the number of places and products; often 1."""
     most = min(growth.room // max(1, places), growth.operations_left // max(1, 2 * places * products))
     most = min(most, growth.room // max(1, products))
     if most < 1:
@@ -70,7 +70,7 @@ def _channels(growth: Growth, places: int, products: int) -> int:
 
 
 def pointwise_filter(growth: Growth, x: Value, layout: DataLayout, channels: int | None = None) -> Filter:
-    """Draw a convolution with windows of one pixel, by default with any number of output channels."""
+    """Draw a convolution with a window of one pixel; by default with a random number of output channels."""
     h, w, c = layout.axes()
     shape = x.known.shape
     places, terms = shape[0] * shape[h] * shape[w], max(1, shape[c])
@@ -102,7 +102,7 @@ def _groups(growth: Growth, channels: int) -> int:
 
 
 def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None) -> Filter:
-    """Draw a depthwise convolution, with one or several results for each channel."""
+    """Draw a depthwise convolution with one or several outputs per channel."""
     draw, layout = growth.draw, layout or layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
@@ -116,7 +116,7 @@ def depthwise_filter(growth: Growth, x: Value, layout: DataLayout | None = None)
 
 
 def transpose_filter(growth: Growth, x: Value) -> Filter:
-    """Draw a transposed convolution, sometimes with an output of declared size."""
+    """Draw a transposed convolution, sometimes with a declared output size."""
     draw, layout = growth.draw, layout_for(growth)
     h, w, c = layout.axes()
     shape = x.known.shape
@@ -140,7 +140,10 @@ def _natural(window: Window, size: int) -> int:
 
 
 def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) -> Value:
-    """Add the convolution of float values, with weights, often a bias, and, if not `plain`, what commonly follows."""
+    """Add the drawn convolution of float values, with weights and often a bias.
+
+    Unless `plain`, also common following layers.
+    """
     draw = growth.draw
     dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
     weights = growth.weights(drawn.weights, target / (growth.reach(x) * math.sqrt(drawn.terms)) * 1.5, dtype)
@@ -215,7 +218,7 @@ def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
 
 
 def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
-    """Draw a convolution of a volume."""
+    """Draw a 3D convolution, and return it with its input."""
     draw, layout = growth.draw, growth.draw.one_of((DataLayout.NDHWC, DataLayout.NCDHW))
     first = 1 if layout.channels_last else 2
     shape, channels = x.known.shape, x.known.shape[-1 if layout.channels_last else 1]

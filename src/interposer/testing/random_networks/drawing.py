@@ -1,7 +1,7 @@
 """Random choices that are the same on every machine, in every process and with every version of Python and NumPy.
 
 The stream is SplitMix64: a counter that is mixed by shifts and multiplications of 64-bit integers. Arrays are drawn by
-mixing a range of counters at once. No floating-point function other than `+`, `-`, `*` and `/` takes part.
+mixing a range of counters at once. The only floating-point operations are `+`, `-`, `*` and `/`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Draw:
         return low + self.below(high - low + 1)
 
     def chance(self, part: int, whole: int) -> bool:
-        """Return True in `part` of `whole` cases."""
+        """Return True with the probability `part` / `whole`."""
         return self.below(whole) < part
 
     def one_of(self, choices: Sequence[_T]) -> _T:
@@ -80,7 +80,7 @@ class Draw:
         return choices[self.below(len(choices))]
 
     def weighted(self, choices: Sequence[_T], weights: Sequence[int]) -> _T:
-        """Return one of the choices, as often as its weight says."""
+        """Return one of the choices, with probabilities proportional to the weights."""
         place = self.below(sum(weights))
         for choice, weight in zip(choices, weights, strict=True):
             if place < weight:
@@ -89,15 +89,16 @@ class Draw:
         raise AssertionError("the weights add up to their sum")
 
     def ranked(self, names: NDArray[np.uint64]) -> int:
-        """Return an index: that of the name with the highest rank, which is drawn for every name by itself.
+        """Return the index of the name with the highest random rank; the rank of each name is drawn independently.
 
-        Another name in the list changes the choice only if it wins. `names` are checksums (`zlib.crc32`).
+        A name that is added to the list therefore changes the choice only if it wins. `names` are checksums
+        (`zlib.crc32`).
         """
         ranks = _mixed_array(_mixed_array(names + np.uint64(_STEP)) ^ np.uint64(self.word()))
         return int(np.argmax(ranks))
 
     def order(self, count: int) -> tuple[int, ...]:
-        """Return the numbers below `count` in random order."""
+        """Return the integers below `count` in random order."""
         numbers = list(range(count))
         for last in range(count - 1, 0, -1):
             other = self.below(last + 1)
@@ -110,18 +111,18 @@ class Draw:
         return self.weighted(_SIZE_LIST[:count], _SIZE_WEIGHTS[:count]) if count else 1
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Return an array of words."""
+        """Return an array of `count` random 64-bit words."""
         return _mixed_array(np.arange(count, dtype=np.uint64) * np.uint64(_STEP) + np.uint64(self.word()))
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> Array:
-        """Return float64 numbers from `low` to `high`, each one of 2**24 equally spaced ones."""
+        """Return float64 numbers from `low` to `high`, on a grid of 2**24 equally spaced numbers."""
         count = int(np.prod(shape, dtype=np.int64))
         unit = (self.words(count) >> np.uint64(40)).astype(np.float64) * 2.0**-24
         numbers: Array = (low + unit * (high - low)).reshape(tuple(shape))
         return numbers
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> Array:
-        """Return int64 numbers from `low` to `high`, both included; there may be at most 2**32 different ones."""
+        """Return int64 numbers from `low` to `high`, both included; the range may have at most 2**32 integers."""
         count = int(np.prod(shape, dtype=np.int64))
         scaled = ((self.words(count) >> np.uint64(32)) * np.uint64(high - low + 1)) >> np.uint64(32)
         numbers: Array = (scaled.astype(np.int64) + low).reshape(tuple(shape))

@@ -1,4 +1,4 @@
-"""Growers of operators that compute every element by itself: arithmetic, functions, comparison, choice and logic."""
+"""Growers of elementwise operators: arithmetic, functions, comparison, selection and logic."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def activation(draw: Draw) -> Activation:
 
 
 def activated(growth: Growth, value: Value, op: Activation | None = None) -> Value:
-    """Add an activation function after a value of float values."""
+    """Add an activation function to a float value; by default a random one."""
     op = op or activation(growth.draw)
     reach = growth.reach(value)
     if op.function is _F.SQRT and value not in growth.positive:
@@ -122,7 +122,7 @@ def _function(growth: Growth, value: Value) -> None:
 
 
 def _of_positive(growth: Growth, x: Value, operation: UnaryOperation) -> None:
-    """Add a function of positive numbers; what may be negative is made positive, and moved away from zero."""
+    """Add a function of positive numbers; operands that may be negative are made positive and moved away from zero."""
     dtype = x.known.dtype
     if x not in growth.positive:
         x = growth.add(ElementwiseUnary(_U.ABS), x, positive=True)
@@ -141,7 +141,7 @@ def _integer_function(growth: Growth, value: Value) -> None:
 
 
 def _integers(growth: Growth, value: Value) -> Value:
-    """Return the value, or another one, as plain integers."""
+    """Return an integer value that is not quantized: the value, another one, or a new one."""
     if value.known.dtype.is_integer and not value.known.is_quantized:
         return value
     result = growth.another(lambda item: item.known.dtype.is_integer and not item.known.is_quantized)
@@ -155,7 +155,7 @@ def _integers(growth: Growth, value: Value) -> Value:
 
 
 def broadcastable(growth: Growth, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Draw a shape that broadcasts with another: equal, scalar, of lower or higher rank, with sizes of 1, or wider."""
+    """Draw a shape that broadcasts with another one: equal, scalar, of other rank, with sizes of 1, or larger."""
     draw, rank = growth.draw, len(shape)
     kind = draw.below(8)
     if kind == 0:
@@ -200,7 +200,7 @@ def _broadcast(growth: Growth, value: Value, other: Value) -> bool:
 
 
 def paired(growth: Growth, value: Value) -> tuple[Value, Value]:
-    """Return the value and a partner, in any order, so that constants come first as often as last."""
+    """Return the value and a partner in random order, so that constants are as often first as second."""
     other = partner(growth, value)
     return (value, other) if growth.draw.chance(1, 2) else (other, value)
 
@@ -226,7 +226,7 @@ def _reach_of(growth: Growth, op: Op, a: Value, b: Value) -> float:
 
 @grower(5, ElementwiseBinary, Division, kinds=_FLOAT)
 def _rare_arithmetic(growth: Growth, value: Value) -> None:
-    """Operations that are not defined everywhere: the second operand, or for POWER the first, is made positive."""
+    """Add an operation that is not defined everywhere; the second operand, or for POWER the first, is made positive."""
     op = growth.choice(_RARE, type)
     x = growth.real(value)
     other = partner(growth, x)
@@ -275,7 +275,7 @@ def _compared(growth: Growth, value: Value) -> Value:
 
 
 def _truth(growth: Growth, value: Value) -> Value:
-    """Return truth values: those that are there, or a new comparison."""
+    """Return a boolean value: an existing one, or the result of a new comparison."""
     if value.known.dtype is DataType.BOOL:
         return value
     result = growth.another(lambda item: item.known.dtype is DataType.BOOL)
@@ -323,7 +323,7 @@ def _cast(growth: Growth, value: Value) -> None:
 
 @grower(2, Reshape, Addition, kinds=_FLOAT)
 def _outer(growth: Growth, value: Value) -> None:
-    """A column and a row that are broadcast against each other."""
+    """Add arithmetic of a column and a row that are broadcast against each other."""
     x = growth.real(value)
     if x.known.rank != 1:
         raise Skipped

@@ -1,10 +1,10 @@
 """The grower that attaches any sample of any operator to the network.
 
-An operand of the sample whose values are drawn takes a value of the network, which is reshaped, cut or repeated, and
-converted, until it has the operand's shape, type and quantization. The other operands are constants and inputs.
+One of the sample's operands with random values is replaced by a value of the network. The value is reshaped, cropped or
+repeated, and converted to the operand's shape, type and quantization. The other operands are constants and inputs.
 
-Left out are operators without samples (control flow), those that draw at random, those that take or give sequences and
-optionals (`containers` has growers for them), and samples whose results have shapes that depend on data.
+Not attached are operators without samples (control flow), operators with random results, operators on sequences and
+optionals (`containers` has growers for them), and samples whose output shapes depend on data.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _is_attachable(op: type[Op]) -> bool:
 
 @cache
 def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
-    """Return the operators, each as often as it is to be drawn, and a checksum for each of these tickets."""
+    """Return each operator once per unit of its weight, with a checksum for each entry."""
     known = frozenset().union(*(item.ops for item in GROWERS))
     tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
     return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
@@ -79,7 +79,10 @@ def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
 
 @cache
 def _samples(name: str, quantized: bool) -> _Choice:
-    """The samples of an operator, those with quantized operands or those without; all, where there are none such."""
+    """Return the samples of an operator with or without quantized operands.
+
+    All samples if there are none of that kind.
+    """
     usable = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
     usable = [item for item in usable if _places(item)] or usable
     chosen = [item for item in usable if _is_quantized(item) is quantized] or usable
@@ -92,7 +95,7 @@ def _is_usable(sample: Sample) -> bool:
 
 
 def _is_ordinary(item: Given) -> bool:
-    """Return True for a tensor that is not too large, and without NaN and infinities among its given values."""
+    """Return True for a tensor of limited size whose specified values have no NaN and no infinities."""
     if item.info.dtype.is_collection or item.info.num_elements > MAX_ELEMENTS:
         return False
     return (
@@ -101,7 +104,7 @@ def _is_ordinary(item: Given) -> bool:
 
 
 def _places(sample: Sample) -> list[int]:
-    """Return the operands that may hold any numbers: no indices, and no operands with values of their own."""
+    """Return the positions of operands that may hold any numbers: no indices, and no specified values."""
     return [
         place
         for place, item in enumerate(sample.inputs)
@@ -115,7 +118,7 @@ def _is_quantized(sample: Sample) -> bool:
 
 @grower(24, choice=attachable_ops)
 def sample_of_any_operator(growth: Growth, value: Value) -> None:
-    """Attach a sample of some operator, of one that is favoured where there is any."""
+    """Attach a sample of a random operator, or of a favoured one if there are any."""
     draw = growth.draw
     favoured = [op for op in attachable_ops() if op in growth.favoured]
     if favoured and draw.chance(7, 8):
@@ -151,7 +154,7 @@ def _known(item: Given | None) -> Given:
 
 
 def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
-    """Return an operand beside the first one: a value of the network of the same info, a constant, or an input."""
+    """Return another operand of the sample: a value of the network with the same info, a constant, or an input."""
     draw = growth.draw
     if takes_values and not item.constant and draw.chance(1, 2):
         result = growth.another(lambda value: value.known == item.info)
@@ -164,7 +167,7 @@ def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
 
 
 def _array(growth: Growth, item: Given) -> Array:
-    """Return the operand's own values, or numbers within its bounds."""
+    """Return the operand's specified values, or random numbers within its bounds."""
     info = item.info
     if item.values is not None:
         return item.values
@@ -177,7 +180,7 @@ def _array(growth: Growth, item: Given) -> Array:
 
 
 def _bounded(growth: Growth, value: Value, item: Given) -> Value:
-    """Return the value as an operand takes it, clipped where it is too large or may be negative against the bounds."""
+    """Return the value clipped to the operand's bounds, if its elements may exceed them."""
     too_large = growth.reach(value) > 4 * max(abs(item.low), abs(item.high))
     if (too_large or (item.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
         clip = Activation(ActivationFunction.BOUNDED_RELU, item.high, item.low)
@@ -186,10 +189,10 @@ def _bounded(growth: Growth, value: Value, item: Given) -> Value:
 
 
 def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
-    """Return the value with the shape, type and quantization of `info`, through layers that bring it there.
+    """Return the value converted to the shape, type and quantization of `info` by additional layers.
 
     Raises:
-        Skipped: there is no way, as one of them has no elements, or the type is not one of numbers.
+        Skipped: the conversion is impossible, since a tensor is empty or a type is not numeric.
     """
     value = _of_shape(growth, value, tuple(info.shape))
     if value.known.dtype is info.dtype and value.known.quantization == info.quantization:
@@ -207,7 +210,7 @@ def fitted(growth: Growth, value: Value, info: TensorInfo) -> Value:
 
 
 def _of_shape(growth: Growth, value: Value, shape: tuple[int, ...]) -> Value:
-    """Return the value with another shape: its first elements, repeated where there are too few of them."""
+    """Return the value with another shape: its first elements, repeated if there are too few."""
     arguments = tuple(value.known.shape)
     if arguments == shape:
         return value

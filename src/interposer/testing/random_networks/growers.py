@@ -1,4 +1,4 @@
-"""The growers: functions that add layers to a network, with how often each is drawn."""
+"""The growers: functions that add layers to a network, and their probabilities."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Grower:
     """A function that adds layers after a value.
 
     Args:
-        function: adds the layers, or raises `Skipped`.
-        weight: how often it is drawn in networks of its kinds; in those of other kinds, an eighth of it.
+        function: a function that adds the layers, or raises `Skipped`.
+        weight: the relative frequency in networks of its kinds; in other networks, an eighth of it applies.
         ops: the operators that it adds.
-        kinds: the kinds of networks that it is for.
-        choice: returns the operators that it chooses one of, if it prefers favoured ones; then `ops` are none.
+        kinds: the kinds of networks to which `weight` applies, "float" or "quantized".
+        choice: a function that returns the operators of which it adds one, preferably a favoured one; `ops` is then
+            empty.
     """
 
     function: _Function
@@ -37,17 +38,20 @@ class Grower:
 
     @property
     def name(self) -> str:
-        """The module and name of the function, by which growers are put in order."""
+        """The module and the name of the function, by which growers are sorted."""
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
     def weight_for(self, kind: str, favoured: frozenset[type[Op]]) -> int:
-        """Return how often it is drawn for a network of that kind."""
+        """Return the relative frequency in networks of this kind, increased if its operators are favoured."""
         weight = self.weight if kind in self.kinds else (self.weight + 7) // 8
         share = self._share(favoured) if favoured else 0.0
         return weight * max(1, int(_FAVOUR * share * share))
 
     def _share(self, favoured: frozenset[type[Op]]) -> float:
-        """Return which part of the operators that it adds are favoured ones."""
+        """Return the fraction of its operators that are favoured.
+
+        With `choice`, the fraction of favoured ones it can add.
+        """
         if self.choice is not None:
             return len(favoured.intersection(self.choice())) / len(favoured)
         return len(favoured & self.ops) / len(self.ops)

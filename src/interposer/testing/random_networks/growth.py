@@ -1,4 +1,4 @@
-"""A network under construction: the values that a layer may take, the limits, and what all growers need."""
+"""A network under construction: its values, its limits, and the operations that all growers need."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _T = TypeVar("_T")
 
 
 class Skipped(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a grower that can add nothing to this value; the layers that it added are removed again."""
+    """Raised by a grower that can add nothing to a value; the layers that it added are removed again."""
 
 
 @dataclass(eq=False)
 class Growth:
     """The state of a network under construction.
 
-    `values` are those that a layer may take. `reach` holds, for a value, about the largest magnitude that its elements
-    have; it is an estimate, from which scales and weights are chosen. `positive` holds the values without negative
-    elements, and `negative` those without positive ones.
+    `values` are those that following layers may read. The reach of a value is an estimate of the largest magnitude of
+    its elements, from which scales and weights are chosen. `positive` holds the values without negative elements, and
+    `negative` those without positive ones.
     """
 
     draw: Draw
@@ -93,7 +93,10 @@ class Growth:
     # --- sizes and shapes ---------------------------------------------------------------------------------------------
 
     def shape(self, rank: int, most: int = 65, room: int | None = None) -> tuple[int, ...]:
-        """Return a shape of that rank, with `room` elements at most; the sizes are drawn in random order of axes."""
+        """Return a random shape of this rank, with at most `room` elements.
+
+        The sizes are drawn in random order of axes.
+        """
         left = self.room // 4 if room is None else room
         sizes = [1] * rank
         for axis in self.draw.order(rank):
@@ -117,11 +120,11 @@ class Growth:
         return (batch, height, width, channels) if layout.channels_last else (batch, channels, height, width)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Return True if a tensor of that shape is within the limits of this network."""
+        """Return True if a tensor of this shape is within the limits of the network."""
         return math.prod(shape) <= self.room and len(shape) <= _MAX_RANK
 
     def axis(self, value: Value) -> int:
-        """Return an axis, counted from the front or from the end; mostly one whose size is not 1.
+        """Return a random axis, counted from the front or from the end; mostly one whose size is not 1.
 
         Raises:
             Skipped: the value is a scalar.
@@ -137,7 +140,7 @@ class Growth:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def take(self) -> Value:
-        """Return a value for the next layer: often the newest or an unused one, else any, rather a later one."""
+        """Return a value for the next layer to read: often the newest or an unused one, else mostly a recent one."""
         if self.draw.chance(1, 2):
             return self.values[-1]
         unused = [value for value in self.values if not value.uses]
@@ -147,7 +150,7 @@ class Growth:
         return self.values[max(self.draw.below(count), self.draw.below(count))]
 
     def reach(self, value: Value) -> float:
-        """Return about the largest magnitude of the value's elements."""
+        """Return an estimate of the largest magnitude of the value's elements."""
         return self.reaches.get(value, 4.0)
 
     def sign(self, value: Value) -> int:
@@ -155,12 +158,12 @@ class Growth:
         return 1 if value in self.positive else -1 if value in self.negative else 0
 
     def another(self, accept: Callable[[Value], bool]) -> Value | None:
-        """Return one of the values that `accept` holds for, later ones first, or None."""
+        """Return one of the values that `accept` returns True for, preferably a recent one; None if there is none."""
         values = [value for value in self.values if accept(value)]
         return self.draw.one_of(values) if values else None
 
     def input(self, info: TensorInfo, reach: float | None = None) -> Value:
-        """Add an input to the network, with an array to run it on."""
+        """Add an input to the network, with a random array."""
         reach = reach or self.draw.one_of((1.0, 2.0, 2.0, 4.0, 8.0))
         array = drawn(self.draw, info, reach)
         if self.with_special and info.dtype.is_float and self.draw.chance(2, 3):
@@ -171,13 +174,13 @@ class Growth:
         return value
 
     def fed(self, array: Array, info: TensorInfo) -> Value:
-        """Add an input with that array to the network, which no other grower takes: indices, lengths and the like."""
+        """Add an input with this array that no other grower may read, such as indices or lengths."""
         number = len(self.feeds)
         self.feeds[number] = array
         return self.network.add_input_layer(number, info).output
 
     def note(self, value: Value, reach: float, positive: bool = False) -> None:
-        """Remember how large the elements of a value are, and whether none is negative."""
+        """Record the reach of a value, and whether its elements are never negative."""
         q = value.known.quantization
         if q is not None and not q.per_axis:
             lowest, highest = integer_range(value.known.dtype)
@@ -196,7 +199,9 @@ class Growth:
         return self.network.add_constant_layer(array, q).output
 
     def weights(self, shape: Sequence[int], reach: float = 1.0, dtype: DataType | None = None) -> Value:
-        """Return a value of float values from ``-reach`` to `reach`: mostly a constant, else an input.
+        """Return float values of magnitude up to `reach`: mostly a constant, else an input.
+
+        Other layers may read the same constant. It may also be the result of a layer on constants.
 
         The constant may be one that another layer takes too, and the result of a layer on constants.
         """
@@ -228,10 +233,10 @@ class Growth:
         reach: float | None = None,
         positive: bool = False,
     ) -> Value:
-        """Add a layer and return its first result; `reach` is that of the results, by default that of the operands.
+        """Add a layer and return its first result; `reach` applies to the results, by default that of the operands.
 
         Raises:
-            Skipped: the operator does not take these operands, no reference kernel computes it on them, or the network
+            Skipped: the operator does not accept these operands, no reference kernel supports them, or the network
                 would exceed its limits.
         """
         layer = self.network.add_layer(op, *values, outputs=outputs)
@@ -244,7 +249,7 @@ class Growth:
         return layer.outputs[0]
 
     def hidden(self, op: Op, *values: Value) -> Value:
-        """Add a layer whose result is for one consumer only: no other grower takes it."""
+        """Add a layer whose result only the caller uses, not other growers."""
         layer = self.network.add_layer(op, *values)
         self._check(layer)
         return layer.output
@@ -262,15 +267,15 @@ class Growth:
         self.operations_left -= operations
 
     def choice(self, choices: Sequence[_T], op_of: Callable[[_T], type[Op]]) -> _T:
-        """Return one of the choices, of those whose operator is favoured where there is any."""
+        """Return one of the choices; if the operators of some choices are favoured, one of these."""
         return self.draw.one_of([choice for choice in choices if op_of(choice) in self.favoured] or choices)
 
     def perhaps(self, op: type[Op], part: int, whole: int) -> bool:
-        """Return True in `part` of `whole` cases, and always if the operator is favoured."""
+        """Return True with the probability `part` / `whole`, and always if the operator is favoured."""
         return self.draw.chance(part, whole) or op in self.favoured
 
     def undo(self, layers: int, values: int) -> None:
-        """Remove all layers but the first ones, and the values and feeds that came with them."""
+        """Remove all but the first `layers` layers and `values` values, and their input arrays."""
         graph = self.network.graph
         gone = list(graph)[: layers - 1 if layers else None : -1]
         for layer in gone:
@@ -289,19 +294,19 @@ class Growth:
     # --- changes of type ----------------------------------------------------------------------------------------------
 
     def real(self, value: Value) -> Value:
-        """Return the value as floating-point numbers, through a layer where it has another type."""
+        """Return the value as floats, converted by a layer if it has another type."""
         info = value.known
         if info.is_quantized:
             return self.add(Dequantize(self.real_type), value)
         return value if info.dtype in REAL else self.add(Cast(self.real_type), value)
 
     def of_type(self, value: Value, dtype: DataType) -> Value:
-        """Return a value of float values as another floating-point type."""
+        """Return a float value converted to another float type."""
         value = self.real(value)
         return value if value.known.dtype is dtype else self.add(Cast(dtype), value)
 
     def stored(self, value: Value) -> Value:
-        """Return the value as quantized integers of 8 or 16 bits, through a layer where it has another type."""
+        """Return the value as quantized 8- or 16-bit integers, converted by a layer if it has another type."""
         info = value.known
         if info.is_quantized and not _per_axis(info) and info.dtype in (*EIGHT_BITS, DataType.INT16):
             return value
@@ -310,9 +315,9 @@ class Growth:
         return self.add(Quantize(self.stored_type), value, outputs=TensorInfo(value.known.shape, self.stored_type, q))
 
     def quantization(self, dtype: DataType, reach: float, sign: int = 0) -> Quantization:
-        """Return a quantization for numbers of that magnitude and sign: an odd scale, and often an extreme zero point.
+        """Return a quantization for numbers of this magnitude and sign: an odd scale, and often an extreme zero point.
 
-        Where numbers of both signs meet a zero point at the end of its range, half of them saturate, as after a ReLU.
+        If numbers of both signs get a zero point at the end of its range, half of them saturate, as after a ReLU.
         """
         lowest, highest = integer_range(dtype)
         point = self._zero_point(lowest, highest, sign)
@@ -342,7 +347,7 @@ def _per_axis(info: TensorInfo) -> bool:
 
 
 def _computed(growth: Growth, array: Array) -> Value:
-    """Return about the same numbers as the result of a layer on constants, which an optimizer may fold."""
+    """Return nearly the same numbers as the result of a layer on constants, which an optimizer may fold."""
     draw = growth.draw
     kind = draw.below(6)
     if kind == 5 and array.dtype == np.float32 and array.size:
@@ -363,7 +368,7 @@ def _computed(growth: Growth, array: Array) -> Value:
 
 
 def _stored_constant(growth: Growth, array: Array) -> Value:
-    """Return about the same numbers through a Dequantize, as files have it that store weights in 8 bits."""
+    """Return nearly the same numbers as a quantized constant and a Dequantize, as in files with 8-bit weights."""
     largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     q = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
     info = TensorInfo(array.shape, DataType.INT8, q)

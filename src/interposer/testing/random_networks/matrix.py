@@ -1,4 +1,4 @@
-"""Growers of matrix products: fully connected layers, batches of products, and sums of products over named axes."""
+"""Growers of matrix products: fully connected layers, batched products, and Einsum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLOAT = ("float",)
 
 
 def columns(growth: Growth, rows: int, depth: int) -> int:
-    """Return a number of columns for a product of so many rows, with sums of `depth` products: often 1."""
+    """Return a number of columns for a product with `rows` rows and sums of `depth` products: often 1."""
     most = min(
         growth.room // max(1, rows), growth.operations_left // max(1, 2 * rows * depth), growth.room // max(1, depth)
     )
@@ -88,7 +88,7 @@ def _product(growth: Growth, value: Value) -> None:
 
 
 def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
-    """Multiply with a constant matrix as the first operand."""
+    """Add a product with a constant matrix as the first operand."""
     if x.known.rank < 2:
         raise Skipped
     depth = x.known.shape[-2]
@@ -98,7 +98,7 @@ def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
 
 
 def _product_of_values(growth: Growth, x: Value) -> None:
-    """Multiply two values that both depend on inputs: a value with itself, transposed, or with another one."""
+    """Add a product of two values that depend on inputs: a value with itself, transposed, or with another value."""
     if x.known.rank < 2 or x.known.num_elements == 0:
         raise Skipped
     info = x.known
@@ -136,7 +136,7 @@ def _einsum(growth: Growth, value: Value) -> None:
 
 @grower(2, FullyConnected, Reshape, kinds=_FLOAT)
 def _head(growth: Growth, value: Value) -> None:
-    """A fully connected layer on whole samples, as at the end of a classifier."""
+    """Add a fully connected layer on flattened samples, as at the end of a classifier."""
     x = growth.real(value)
     if x.known.rank < 2 or x.known.num_elements == 0:
         raise Skipped

@@ -1,4 +1,4 @@
-"""Growers of operators that move elements: other shapes, orders of axes, pieces, joints, borders and picks."""
+"""Growers of operators that move elements: reshapes, transposes, slices, concatenations, padding and gathers."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ __all__: list[str] = []
 
 
 def _axis(growth: Growth, value: Value) -> int:
-    """Return an axis, counted from the front."""
+    """Return a random axis, counted from the front."""
     if value.known.rank == 0:
         raise Skipped
     return growth.draw.below(value.known.rank)
 
 
 def _signed(growth: Growth, axis: int, rank: int) -> int:
-    """Return the axis counted from the front or from the end."""
+    """Return the axis counted from the front or, at random, from the end."""
     return axis - rank if growth.draw.chance(1, 3) else axis
 
 
 def _factored(growth: Growth, count: int) -> tuple[int, ...]:
-    """Draw a shape of that many elements."""
+    """Draw a shape with this number of elements."""
     sizes: list[int] = []
     for _ in range(growth.draw.integer(0, 3)):
         divisors = [size for size in range(1, min(count, 64) + 1) if count % size == 0]
@@ -102,7 +102,7 @@ def _slice(growth: Growth, value: Value) -> None:
 
 @grower(6, StridedSlice)
 def _strided_slice(growth: Growth, value: Value) -> None:
-    """A slice with steps forwards and backwards, which may drop axes, add axes, and skip axes by an ellipsis."""
+    """Add a slice with positive or negative steps, which may drop axes, add axes, or skip axes by an ellipsis."""
     draw, shape = growth.draw, value.known.shape
     if not shape or 0 in shape:
         raise Skipped
@@ -135,7 +135,7 @@ def _item(growth: Growth, dim: int) -> tuple[int, int, int]:
 
 
 def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
-    """Return the info of concatenated tensors: that of the first one, or sometimes another quantization."""
+    """Return the info of a concatenation's result: that of the first value, or sometimes another quantization."""
     info = values[0].known
     q = info.quantization
     if q is None or info.dtype.bits > 16:
@@ -148,7 +148,10 @@ def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
 
 @grower(9, Concat, Stack)
 def _concat(growth: Growth, value: Value) -> None:
-    """Concatenate values that agree in all other axes; if there are none, the value with itself or with a constant."""
+    """Add a concatenation of values with equal other axes.
+
+    If there are none, of the value with itself or a constant.
+    """
     draw, info = growth.draw, value.known
     axis = _axis(growth, value)
     if _per_axis(info):
@@ -243,7 +246,7 @@ def _reverse(growth: Growth, value: Value) -> None:
 
 
 def _indices(growth: Growth, shape: tuple[int, ...], size: int, least: int | None = None) -> Value:
-    """Return indices into an axis of that size, some counted from the end: a constant, or an input."""
+    """Return indices into an axis of this size, some counted from the end: a constant, or an input."""
     draw = growth.draw
     low = (-size if draw.chance(1, 3) else 0) if least is None else least
     array: Array = draw.integers(shape, low, size - 1)

@@ -1,4 +1,4 @@
-"""`random_network`: the network with a number, among those of a seed."""
+"""`random_network`: the network with a given number, among those of a seed."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ class RandomNetwork:
 def random_network(
     seed: int, number: int, *, kind: str | None = None, favoured: Collection[type[Op]] = (), max_layers: int = 12
 ) -> RandomNetwork:
-    """Return the network with that number among those of a seed: always the same for the same arguments.
+    """Return the network with this number among those of a seed; the same arguments always give the same network.
 
     Args:
-        seed: which networks; any integer.
-        number: which of them, from 0.
+        seed: the seed of the sequence of networks; any integer.
+        number: the number of the network, from 0.
         kind: "float" or "quantized"; by default even numbers are float, and odd ones quantized.
-        favoured: operators that come more often than others; their order does not matter.
-        max_layers: how many operators there are at most, with those that convert a value for another one.
+        favoured: operators that occur more often than others; their order does not matter.
+        max_layers: the maximum number of operators, including those that convert values for other operators.
 
     Raises:
-        InvalidArgumentError: an unknown kind, something other than an operator or an integer, a negative number, or a
-            `max_layers` below 1.
+        InvalidArgumentError: the kind is unknown, `favoured` has something other than operators, `seed` or `number` is
+            not an integer, the number is negative, or `max_layers` is below 1.
     """
     seed, number, max_layers = _integer("seed", seed), _integer("number", number), _integer("max_layers", max_layers)
     kind = KINDS[number % 2] if kind is None else kind
@@ -93,14 +93,14 @@ def random_network(
 
 
 def check_kind(kind: str) -> None:
-    """Raise `InvalidArgumentError` unless there are random networks of that kind."""
+    """Raise `InvalidArgumentError` unless `kind` is a kind of random networks."""
     expect(kind, str, "the kind of random networks must be a text")
     if kind not in KINDS:
         raise InvalidArgumentError(f"unknown kind of random networks {kind!r}{did_you_mean(kind, KINDS)}")
 
 
 def check_favoured(favoured: Collection[type[Op]]) -> None:
-    """Raise `InvalidArgumentError` unless all of these are classes of operators."""
+    """Raise `InvalidArgumentError` unless all of these are operator classes."""
     expect(favoured, Collection, "favoured must be a list of operators")
     values: Iterable[object] = favoured
     for op in values:
@@ -156,7 +156,7 @@ def _add_input(growth: Growth) -> Value:
 
 
 def _tried(growth: Growth, grower: Grower, most: int) -> None:
-    """Let a grower add its layers; where it finds nothing to add, or adds too much, they are removed again."""
+    """Let a grower add its layers; if it raises `Skipped` or adds too many layers, remove them again."""
     layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
     try:
         grower.function(growth, growth.take())
@@ -168,7 +168,7 @@ def _tried(growth: Growth, grower: Grower, most: int) -> None:
 
 
 def _add_outputs(growth: Growth) -> None:
-    """Make outputs of the values that no layer takes, but for a few of them, and of some that layers take."""
+    """Make most unread values outputs, and also some values that layers read."""
     draw = growth.draw
     leaves = [value for value in growth.values if not value.uses]
     bound = [value for value in leaves if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]

@@ -1,6 +1,6 @@
 """Growers of groups of layers that optimizers and backends fuse or rewrite, some of them with a small deviation.
 
-Values inside of a group may be taken by other layers too, as all values may; a fusion has to notice that.
+Other layers may read the values inside of a group as well; a fusion must detect that.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _number(growth: Growth, number: float, like: Value) -> Value:
 
 
 def _near(growth: Growth, number: float) -> float:
-    """Return the number, or now and then another one, with which a formula is not what it seems to be."""
+    """Return the number, or occasionally another one, so that a formula is not the usual one."""
     return number if growth.draw.chance(5, 6) else number * 1.5
 
 
 def _either(growth: Growth, op: Op, a: Value, b: Value, reach: float) -> Value:
-    """Add a commutative operator on two operands in any order."""
+    """Add a commutative operator with its two operands in random order."""
     return growth.add(op, *((a, b) if growth.draw.chance(1, 2) else (b, a)), reach=reach)
 
 
@@ -116,7 +116,7 @@ def _gelu(growth: Growth, value: Value) -> None:
 
 @grower(2, Mean, Subtraction, Division, Multiplication, Addition, kinds=_FLOAT)
 def _layer_normalization(growth: Growth, value: Value) -> None:
-    """Add a layer normalization written as means, a difference, a root and a quotient."""
+    """Add a layer normalization written as means, a difference, a square root and a quotient."""
     draw, x = growth.draw, growth.real(value)
     if x.known.rank < 2 or x.known.shape[-1] < 2:
         raise Skipped
@@ -146,7 +146,7 @@ def _layer_normalization(growth: Growth, value: Value) -> None:
 
 @grower(3, Maximum, Minimum, Activation, kinds=_FLOAT)
 def _clamps(growth: Growth, value: Value) -> None:
-    """Add consecutive bounds that overlap, are equal, or are in the wrong order."""
+    """Add consecutive bounds whose ranges overlap, are equal, or have the lower bound above the upper one."""
     draw, x = growth.draw, growth.real(value)
     for _ in range(draw.integer(2, 3)):
         bound = draw.one_of((-2.0, -1.0, 0.0, 1.0, 6.0))
@@ -163,7 +163,7 @@ def _clamps(growth: Growth, value: Value) -> None:
 
 @grower(4, Convolution2d, DepthwiseConvolution2d, kinds=_FLOAT)
 def _inverted_residual(growth: Growth, value: Value) -> None:
-    """Convolutions of one pixel before and after a depthwise one, with functions between and often a sum at the end."""
+    """Add pointwise convolutions before and after a depthwise one, with activations and often a residual connection."""
     draw, x = growth.draw, image(growth, value)
     layout, function = draw.one_of(tuple(_MOVES)), activation(draw)
     wide = activated(growth, finished(growth, x, pointwise_filter(growth, x, layout), plain=True), function)
@@ -179,7 +179,7 @@ def _inverted_residual(growth: Growth, value: Value) -> None:
 
 @grower(3, Pooling2d, Convolution2d, Multiplication, kinds=_FLOAT)
 def _squeeze_and_excite(growth: Growth, value: Value) -> None:
-    """A gate for every channel, which is computed from the mean of the channel, and multiplied with the image."""
+    """Add a gate for every channel: a function of the channel's mean, multiplied with the image."""
     draw, x = growth.draw, image(growth, value)
     layout = draw.one_of(tuple(_MOVES))
     h, w, c = layout.axes()
@@ -196,7 +196,7 @@ def _squeeze_and_excite(growth: Growth, value: Value) -> None:
 
 @grower(3, Multiplication, Addition, Convolution2d, kinds=_FLOAT)
 def _scale_and_shift(growth: Growth, value: Value) -> None:
-    """A product and a sum with numbers of every channel, after a convolution or any image."""
+    """Add a product and a sum with one number per channel, after a convolution or any image."""
     draw, x = growth.draw, image(growth, value)
     layout = draw.one_of(tuple(_MOVES))
     if draw.chance(2, 3):
@@ -213,7 +213,7 @@ def _scale_and_shift(growth: Growth, value: Value) -> None:
 
 @grower(3, Pad, Convolution2d, Pooling2d, kinds=_FLOAT)
 def _padded_window(growth: Growth, value: Value) -> None:
-    """A Pad before a convolution or a pooling, which may take it over where it pads with the right number."""
+    """Add a Pad before a convolution or a pooling, which may absorb it if the pad value matches."""
     draw, x = growth.draw, image(growth, value)
     layout = draw.one_of(tuple(_MOVES))
     h, w, c = layout.axes()
@@ -236,7 +236,7 @@ def _padded_window(growth: Growth, value: Value) -> None:
 
 @grower(4, Transpose)
 def _between_transposes(growth: Growth, value: Value) -> None:
-    """A layer between a Transpose and another one, which often undoes it, as converters of layouts leave them."""
+    """Add a layer between two Transposes that often cancel out, as converters of layouts leave them."""
     draw, x = growth.draw, value
     rank = x.known.rank
     order = draw.one_of(tuple(_MOVES.values())) if rank == 4 and draw.chance(3, 4) else draw.order(rank)
@@ -247,7 +247,7 @@ def _between_transposes(growth: Growth, value: Value) -> None:
 
 
 def _inner(growth: Growth, x: Value) -> Value:
-    """Add a layer that keeps the shape, or none."""
+    """Add a layer that preserves the shape, or no layer."""
     draw = growth.draw
     if draw.chance(1, 5):
         return x
@@ -266,7 +266,7 @@ def _inner(growth: Growth, x: Value) -> Value:
 
 @grower(3, Reshape, Transpose)
 def _shuffle(growth: Growth, value: Value) -> None:
-    """A Reshape, a Transpose and a Reshape: channels that change places, or pixels that become channels."""
+    """Add a Reshape, a Transpose and a Reshape: a channel shuffle, or pixels that become channels."""
     draw, shape = growth.draw, tuple(value.known.shape)
     place = draw.below(len(shape)) if shape else 0
     divisors = [size for size in range(2, 9) if shape and shape[place] and shape[place] % size == 0]
@@ -305,7 +305,7 @@ def _joint(pieces: Sequence[Value], axis: int) -> TensorInfo:
 
 @grower(2, Activation, Addition)
 def _twins(growth: Growth, value: Value) -> None:
-    """Add the same layer twice, on the same operands, and a layer that takes both results."""
+    """Add the same layer twice, on the same operands, and a layer that reads both results."""
     x = growth.real(value)
     op: Op = growth.draw.one_of((Activation(_F.TANH, 1.0, 1.0), activation(growth.draw), Softmax(axis=0)))
     if isinstance(op, Activation):
@@ -317,7 +317,7 @@ def _twins(growth: Growth, value: Value) -> None:
 
 @grower(2, Cast, Reshape)
 def _chain_of_conversions(growth: Growth, value: Value) -> None:
-    """Conversions to a type and back, or reshapes in a row, in the middle of a network."""
+    """Add casts to a type and back, or consecutive reshapes."""
     draw, x = growth.draw, growth.real(value)
     if draw.chance(1, 2):
         narrow = draw.one_of((DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64))
@@ -330,7 +330,7 @@ def _chain_of_conversions(growth: Growth, value: Value) -> None:
 
 @grower(2, BroadcastTo, Addition, Multiplication, kinds=_FLOAT)
 def _broadcast_before_arithmetic(growth: Growth, value: Value) -> None:
-    """A value, or a constant, that is broadcast by a layer before arithmetic that would do it by itself."""
+    """Add a BroadcastTo of a value or a constant before arithmetic that would broadcast it anyway."""
     draw, x = growth.draw, growth.real(value)
     shape = tuple(x.known.shape)
     small = tuple(size if draw.chance(1, 2) else 1 for size in shape)
@@ -340,7 +340,7 @@ def _broadcast_before_arithmetic(growth: Growth, value: Value) -> None:
 
 @grower(3, Quantize, Dequantize, kinds=("quantized",))
 def _there_and_back(growth: Growth, value: Value) -> None:
-    """Dequantize and Quantize around a layer that moves elements, with the same or another quantization after it."""
+    """Add Dequantize and Quantize around a layer that moves elements, sometimes with another quantization after it."""
     draw, x = growth.draw, growth.stored(value)
     info = x.known
     real = growth.add(Dequantize(), x)

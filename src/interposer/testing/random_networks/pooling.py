@@ -1,4 +1,4 @@
-"""Growers of pooling and resizing: windows that move over images and volumes, and images of other sizes."""
+"""Growers of pooling and resizing of images and volumes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FLOAT = ("float",)
 
 
 def pooling_op(growth: Growth, x: Value, layout: DataLayout | None = None) -> Pooling2d:
-    """Draw a pooling of images: max, average or L2, over windows or over the whole image."""
+    """Draw a 2D pooling: max, average or L2, over windows or over the whole image."""
     draw, layout = growth.draw, layout or layout_for(growth)
     common = _common(draw) | {"data_layout": layout}
     if draw.chance(1, 5):
@@ -58,7 +58,7 @@ def _moving(rows: Window, columns: Window) -> dict[str, Any]:
 
 
 def _pooled(window: Window) -> Window:
-    """Return the window with padding of less than its reach, as every format demands."""
+    """Return the window with padding smaller than the dilated window, as every format demands."""
     most = window.reach - 1
     return window._replace(pad_before=min(window.pad_before, most), pad_after=min(window.pad_after, most))
 

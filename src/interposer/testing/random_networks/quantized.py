@@ -74,7 +74,7 @@ _LARGEST_BIAS: Final = 1 << 20
 
 
 def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: int = 0) -> Value:
-    """Add a layer whose only result has the first operand's type, and a quantization for numbers up to `reach`."""
+    """Add a layer whose only result has the first operand's type, and a quantization for magnitudes up to `reach`."""
     infos = [None if value is None else value.known for value in values]
     if op.violations(*infos):
         raise Skipped
@@ -88,7 +88,7 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: i
 
 
 def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: float) -> Value:
-    """Return stored numbers up to `reach`: a constant, or now and then an input."""
+    """Return quantized numbers of magnitude up to `reach`: a constant, or occasionally an input."""
     if math.prod(shape) > growth.room:
         raise Skipped
     info = TensorInfo(shape, dtype, growth.quantization(dtype, reach))
@@ -104,7 +104,7 @@ def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: fl
 
 
 def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: bool, axis: int | None) -> Value:
-    """Return 8-bit weights with one scale, or with one for each index along `axis`."""
+    """Return 8-bit weights with one scale, or with one scale for each index along `axis`."""
     if math.prod(shape) > growth.room:
         raise Skipped
     draw = growth.draw
@@ -122,12 +122,12 @@ def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: boo
 
 
 def _odd(growth: Growth, scale: float) -> float:
-    """Return a scale of half to twice that size, as float32 holds it."""
+    """Return a random scale between half and twice `scale`, rounded to float32."""
     return float(np.float32(scale * growth.draw.integer(65, 255) / 128))
 
 
 def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float) -> Value | None:
-    """Return a bias with the product of both scales, or None."""
+    """Return a bias whose scale is the product of both scales, or None."""
     draw = growth.draw
     if draw.chance(1, 3):
         return None
@@ -144,7 +144,7 @@ def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float
 
 
 def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Value:
-    """Add a quantized layer with weights, and often what commonly follows it."""
+    """Add a quantized layer with weights, and often common following layers."""
     draw = growth.draw
     target = draw.one_of((1.0, 2.0, 5.0))
     reach = 1.5 * target / (growth.reach(x) * math.sqrt(drawn.terms))
@@ -157,7 +157,7 @@ def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Valu
 
 
 def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
-    """Return about the magnitude of sums of that many products, where the zero points leave few elements negative."""
+    """Return an estimate of the magnitude of sums of `terms` products, if zero points leave few elements negative."""
     return 1.5 * terms * _mean(growth, a) * _mean(growth, b)
 
 
@@ -220,7 +220,7 @@ def _product(growth: Growth, value: Value) -> None:
 
 
 def _partner(growth: Growth, value: Value) -> Value:
-    """Return stored numbers of the same type that broadcast with `value`, mostly with another quantization."""
+    """Return quantized numbers of the same type that broadcast with `value`, mostly with another quantization."""
     draw, info = growth.draw, value.known
     if draw.chance(3, 5):
         result = growth.another(lambda item: item is not value and _alike(growth, item.known, info))
@@ -403,7 +403,7 @@ def _reduction(growth: Growth, value: Value) -> None:
 
 
 def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
-    """Add a layer whose result has the operand's quantization, or now and then another one."""
+    """Add a layer whose result has the operand's quantization, or occasionally another one."""
     if growth.draw.chance(2, 3):
         return growth.add(op, x)
     return _result(growth, op, x, reach=growth.reach(x) * growth.draw.one_of((0.5, 1.0)), sign=sign)
@@ -411,7 +411,7 @@ def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
 
 @grower(6, Quantize)
 def _requantize(growth: Growth, value: Value) -> None:
-    """Quantize float values, or quantized ones again."""
+    """Add a Quantize of float values or of quantized values."""
     draw = growth.draw
     x = value if value.known.is_quantized else growth.real(value)
     dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))
@@ -438,7 +438,7 @@ def _fake_quantization(growth: Growth, value: Value) -> None:
 
 @grower(6, Dequantize, Quantize, Convolution2d, FullyConnected, Activation, kinds=_QUANTIZED)
 def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
-    """A layer of float values whose operands are dequantized and whose result is quantized, as ONNX files have it."""
+    """Add a float layer with dequantized operands and a quantized result, as in ONNX files."""
     draw = growth.draw
     stored = image(growth, value, stored=True)
     x = growth.add(Dequantize(), stored)

@@ -13,7 +13,7 @@ __all__ = ["as_rank", "image", "slid", "spread"]
 
 
 def slid(draw: Draw, size: int) -> Window:
-    """Return a window that has at least one place on an axis of that size."""
+    """Return a window that has at least one place on an axis of this size."""
     kernel = size if 0 < size <= 9 and draw.chance(1, 16) else draw.weighted((1, 2, 3, 4, 5, 7), (10, 5, 12, 2, 4, 1))
     stride = draw.weighted((1, 2, 3, 5), (12, 5, 2, 1))
     dilation = draw.weighted((1, 2, 3, 6), (14, 3, 2, 1))
@@ -29,14 +29,14 @@ def slid(draw: Draw, size: int) -> Window:
 
 
 def _padding(draw: Draw, reach: int) -> tuple[int, int]:
-    """Return the padding of both sides: none, the same, at one side only, or as it comes."""
+    """Return the padding of both sides: none, equal, at one side only, or random."""
     some = draw.integer(1, max(1, reach - 1)) if draw.chance(15, 16) else reach + draw.below(3)
     other = draw.integer(0, max(1, reach - 1))
     return draw.weighted(((0, 0), (some, some), (0, some), (some, 0), (some, other)), (8, 4, 3, 2, 2))
 
 
 def spread(draw: Draw, size: int, most: int) -> Window:
-    """Return the window of a transposed convolution whose result has the size 1 to `most`, if that can be."""
+    """Return the window of a transposed convolution whose output size is from 1 to `most`, if possible."""
     kernel = draw.weighted((1, 2, 3, 4, 5), (4, 5, 8, 3, 2))
     stride = draw.weighted((1, 2, 3, 5), (6, 8, 3, 1))
     dilation = draw.weighted((1, 2, 3, 7, 20), (14, 3, 2, 1, 1))
@@ -53,7 +53,7 @@ def spread(draw: Draw, size: int, most: int) -> Window:
 
 
 def as_rank(growth: Growth, value: Value, rank: int) -> Value:
-    """Return the value with that rank: axes of size 1 are added, or neighbouring axes are merged."""
+    """Return the value with this rank: axes of size 1 are added, or neighbouring axes are merged."""
     sizes = list(value.known.shape)
     if len(sizes) == rank:
         return value
@@ -66,7 +66,7 @@ def as_rank(growth: Growth, value: Value, rank: int) -> Value:
 
 
 def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) -> Value:
-    """Return real (or stored) numbers of that rank: the value, another one, a new input, or the value reshaped."""
+    """Return float (or quantized) numbers of this rank: the value, another one, a new input, or the value reshaped."""
     draw = growth.draw
     if value.known.rank != rank:
         other = growth.another(lambda item: item.known.rank == rank) if draw.chance(3, 4) else None
@@ -77,7 +77,7 @@ def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) 
 
 
 def new_image(growth: Growth, rank: int, *, stored: bool = False) -> Value:
-    """Add an input of that rank to the network."""
+    """Add an input of this rank to the network."""
     shape = growth.image_shape() if rank == 4 else growth.shape(rank, 17, growth.room // 2)
     if not stored:
         return growth.input(TensorInfo(shape, growth.real_type))
@@ -86,7 +86,7 @@ def new_image(growth: Growth, rank: int, *, stored: bool = False) -> Value:
 
 
 def layout_for(growth: Growth) -> DataLayout:
-    """Return the network's usual layout, or now and then the other one."""
+    """Return the network's usual layout, or occasionally the other one."""
     if growth.draw.chance(3, 4):
         return growth.layout
     return DataLayout.NCHW if growth.layout is DataLayout.NHWC else DataLayout.NHWC

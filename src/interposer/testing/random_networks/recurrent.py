@@ -1,4 +1,4 @@
-"""Growers of recurrent layers: LSTM, GRU and simple ones, step by step and over sequences of different lengths."""
+"""Growers of recurrent layers: LSTM, GRU and simple ones, as single steps and over sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _sequence(growth: Growth, value: Value) -> Value:
 
 
 def _weights(growth: Growth, shape: tuple[int, ...], depth: int, x: Value) -> Value:
-    """Return weights for sums of `depth` products that stay around 1."""
+    """Return weights such that sums of `depth` products have a magnitude of about 1."""
     return growth.weights(shape, min(2.0, 3.0 / (max(1.0, growth.reach(x)) * math.sqrt(max(1, depth)))), x.known.dtype)
 
 
 @grower(6, LstmSequence, GruSequence, RnnSequence, kinds=_FLOAT)
 def _whole_layer(growth: Growth, value: Value) -> None:
-    """A recurrent layer as ONNX has it: in one direction or both, with any functions, states and lengths."""
+    """Add a recurrent layer of ONNX: in one direction or both, with any activation functions, states and lengths."""
     draw, x = growth.draw, _sequence(growth, value)
     kind = growth.choice((LstmSequence, GruSequence, RnnSequence), lambda op: op)
     attributes: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _lengths(growth: Growth, batch: int, steps: int) -> Value:
 
 
 def _merged(growth: Growth, output: Value) -> None:
-    """Give the output the shape of a sequence again: steps, batch, and the units of all directions."""
+    """Reshape the output to a sequence again: steps, batch, and the units of all directions."""
     if output.known.rank == 4:
         first, second, third, fourth = output.known.shape
         growth.add(Reshape((first, second * third, fourth)), output)
@@ -110,7 +110,7 @@ _FUSED: Final = tuple(FusedActivation)
 
 @grower(3, Rnn, UnidirectionalSequenceRnn, Svdf, kinds=_FLOAT)
 def _simple(growth: Growth, value: Value) -> None:
-    """A recurrent layer without gates, as TFLite has it."""
+    """Add a recurrent layer of TFLite without gates."""
     draw = growth.draw
     kind = growth.choice((Rnn, UnidirectionalSequenceRnn, Svdf), lambda op: op)
     x = _sequence(growth, value) if kind is UnidirectionalSequenceRnn else growth.real(as_rank(growth, value, 2))
@@ -141,7 +141,7 @@ def _simple(growth: Growth, value: Value) -> None:
 
 @grower(4, Lstm, UnidirectionalSequenceLstm, kinds=_FLOAT)
 def _lstm(growth: Growth, value: Value) -> None:
-    """An LSTM as TFLite has it, with or without an input gate, peepholes, a projection and layer normalization."""
+    """Add an LSTM of TFLite, with or without an input gate, peepholes, a projection and layer normalization."""
     draw = growth.draw
     kind = growth.choice((Lstm, UnidirectionalSequenceLstm), lambda op: op)
     x = growth.real(as_rank(growth, value, 2)) if kind is Lstm else _sequence(growth, value)
@@ -167,7 +167,7 @@ def _lstm(growth: Growth, value: Value) -> None:
 
 
 def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: Value) -> Value | None:
-    """Return the operand of that name, or None if the operator does not have it or it may be left out."""
+    """Return the operand with this name; None if the operator lacks it, or if it is optional and left out."""
     draw, dtype = growth.draw, x.known.dtype
     if name in ("output_state_in", "cell_state_in"):
         size = sizes["O" if name == "output_state_in" else "U"]

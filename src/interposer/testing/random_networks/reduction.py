@@ -1,4 +1,4 @@
-"""Growers of reductions, of the index of an extreme, of the largest elements, and of running sums and products."""
+"""Growers of reductions, ArgMinMax, TopK, CumSum and CumProd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGER = {_R.SUM, _R.L1, _R.SUM_SQUARE}
 
 
 def axes(growth: Growth, rank: int) -> tuple[int, ...]:
-    """Draw some axes: none, which stands for all of them, or one or more, counted from the front or from the end."""
+    """Draw some axes, counted from either end; an empty tuple stands for all axes."""
     draw = growth.draw
     if rank == 0 or draw.chance(1, 8):
         return ()

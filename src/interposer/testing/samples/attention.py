@@ -25,7 +25,10 @@ FORMS: Final[dict[str, dict[str, Any]]] = {
 
 
 def _heads(dtype: DataType) -> list[Given]:
-    """Four heads of the query share two of key and value; three queries, five keys."""
+    """Return query, key and value.
+
+    Four heads of the query share two of key and value, for three queries and five keys.
+    """
     return [given((2, 4, 3, 6), dtype), given((2, 2, 5, 6), dtype), given((2, 2, 5, 4), dtype)]
 
 
@@ -35,7 +38,7 @@ def _past(dtype: DataType) -> list[Given]:
 
 @samples(Attention)
 def forms() -> Iterator[Sample]:
-    """Yield every option in every type, with heads as an axis and without, and after a past."""
+    """Yield samples of every option in every type, with and without a separate axis of heads, and with past keys."""
     for dtype in FLOATS:
         for name, options in FORMS.items():
             yield Sample(Attention(**options), _heads(dtype), name=f"{name}-{dtype}")
@@ -48,7 +51,7 @@ def forms() -> Iterator[Sample]:
 
 @samples(Attention)
 def masks() -> Iterator[Sample]:
-    """Masks of truth and of numbers, of every rank and shorter than the keys, and samples of different lengths."""
+    """Yield boolean and numeric masks of every rank, masks shorter than the keys, and valid lengths that differ."""
     shapes = {"row": (5,), "matrix": (3, 5), "heads": (4, 1, 5), "whole": (2, 4, 3, 5), "shorter": (1, 1, 3, 4)}
     for dtype in FLOATS:
         for kind in (DataType.BOOL, dtype):
@@ -64,7 +67,7 @@ def masks() -> Iterator[Sample]:
 
 @samples(Attention)
 def scores() -> Iterator[Sample]:
-    """Yield the scores at every stage."""
+    """Yield samples that output the scores after each stage of the computation."""
     for which in AttentionScores:
         op = Attention(softcap=1.5, is_causal=True, scores=which)
         yield Sample(op, [*_heads(DataType.FLOAT32), given((3, 5), DataType.BOOL)], name=f"scores-{which.name.lower()}")
@@ -72,14 +75,14 @@ def scores() -> Iterator[Sample]:
 
 @samples(Attention)
 def precisions() -> Iterator[Sample]:
-    """Yield the softmax in every type."""
+    """Yield samples that compute the softmax in each type."""
     for dtype in FLOATS:
         yield Sample(Attention(softmax_precision=dtype), _heads(DataType.FLOAT16), name=f"softmax-in-{dtype}")
 
 
 @samples(Attention)
 def worked() -> Iterator[Sample]:
-    """Equal scores give means of what is seen, and nothing gives zeros."""
+    """Yield worked examples: equal scores give the mean of the visible values, and no visible value gives zeros."""
     query, key, value = of(np.zeros((1, 1, 2, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]])
     means = {"all": (Attention(), [6, 6]), "causal": (Attention(is_causal=True), [3, 4])}
     for name, (op, expected) in means.items():
@@ -92,7 +95,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def rotations() -> Iterator[Sample]:
-    """Halves and neighbours, whole heads and parts, heads as an axis and not, caches by position and not."""
+    """Yield rotations of halves and of adjacent pairs, of whole and partial heads, with caches by position or not."""
     ids = of([[3, 0, 2], [1, 1, 4]], DataType.INT64)
     for dtype in FLOATS:
         for interleaved in (False, True):
@@ -109,7 +112,7 @@ def rotations() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def quarter_turn() -> Iterator[Sample]:
-    """Yield a quarter turn makes (x, y) into (-y, x)."""
+    """Yield a worked example: a rotation by 90 degrees maps (x, y) to (-y, x)."""
     x, cos, sin = of([[[[1, 2, 3, 4]]]]), of([[[0, 0]]]), of([[[1, 1]]])
     for name, op, turned in (
         ("halves", RotaryEmbedding(), [-3, -4, 1, 2]),

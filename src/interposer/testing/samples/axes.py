@@ -1,4 +1,4 @@
-"""Samples with axes that count from the end: the same as other samples, with the axis given as a negative number."""
+"""Samples with negative axes: copies of other samples, with the axis counted from the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES: Final = (DataType.FLOAT32, DataType.INT8)
 
 @samples(*OPERATORS)
 def negative_axes() -> Iterator[Sample]:
-    """Yield every axis that other samples use, counted from the end, in one float and one quantized type."""
+    """Yield copies of other samples with each axis counted from the end, in one float and one quantized type."""
     for op in OPERATORS:
         seen = set()
         for base in _others(op):

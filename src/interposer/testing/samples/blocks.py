@@ -1,4 +1,4 @@
-"""Samples of operators that fold blocks of an image into its channels or its batch, and back."""
+"""Samples of operators that move blocks of an image into its channels or its batch, and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(SpaceToDepth)
 def space_to_depth() -> Iterator[Sample]:
-    """Blocks of several sizes in both layouts, and all types."""
+    """Yield blocks of several sizes, in both layouts and all types."""
     for label, layout in LAYOUTS.items():
         for size in (1, 2, 3):
             shape = _shape(layout, 2, 6, 6, 2)
@@ -49,7 +49,7 @@ def space_to_depth() -> Iterator[Sample]:
 
 @samples(DepthToSpace)
 def depth_to_space() -> Iterator[Sample]:
-    """Blocks of several sizes, both ways to count channels, both layouts, and all types."""
+    """Yield blocks of several sizes, both orders of channels, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for mode in DepthToSpaceMode:
             for size in (1, 2, 3):
@@ -72,7 +72,7 @@ def depth_to_space() -> Iterator[Sample]:
 
 @samples(SpaceToBatchNd)
 def space_to_batch() -> Iterator[Sample]:
-    """Yield one, two and three image axes, pads, both layouts, and all types."""
+    """Yield samples with one, two and three image axes, padding, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for block, pads in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 1), (0, 2))), ((1, 2), ((3, 0), (0, 0)))]:
             op = SpaceToBatchNd(block, pads, layout)
@@ -93,7 +93,7 @@ def space_to_batch() -> Iterator[Sample]:
 
 @samples(BatchToSpaceNd)
 def batch_to_space() -> Iterator[Sample]:
-    """Yield one, two and three image axes, crops, both layouts, and all types."""
+    """Yield samples with one, two and three image axes, crops, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for block, crops in [((2, 2), ((0, 0), (0, 0))), ((2, 3), ((1, 0), (2, 1))), ((1, 2), ((0, 0), (1, 1)))]:
             op = BatchToSpaceNd(block, crops, layout)
@@ -112,7 +112,7 @@ def batch_to_space() -> Iterator[Sample]:
 
 @samples(ChannelShuffle)
 def channel_shuffle() -> Iterator[Sample]:
-    """Yield every number of groups that divides the axis, every axis, and all types."""
+    """Yield samples for every number of groups that divides the axis, every axis, and all types."""
     for groups in (1, 2, 3, 6):
         yield Sample(ChannelShuffle(groups, 1), [given((2, 6, 3))], name=f"groups-{groups}")
     for axis in (0, 2, -1, -2):

@@ -1,4 +1,4 @@
-"""Samples of the operators that choose some of many."""
+"""Samples of TopK and RandomMultinomial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(TopK)
 def top_k() -> Iterator[Sample]:
-    """Yield the largest and the smallest of every type, along each axis."""
+    """Yield samples of the largest and the smallest elements, along each axis and in every type."""
     for op in (TopK(3), TopK(2, axis=0), TopK(3, largest=False, index_dtype=DataType.INT64), TopK(0, axis=1)):
         name = f"{op.k}-axis{op.axis}-{'largest' if op.largest else 'smallest'}"
         for title, operand in typed((4, 5), leave_out=[DataType.STRING]):
@@ -25,14 +25,14 @@ def top_k() -> Iterator[Sample]:
 
 @samples(TopK)
 def worked() -> Iterator[Sample]:
-    """Of equal ones the first one is chosen."""
+    """Yield a worked example in which the first of equal elements is selected."""
     expected = [f32([[5, 2], [7, 7]]), i32([[1, 0], [1, 2]])]
     yield Sample(TopK(2), [of([[2, 5, 2], [1, 7, 7]])], name="worked", expected=expected)
 
 
 @samples(RandomMultinomial)
 def drawn() -> Iterator[Sample]:
-    """With seeds and without; and where there is only one class to draw."""
+    """Yield samples with and without seeds, and samples with a single class."""
     for dtype in FLOATS:
         for index_dtype in (DataType.INT32, DataType.INT64):
             for seeds in (of([37, 42], DataType.INT32), None):

@@ -1,4 +1,4 @@
-"""What the samples of several families share: types, ranges that suit them, and usual quantizations."""
+"""Helpers of the sample modules: types, suitable ranges of values, and usual quantizations."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _SPREAD: Final = {
 
 
 def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:
-    """Return an operand that is not quantized; integers spread over more of their range, unless bounds are given."""
+    """Return an operand that is not quantized; without bounds, integers cover more of their type's range."""
     if dtype.is_integer and (low, high) == (-4.0, 4.0):
         low, high = -_SPREAD.get(dtype, 1000.0), _SPREAD.get(dtype, 1000.0)
     return Given(TensorInfo(shape, dtype), low=max(low, 0.0) if str(dtype).startswith("uint") else low, high=high)
@@ -110,7 +110,7 @@ def quantized(shape: ShapeLike, dtype: DataType, q: Quantization | None = None, 
 def typed(
     shape: ShapeLike, leave_out: Iterable[DataType] = (), *, tiny_quantized: bool = True
 ) -> Iterator[tuple[str, Given]]:
-    """Yield an operand of every type but these, quantized and not, with a name: for operators that move elements."""
+    """Yield a named operand of every type except those in `leave_out`, both quantized and not."""
     types = [dtype for dtype in PLAIN if dtype not in leave_out]
     yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
     for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
@@ -118,7 +118,7 @@ def typed(
 
 
 def like(item: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
-    """Return an info of the operand's type: its quantization, or another one."""
+    """Return a tensor info with the operand's type, and its quantization or another one."""
     return TensorInfo(shape, item.info.dtype, q or item.info.quantization)
 
 
@@ -128,7 +128,7 @@ def retyped(item: Given, shape: ShapeLike) -> Given:
 
 
 def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:
-    """Return the info of an operator's only result on these operands, with this quantization."""
+    """Return the inferred info of an operator's only result on these operands, with the quantization `q`."""
     [info] = op.infer_infos(*(None if operand is None else operand.info for operand in operands))
     assert info is not None
     return info.with_quantization(q)

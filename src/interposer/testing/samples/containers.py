@@ -34,7 +34,7 @@ ROWS: Final = (f32([[1, 2]]), f32([[3, 4], [5, 6]]), f32([[7, 8]]))
 
 
 def _sequence(*elements: Array, q: Quantization | None = None) -> Given:
-    """Return a sequence of these tensors."""
+    """Return an operand that is a sequence of these tensors."""
     infos = [TensorInfo(element.shape, element.dtype, q) for element in elements]
     element = reduce(TensorInfo.joined, infos) if infos else TensorInfo(...)
     return Given(TensorInfo((len(elements),), DataType.SEQUENCE, element=element), collected(elements))
@@ -47,7 +47,7 @@ def _optional(element: Given | None) -> Given:
 
 
 def _of_types() -> Iterator[tuple[str, Given]]:
-    """Sequences of elements of every type, of which two have one shape."""
+    """Yield a named sequence for every type, with three elements of which two have the same shape."""
     for label, item in typed((2, 3)):
         arrays = (item.array(np.random.default_rng(seed)) for seed in (1, 2))
         yield label, _sequence(*arrays, q=item.info.quantization)
@@ -59,14 +59,14 @@ def _position(number: int, dtype: DataType = INT64, *, constant: bool = False) -
 
 @samples(SequenceEmpty)
 def sequence_empty() -> Iterator[Sample]:
-    """Yield every type."""
+    """Yield empty sequences of every element type."""
     for dtype in PLAIN:
         yield Sample(SequenceEmpty(dtype), [], name=str(dtype), expected=[collected([])])
 
 
 @samples(SequenceConstruct)
 def sequence_construct() -> Iterator[Sample]:
-    """Yield every type; one tensor, some of one shape, of other shapes, of other ranks."""
+    """Yield sequences of every type: one element, elements of equal and different shapes, and of different ranks."""
     for label, item in typed((2, 3)):
         yield Sample(SequenceConstruct(), [item, retyped(item, (2, 3))], name=f"type-{label}")
     yield Sample(SequenceConstruct(), [given(())], name="one")
@@ -77,7 +77,10 @@ def sequence_construct() -> Iterator[Sample]:
 
 @samples(SequenceInsert)
 def sequence_insert() -> Iterator[Sample]:
-    """Every type; every place, constant or not, into a sequence of known and of unknown length, and an empty one."""
+    """Yield every type and every position, constant or not, in sequences of known and unknown length.
+
+    One of the sequences is empty.
+    """
     for label, item in _of_types():
         element = item.info.element
         assert element is not None
@@ -97,7 +100,7 @@ def sequence_insert() -> Iterator[Sample]:
 
 @samples(SequenceErase)
 def sequence_erase() -> Iterator[Sample]:
-    """Yield every type and every place; the last element."""
+    """Yield every type and every position, and the removal of the only element."""
     for label, item in _of_types():
         yield Sample(SequenceErase(), [item], name=f"type-{label}")
     for number in range(-3, 3):
@@ -108,7 +111,7 @@ def sequence_erase() -> Iterator[Sample]:
 
 @samples(SequenceAt)
 def sequence_at() -> Iterator[Sample]:
-    """Yield every type and every place, constant or not; elements of one shape, of other shapes, of other ranks."""
+    """Yield every type and every position, for elements of equal shape, of different shapes, and of different ranks."""
     for label, item in _of_types():
         yield Sample(SequenceAt(), [item, _position(1)], name=f"type-{label}")
     for number in range(-3, 3):
@@ -124,7 +127,7 @@ def sequence_at() -> Iterator[Sample]:
 
 @samples(SequenceLength)
 def sequence_length() -> Iterator[Sample]:
-    """Yield None, one and several, of every type."""
+    """Yield sequences of no, one and several elements, of every type."""
     for label, item in _of_types():
         yield Sample(SequenceLength(), [item], name=f"type-{label}")
     for count in range(4):
@@ -134,7 +137,7 @@ def sequence_length() -> Iterator[Sample]:
 
 @samples(ConcatFromSequence)
 def concat_from_sequence() -> Iterator[Sample]:
-    """Yield every type; old axes and new ones, counted from either end."""
+    """Yield every type, and existing and new axes, counted from either end."""
     for label, item in _of_types():
         yield Sample(ConcatFromSequence(0), [item], name=f"type-{label}")
     same = _sequence(*(np.arange(6, dtype=np.float32).reshape(1, 2, 3) + at for at in range(3)))
@@ -149,7 +152,7 @@ def concat_from_sequence() -> Iterator[Sample]:
 
 @samples(SplitToSequence)
 def split_to_sequence() -> Iterator[Sample]:
-    """Yield every type and axis; pieces of one, of a size that fits and of one that does not, of given sizes."""
+    """Yield every type and axis: pieces of size 1, of sizes that divide the axis or do not, and of given sizes."""
     for label, item in typed((2, 3)):
         yield Sample(SplitToSequence(1), [item], name=f"type-{label}")
     for axis in range(-2, 2):
@@ -169,7 +172,7 @@ def split_to_sequence() -> Iterator[Sample]:
 
 @samples(OptionalConstruct)
 def optional_construct() -> Iterator[Sample]:
-    """Yield tensors of every type, and a sequence."""
+    """Yield optionals that hold tensors of every type, and a sequence."""
     for label, item in typed((2, 3)):
         yield Sample(OptionalConstruct(), [item], name=f"type-{label}")
     yield Sample(OptionalConstruct(), [_sequence(*ROWS)], name="sequence")
@@ -178,7 +181,7 @@ def optional_construct() -> Iterator[Sample]:
 
 @samples(OptionalEmpty)
 def optional_empty() -> Iterator[Sample]:
-    """Yield every type, of tensors and of sequences."""
+    """Yield empty optionals of every type, of tensors and of sequences."""
     for dtype in PLAIN:
         for of_sequence in (False, True):
             name = f"{dtype}-sequence" if of_sequence else str(dtype)
@@ -195,7 +198,7 @@ def _optionals() -> Iterator[tuple[str, Given]]:
 
 @samples(OptionalHasElement)
 def optional_has_element() -> Iterator[Sample]:
-    """Yield some and none."""
+    """Yield an optional with an element and an empty one."""
     for label, item in _optionals():
         yield Sample(OptionalHasElement(), [item], name=label, expected=[np.array(True)])
     yield Sample(OptionalHasElement(), [_optional(None)], name="none", expected=[np.array(False)])
@@ -203,6 +206,6 @@ def optional_has_element() -> Iterator[Sample]:
 
 @samples(OptionalGetElement)
 def optional_get_element() -> Iterator[Sample]:
-    """Yield tensors of every type, and sequences."""
+    """Yield optionals that hold tensors of every type, and sequences."""
     for label, item in _optionals():
         yield Sample(OptionalGetElement(), [item], name=label)

@@ -1,4 +1,4 @@
-"""Samples of convolutions of images."""
+"""Samples of 2D convolutions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2)) -> tuple[int, ...]:
-    """Return the shape of weights for so many channels."""
+    """Return the shape of the weights of an operator for these numbers of input and output channels."""
     if isinstance(op, DepthwiseConvolution2d):
         return (1, *size, outputs)
     if isinstance(op, TransposeConvolution2d):
@@ -63,7 +63,7 @@ def _ops(**attributes: Any) -> Iterator[Any]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def windows() -> Iterator[Sample]:
-    """Pads, strides and dilations in both layouts, in float32 and quantized, with and without a bias."""
+    """Yield padding, strides and dilations in both layouts, in float32 and quantized, with and without a bias."""
     for label, layout in LAYOUTS.items():
         for title, window in WINDOWS.items():
             for op in _ops(data_layout=layout, **window):
@@ -77,7 +77,7 @@ def windows() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def types() -> Iterator[Sample]:
-    """Yield all types that can be summed; integers, where they are not quantized, wrap around."""
+    """Yield all types that can be summed; integers that are not quantized wrap around."""
     for dtype in NUMBERS:
         for op in _ops(data_layout=NHWC, pad_left=1, stride_y=2):
             low, high = (-4.0, 4.0) if dtype.is_float else (-3, 3)
@@ -92,7 +92,7 @@ def _small(shape: tuple[int, ...], dtype: DataType) -> Given:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def quantized_types() -> Iterator[Sample]:
-    """8 and 16 bits, weights with one scale or with one for each channel, biases of 32 and 64 bits."""
+    """Yield 8- and 16-bit tensors, weights with one scale or per-channel scales, and biases of 32 and 64 bits."""
     for label, layout in LAYOUTS.items():
         for op in _ops(data_layout=layout, pad_left=1, pad_top=1):
             image, filters = _shape(layout, 1, 5, 4, 2), _filters(op, 2, 4)
@@ -121,7 +121,7 @@ def _quantized(
 
 @samples(Convolution2d, TransposeConvolution2d)
 def groups() -> Iterator[Sample]:
-    """Channels in groups, up to one for each channel."""
+    """Yield grouped convolutions, up to one group for each channel."""
     for label, layout in LAYOUTS.items():
         for count in (2, 4):
             for kind in (Convolution2d, TransposeConvolution2d):
@@ -133,7 +133,7 @@ def groups() -> Iterator[Sample]:
 
 @samples(DepthwiseConvolution2d)
 def multipliers() -> Iterator[Sample]:
-    """Yield one, two and three results for each channel."""
+    """Yield depthwise convolutions with one, two and three outputs for each channel."""
     for label, layout in LAYOUTS.items():
         for times in (1, 2, 3):
             op = DepthwiseConvolution2d(data_layout=layout, pad_right=1)
@@ -143,7 +143,7 @@ def multipliers() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def unusual_shapes() -> Iterator[Sample]:
-    """No images at all, a single pixel, windows of one pixel and of the whole image, weights that are not constant."""
+    """Yield an empty batch, an image of one pixel, windows of one pixel and of the whole image, and input weights."""
     for label, layout in LAYOUTS.items():
         for title, (n, h, w), size in [
             ("empty", (0, 4, 4), (2, 2)),
@@ -161,7 +161,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(TransposeConvolution2d)
 def output_shapes() -> Iterator[Sample]:
-    """Yield a declared shape that is larger and one that is smaller than what follows from the rest."""
+    """Yield declared output shapes that are larger and smaller than the shape that the attributes imply."""
     for label, layout in LAYOUTS.items():
         for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
             op = TransposeConvolution2d(
@@ -173,7 +173,7 @@ def output_shapes() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def worked() -> Iterator[Sample]:
-    """Yield the numbers 1 to 9 under a window of 2 by 2; a cell that is spread by a stride of 2."""
+    """Yield worked examples: the numbers 1 to 9 under a window of 2 by 2, and a pixel spread by a stride of 2."""
     image, window = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3, 1), [[1, 2], [3, 4]]
     filters = f32(window).reshape(1, 2, 2, 1)
     expected = f32([[37, 47], [67, 77]]).reshape(1, 2, 2, 1)
@@ -188,7 +188,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(Convolution2d)
 def worked_quantized() -> Iterator[Sample]:
-    """Float values that all tensors can hold: (1, 2) times (3, -1) plus 0.5 is 1.5."""
+    """Yield a worked example with float values that are exact in every tensor: (1, 2) times (3, -1) plus 0.5 is 1.5."""
     half, eighth = Quantization(0.5, 10), Quantization(0.125, -2)
     operands = [
         Given(TensorInfo((1, 1, 1, 2), INT8, half), i8([12, 14]).reshape(1, 1, 1, 2)),

@@ -1,4 +1,4 @@
-"""Samples of convolutions whose windows have no fixed form."""
+"""Samples of deformable convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @samples(DeformableConvolution2d)
 def deformable() -> Iterator[Sample]:
-    """Yield every type; steps, pads, groups of channels and of offsets, a bias, a mask, and nothing."""
+    """Yield every type, strides, padding, groups of channels and of offsets, a bias, a mask, and an empty batch."""
     for dtype in FLOATS:
         operands = [
             given((1, 2, 5, 4), dtype),

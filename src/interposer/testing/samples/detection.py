@@ -1,4 +1,4 @@
-"""Samples of the operators on boxes."""
+"""Samples of the detection operators."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ EIGHTHS: Final = Quantization(0.125)
 
 
 def boxes_in(generator: np.random.Generator, count: int, dimension: float = 30.0) -> Array:
-    """Return boxes of some size in an image, their corners on whole eighths."""
+    """Return random boxes in an image of size `dimension`; their corners are multiples of 1/8."""
     corner, size = generator.uniform(0, dimension * 2 / 3, (count, 2)), generator.uniform(2, dimension / 3, (count, 2))
     boxes: Array = np.round(np.concatenate([corner, corner + size], axis=1) * 8) / 8
     return boxes
 
 
 def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
-    """Float values as an operand of a type, rounded as that needs."""
+    """Return float values as an operand of a type, rounded or quantized to that type."""
     if quantization is None:
         return of(values, dtype)
     info = np.iinfo(dtype.numpy)
@@ -49,7 +49,7 @@ def coded(values: Array, dtype: DataType, quantization: Quantization | None = No
 
 @samples(DetectionPostProcess)
 def detections() -> Iterator[Sample]:
-    """Fast and regular, by both rules, with and without background, from floats and codes."""
+    """Yield fast and regular suppression, for every option, from float and from quantized inputs."""
     generator = np.random.default_rng(1)
     encodings, anchors = generator.normal(0, 1, (2, 12, 5)), generator.uniform(0.2, 1.0, (12, 4))
     scores = generator.permutation(2 * 12 * 4).reshape(2, 12, 4) / 96
@@ -94,7 +94,7 @@ def suppression() -> Iterator[Sample]:
 
 @samples(NonMaxSuppression)
 def worked_suppression() -> Iterator[Sample]:
-    """Yield two stacks of boxes and one by itself, of which the best of each is selected."""
+    """Yield a worked example: of two groups of overlapping boxes and a single box, the best of each is selected."""
     boxes = of([[[0, y, 1, y + 1] for y in (0, 0.1, -0.1, 10, 10.1, 100)]])
     scores = of([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]])
     expected = np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]])
@@ -104,7 +104,7 @@ def worked_suppression() -> Iterator[Sample]:
 
 @samples(BoxWithNmsLimit)
 def limits() -> Iterator[Sample]:
-    """Yield every kernel, with limits and without, for boxes of two images."""
+    """Yield every kernel of suppression, with and without limits, for boxes of two images."""
     generator = np.random.default_rng(3)
     boxes = boxes_in(generator, 12 * 3, 20.0).reshape(12, 12)
     scores = (generator.permutation(12 * 3).reshape(12, 3) + 1) / 40
@@ -127,7 +127,7 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
 
 @samples(AxisAlignedBboxTransform)
 def transforms() -> Iterator[Sample]:
-    """Yield boxes of two images, for three classes; some leave their image."""
+    """Yield boxes of two images for three classes; some exceed their image and are clipped."""
     generator = np.random.default_rng(4)
     boxes, deltas = boxes_in(generator, 6), generator.normal(0, 0.5, (6, 12))
     batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])

@@ -1,4 +1,4 @@
-"""Samples of arithmetic, comparison, logic and choice, element by element."""
+"""Samples of elementwise arithmetic, comparison, logic and selection."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _binary(operation: BinaryOperation, operands: list[Given], label: str, outpu
 
 
 def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
-    """Between which numbers the operands are drawn, so that there is something to see and nothing overflows."""
+    """Return the bounds of the random operands, chosen so that results differ and do not overflow."""
     if operation in DIVISIONS:
         return {"low": -20, "high": 20} if whole else {}, {"low": 1 if whole else 0.5, "high": 5}
     if operation is B.POWER:
@@ -94,7 +94,7 @@ def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
 
 @samples(*NAMED)
 def binary_types() -> Iterator[Sample]:
-    """Yield every operation in every type that it is defined for."""
+    """Yield every operation in every type for which it is defined."""
     for operation in BinaryOperation:
         floats = (*FLOATS, *SMALL_FLOATS) if operation in REAL else ()
         integers = INTEGERS if operation is not B.ATAN2 else ()
@@ -108,7 +108,10 @@ def binary_types() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def quantized_binary() -> Iterator[Sample]:
-    """Yield every operation on quantized tensors, with three scales that differ; choices also with one scale."""
+    """Yield every operation on quantized tensors with three different scales.
+
+    Maximum and Minimum also with equal scales.
+    """
     for operation in REAL:
         first, second = _bounds(operation, whole=False)
         for dtype, q in QUANTIZED.items():
@@ -123,7 +126,7 @@ def quantized_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def broadcast_binary() -> Iterator[Sample]:
-    """Shapes that broadcast, in floats, integers and quantized; the full list for operators of their own."""
+    """Yield shapes that broadcast, in floats, integers and quantized; all shapes for the named operators."""
     for operation in BinaryOperation:
         own = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
         for label, (a, b) in BROADCASTS.items() if own else [("table", BROADCASTS["table"])]:
@@ -148,7 +151,7 @@ def _broadcast_samples(
 
 @samples(*NAMED)
 def constant_binary() -> Iterator[Sample]:
-    """Yield one of the operands is part of the network."""
+    """Yield samples in which one of the operands is a constant of the network."""
     for operation in (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.POWER):
         first, second = _bounds(operation, whole=False)
         yield _binary(operation, [plain(SHAPE, **first), weights((4,), **second)], "constant-b")
@@ -157,7 +160,7 @@ def constant_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
-    """The exponent may have another type."""
+    """Yield powers whose exponent has another type than the base."""
     whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
     yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
     yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
@@ -165,7 +168,7 @@ def powers() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def worked_binary() -> Iterator[Sample]:
-    """Where definitions differ between libraries: signs of remainders, quotients that truncate, zero divisors, NaN."""
+    """Yield cases in which libraries differ: signs of remainders, truncated quotients, division by zero, NaN."""
     a, b = of([-7, 7, -7, 7, 5], INT32), of([3, 3, -3, -3, 0], INT32)
     for operation, expected in {
         B.DIV: [-2, 2, 2, -2, 0],
@@ -218,7 +221,7 @@ def _domain(operation: UnaryOperation) -> Bounds:
 
 @samples(ElementwiseUnary)
 def unary() -> Iterator[Sample]:
-    """Yield every operation in every type that it is defined for."""
+    """Yield every operation in every type for which it is defined."""
     for operation in UnaryOperation:
         op, title = ElementwiseUnary(operation), operation.name.lower()
         for dtype in (*FLOATS, *SMALL_FLOATS) if operation in OF_FLOATS else ():
@@ -231,7 +234,7 @@ def unary() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def quantized_unary() -> Iterator[Sample]:
-    """Functions of quantized tensors, with a result of another scale."""
+    """Yield functions of quantized tensors with another output scale."""
     for operation in (of_float for of_float in OF_FLOATS if of_float not in PREDICATES):
         for dtype, q in QUANTIZED.items():
             item = quantized(SHAPE, dtype, **_domain(operation))
@@ -242,14 +245,14 @@ def quantized_unary() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def unary_shapes() -> Iterator[Sample]:
-    """Yield a scalar, nothing at all, and many axes."""
+    """Yield a scalar, an empty tensor, and a tensor of high rank."""
     for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
         yield Sample(ElementwiseUnary(U.NEG), [given(shape)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
 
 
 @samples(ElementwiseUnary)
 def worked_unary() -> Iterator[Sample]:
-    """Halves, signs, infinities and what is not a number."""
+    """Yield worked examples with ties of rounding, signs, infinities and NaN."""
     for operation, x, expected in [
         (U.ROUND, [0.5, 1.5, 2.5, -0.5, -1.5, 1.2], [0, 2, 2, 0, -2, 1]),
         (U.FLOOR, [-1.5, 1.2, 2], [-2, 1, 2]),
@@ -272,7 +275,7 @@ def worked_unary() -> Iterator[Sample]:
 
 @samples(Floor)
 def floor() -> Iterator[Sample]:
-    """Yield every type; integers stay what they are."""
+    """Yield every type; integers remain unchanged."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
     for dtype in QUANTIZED:
@@ -286,7 +289,7 @@ def floor() -> Iterator[Sample]:
 
 @samples(Comparison)
 def comparison() -> Iterator[Sample]:
-    """Yield every way to compare in common types, one way in all of them; equal elements among them."""
+    """Yield every comparison in common types, and one in all types; some elements are equal."""
     for operation in ComparisonOperation:
         title = operation.name.lower()
         for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
@@ -334,7 +337,7 @@ def logic() -> Iterator[Sample]:
 
 @samples(Where)
 def where() -> Iterator[Sample]:
-    """Yield every type; the condition broadcasts too, and quantized tensors may have scales that differ."""
+    """Yield every type, conditions that broadcast, and quantized tensors with different scales."""
     condition = given(SHAPE, BOOL)
     for label, item in typed(SHAPE, tiny_quantized=False):
         yield Sample(Where(), [condition, item, retyped(item, SHAPE)], [like(item, SHAPE)], label)
@@ -351,7 +354,7 @@ def where() -> Iterator[Sample]:
 
 @samples(Prelu)
 def prelu() -> Iterator[Sample]:
-    """Yield every type, a slope for each channel or for all elements."""
+    """Yield every type, with one slope for each channel or for all elements."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Prelu(), [plain(SHAPE, dtype), plain((4,), dtype, low=0, high=3)], name=str(dtype))
     for dtype, q in QUANTIZED.items():

@@ -1,4 +1,4 @@
-"""Samples of the operators that stand for several."""
+"""Samples of operators that combine several operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @samples(Fused)
 def add_mul_add() -> Iterator[Sample]:
-    """With and without the first sum, of one shape and broadcast."""
+    """Yield samples with and without the first sum as an output, of equal shapes and broadcast."""
     for count in (1, 2):
         op = Fused(num_outputs=count)
         for name, shape in (("same", (2, 3, 4)), ("broadcast", (3, 1))):
@@ -32,6 +32,6 @@ def add_mul_add() -> Iterator[Sample]:
 
 @samples(Fused)
 def worked() -> Iterator[Sample]:
-    """Yield both results."""
+    """Yield a worked example with both outputs."""
     operands = [of([[1, 2], [3, 4]]), of([[1, 1], [0, 0]]), of([2, 3]), of([10, 0])]
     yield Sample(Fused(), operands, name="worked", expected=[f32([[2, 3], [3, 4]]), f32([[14, 9], [16, 12]])])

@@ -1,4 +1,4 @@
-"""Samples of images that are sampled at places."""
+"""Samples of GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGES = {1: ((2, 2, 5), (2, 4, 1)), 2: ((2, 2, 3, 4), (2, 3, 5, 2)), 3: ((1, 2,
 
 @samples(GridSample)
 def sampled() -> Iterator[Sample]:
-    """Yield every mode and padding, aligned or not, with one to three spatial axes, and points inside and outside."""
+    """Yield every mode and padding, one to three spatial axes, and positions inside and outside the image."""
     for mode in GridSampleMode:
         for padding in GridPadding:
             for corners in (False, True):
@@ -31,7 +31,7 @@ def sampled() -> Iterator[Sample]:
 
 @samples(GridSample)
 def types() -> Iterator[Sample]:
-    """Yield every type of float values and of places; the nearest pixel in every type."""
+    """Yield every float and quantized type of images and grids; NEAREST in every type."""
     image, places = (1, 2, 3, 4), (1, 3, 5, 2)
     for mode in (LINEAR, CUBIC):
         for dtype in (*FLOATS, *SMALL_FLOATS):
@@ -51,7 +51,7 @@ def types() -> Iterator[Sample]:
 
 @samples(GridSample)
 def worked() -> Iterator[Sample]:
-    """Yield the corners, edges, middle and outside of an image of two by two pixels."""
+    """Yield worked examples for the corners, edges, center and outside of an image of two by two pixels."""
     image, places = of([[[[1, 2], [3, 4]]]]), of([[[[-1, -1], [1, -1], [0, 0], [-1, 0], [3, 3]]]])
     for op, title, expected in (
         (GridSample(align_corners=True), "corners", [1, 2, 2.5, 2, 0]),
@@ -64,7 +64,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(AffineGrid)
 def grids() -> Iterator[Sample]:
-    """Yield two and three axes, corners or edges, every type, a single pixel and none."""
+    """Yield two and three spatial axes, with and without aligned corners, every type, one pixel and no pixels."""
     for corners in (False, True):
         title = "corners" if corners else "edges"
         for dtype in FLOATS:

@@ -1,4 +1,4 @@
-"""Samples of image files."""
+"""Samples of image decoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _file(data: bytes) -> Given:
 
 @samples(ImageDecoder)
 def decoded() -> Iterator[Sample]:
-    """Yield a portable image in every format of pixels, and bytes that are no image."""
+    """Yield a portable image in every pixel format, and bytes that are not an image."""
     colours = _file(b"P6 2 1 255 " + bytes([255, 255, 255, 1, 2, 3]))
     expected = {
         PixelFormat.RGB: [[[255, 255, 255], [1, 2, 3]]],

@@ -13,14 +13,14 @@ __all__: list[str] = []
 
 
 def _three(dtype: DataType) -> list[Given]:
-    """Four heads of the query share two of the state; five steps."""
+    """Return query, key and value of five steps; four heads of the query share two heads of the state."""
     shapes = (2, 5, 12), (2, 5, 6), (2, 5, 8)
     return [given(shape, dtype, low=-1, high=1) for shape in shapes]
 
 
 @samples(LinearAttention)
 def rules() -> Iterator[Sample]:
-    """With and without decay and beta of every form, with and without a past, in every type."""
+    """Yield samples with and without decay, beta and a past state, in every form and type."""
     decays = {"": None, "-decay": (2, 5, 2), "-decays": (2, 5, 6)}
     betas = {"": None, "-beta": (2, 5, 1), "-betas": (2, 5, 2)}
     for dtype in FLOATS:
@@ -43,7 +43,7 @@ def rules() -> Iterator[Sample]:
 
 @samples(LinearAttention)
 def worked() -> Iterator[Sample]:
-    """Yield a state of one number."""
+    """Yield a worked example whose state is a single number."""
     ones, values = of([[[1], [1], [1]]]), of([[[2], [3], [4]]])
     half = of([[[0.5], [0.5], [0.5]]])
     op = LinearAttention(1, 1, scale=1.0)

@@ -21,7 +21,7 @@ TANH: Final = FusedActivation.TANH
 
 
 class Features(NamedTuple):
-    """What an LSTM does beyond the basic form."""
+    """The options of an LSTM beyond the basic form."""
 
     cifg: bool = False
     peephole: bool = False
@@ -30,13 +30,13 @@ class Features(NamedTuple):
 
     @property
     def flags(self) -> dict[str, bool]:
-        """As attributes."""
+        """The options as attributes of the operator."""
         names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
         return dict(zip(names, self, strict=True))
 
     @property
     def title(self) -> str:
-        """For the name of a sample."""
+        """The name of the combination, for the names of samples."""
         return "-".join(name for name, on in self._asdict().items() if on) or "basic"
 
 
@@ -44,7 +44,7 @@ FEATURES: Final = tuple(Features(*each) for each in product([False, True], repea
 
 
 class Cell(NamedTuple):
-    """The types of an LSTM's operands with their quantizations; those of a float layer by default."""
+    """The types and quantizations of an LSTM's operands; by default those of a float layer."""
 
     matrix: DataType = DataType.FLOAT32
     vector: DataType = DataType.FLOAT32
@@ -84,7 +84,7 @@ class Cell(NamedTuple):
 
 
 def operands(op: Op, named: dict[str, Given]) -> list[Given | None]:
-    """In the operator's order."""
+    """Return the operands in the order of the operator's declaration; None for absent ones."""
     return [named.get(declared.name) for declared in op.operands]
 
 
@@ -106,7 +106,7 @@ def _sample(op: LstmOperands, cell: Cell, shape: tuple[int, ...], features: Feat
 
 @samples(Lstm)
 def lstm() -> Iterator[Sample]:
-    """Yield every combination of features, bounds, functions and types."""
+    """Yield every combination of features, with bounds, activation functions and types."""
     shape = (BATCH, INPUTS)
     for features in FEATURES:
         yield _sample(Lstm(activation_func=TANH, **features.flags), Cell(), shape, features, features.title)
@@ -125,7 +125,7 @@ def lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Yield every combination of features, both orders of the axes, and types."""
+    """Yield every combination of features, both orders of the first two axes, and types."""
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
         yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)
@@ -138,7 +138,7 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(BidirectionalSequenceLstm)
 def bidirectional() -> Iterator[Sample]:
-    """Outputs apart and merged, with each use of an auxiliary input, features and types."""
+    """Yield separate and merged outputs, with each use of an auxiliary input, features and types."""
     for features in FEATURES:
         yield _both(BidirectionalSequenceLstm(), features, features.title)
     for merge in (False, True):

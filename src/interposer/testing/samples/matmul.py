@@ -1,4 +1,4 @@
-"""Samples of products of matrices."""
+"""Samples of FullyConnected and BatchMatMul."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _constant(shape: tuple[int, ...], dtype: DataType, low: float, high: float) 
 
 @samples(FullyConnected)
 def quantized_fully_connected() -> Iterator[Sample]:
-    """8 and 16 bits, weights with one scale or one for each output, biases of 32 and 64 bits."""
+    """Yield 8- and 16-bit tensors, weights with one scale or one for each output, and biases of 32 and 64 bits."""
     for transpose in (False, True):
         for dtype in INPUT:
             for bias in (None, INT32, INT64) if dtype is INT16 else (None, INT32):
@@ -79,7 +79,7 @@ def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis
 
 @samples(FullyConnected)
 def worked_fully_connected() -> Iterator[Sample]:
-    """Yield two rows, a matrix of three columns, and a bias."""
+    """Yield a worked example with two rows, a matrix of three columns, and a bias."""
     rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
     expected = [f32([[15, 22, 29], [21, 24, 27]])]
     yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
@@ -106,7 +106,7 @@ PRODUCTS: Final = {
 
 @samples(BatchMatMul)
 def matmul() -> Iterator[Sample]:
-    """NumPy's shapes, and operands of which the network has one."""
+    """Yield the shapes that NumPy's `matmul` supports, and samples with one constant operand."""
     for label, (a, b) in PRODUCTS.items():
         for dtype in (DataType.FLOAT32, DataType.FLOAT16, INT32):
             yield Sample(BatchMatMul(), [plain(a, dtype), plain(b, dtype)], name=f"{label}-{dtype}")
@@ -148,7 +148,7 @@ def transposed_matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def worked_matmul() -> Iterator[Sample]:
-    """A matrix times its adjoint is its determinant on the diagonal."""
+    """Yield a worked example: a matrix times its adjugate is the determinant times the identity matrix."""
     a, b = of([[1, 2], [3, 4]]), of([[5, 6], [7, 8]])
     yield Sample(BatchMatMul(), [a, b], name="worked", expected=[f32([[19, 22], [43, 50]])])
     determinants = [f32([[-2, 0], [0, -2]])]

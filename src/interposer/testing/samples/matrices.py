@@ -1,4 +1,4 @@
-"""Samples of operators on matrices."""
+"""Samples of Trilu, EyeLike, MatrixDiag, MatrixSetDiag and Det."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITH_ZERO = tuple(dtype for dtype in PLAIN if dtype is not DataType.STRING)
 
 @samples(Trilu)
 def triangles() -> Iterator[Sample]:
-    """Above and below every diagonal, in every type and other ranks."""
+    """Yield upper and lower triangles for every diagonal, in every type and several ranks."""
     for upper in (True, False):
         side = "upper" if upper else "lower"
         for k in (-9, -1, 0, 1, 9):
@@ -34,7 +34,7 @@ def triangles() -> Iterator[Sample]:
 
 @samples(EyeLike)
 def identities() -> Iterator[Sample]:
-    """Yield every type, of the input and of the result, and every diagonal."""
+    """Yield every input type, every output type, and every diagonal."""
     for dtype in WITH_ZERO:
         yield Sample(EyeLike(), [given((2, 3), dtype)], name=f"like-{dtype}")
         yield Sample(EyeLike(dtype=dtype), [given((3, 2), DataType.INT32)], name=f"type-{dtype}")
@@ -47,7 +47,7 @@ def identities() -> Iterator[Sample]:
 
 @samples(MatrixDiag)
 def diagonal_matrices() -> Iterator[Sample]:
-    """Yield every type and other ranks."""
+    """Yield every type, and several ranks."""
     for label, item in typed((2, 3), [DataType.STRING]):
         yield Sample(MatrixDiag(), [item], name=f"type-{label}")
     for shape in ((4,), (0,), (1, 2, 1, 3)):
@@ -69,7 +69,7 @@ def other_diagonals() -> Iterator[Sample]:
 
 @samples(Det)
 def determinants() -> Iterator[Sample]:
-    """Yield every type of float values, several sizes, and one by one."""
+    """Yield every float and quantized type and several sizes, down to 1 by 1."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(Det(), [given((2, 3, 3), dtype, low=-1, high=1)], name=f"{dtype}")
     for shape in ((1, 1), (5, 5), (2, 2, 4, 4), (0, 2, 2)):

@@ -34,7 +34,10 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
-    """Yield a sample in every type of float values, made from its input; a quantized one has a coarser result."""
+    """Yield the samples that `sample` creates from an input of each float and quantized type.
+
+    Quantized samples have an output with a coarser scale.
+    """
     for dtype in (*FLOATS, *SMALL_FLOATS):
         created = sample(given(shape, dtype))
         yield Sample(created.op, created.inputs, name=f"{created.name}-{dtype}")
@@ -45,7 +48,7 @@ def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
 
 
 def _parameters(item: Given, count: int) -> list[Given]:
-    """Return two constants of the input's type, and where it is quantized of its quantization."""
+    """Return two constants with the input's type and quantization."""
     info = TensorInfo((count,), item.info.dtype, item.info.quantization)
     return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
 
@@ -55,7 +58,7 @@ def _parameters(item: Given, count: int) -> list[Given]:
 
 @samples(BatchNormalization)
 def batch_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, ranks from 2, and statistics that are not constant."""
+    """Yield both layouts, all types, ranks from 2, and statistics that are inputs."""
     for label, layout in LAYOUTS.items():
         op = BatchNormalization(data_layout=layout, eps=0.01)
 
@@ -77,7 +80,7 @@ def _statistics(*, constant: bool) -> list[Given]:
 
 @samples(BatchNormalization)
 def worked_batch_normalization() -> Iterator[Sample]:
-    """(x - mean) / 2 * gamma + beta in two channels."""
+    """Yield a worked example: (x - mean) / 2 * gamma + beta in two channels."""
     constants = [of(row, constant=True) for row in ([1, 2], [4, 4], [10, 20], [1, 2])]
     op = BatchNormalization(eps=0, data_layout=NHWC)
     yield Sample(op, [of([[3, 4], [1, 0]]), *constants], name="worked", expected=[f32([[11, 22], [10, 18]])])
@@ -85,7 +88,7 @@ def worked_batch_normalization() -> Iterator[Sample]:
 
 @samples(InstanceNormalization)
 def instance_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, other ranks, and without one parameter or both."""
+    """Yield both layouts, all types, several ranks, and absent parameters."""
     for label, layout in LAYOUTS.items():
         op = InstanceNormalization(eps=0.01, data_layout=layout)
 
@@ -108,7 +111,7 @@ def instance_normalization() -> Iterator[Sample]:
 
 @samples(LayerNormalization)
 def layer_normalization() -> Iterator[Sample]:
-    """From every axis on, in all types, with and without parameters."""
+    """Yield normalizations from every axis on, in all types, with and without parameters."""
     for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
         op = LayerNormalization(axis=axis, eps=0.01)
 
@@ -128,7 +131,7 @@ def layer_normalization() -> Iterator[Sample]:
 
 @samples(RmsNormalization)
 def rms_normalization() -> Iterator[Sample]:
-    """From every axis on, in all types, with and without a factor."""
+    """Yield normalizations from every axis on, in all types, with and without gamma."""
     for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
         op = RmsNormalization(axis=axis, eps=0.01)
 
@@ -145,7 +148,7 @@ def rms_normalization() -> Iterator[Sample]:
 
 @samples(GroupNormalization)
 def group_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, other ranks, from one group to one for each channel, and without parameters."""
+    """Yield both layouts, all types, several ranks, from one group to one per channel, and absent parameters."""
     for label, layout in LAYOUTS.items():
         for groups in (1, 2, 4):
             op = GroupNormalization(groups, eps=0.01, data_layout=layout)
@@ -164,7 +167,7 @@ def group_normalization() -> Iterator[Sample]:
 
 @samples(MeanVarianceNormalization)
 def mean_variance_normalization() -> Iterator[Sample]:
-    """Over other axes, in all types."""
+    """Yield normalizations over several sets of axes, in all types."""
     for axes in ((0, 2, 3), (1,), (-1, -2), ()):
         op = MeanVarianceNormalization(axes)
         yield from _in_all_types((2, 3, 2, 4), _named(op, f"axes-{'-'.join(map(str, axes)) or 'none'}"))
@@ -178,7 +181,7 @@ def mean_variance_normalization() -> Iterator[Sample]:
 
 @samples(L2Normalization)
 def l2_normalization() -> Iterator[Sample]:
-    """Yield both layouts, an axis of its own, all types, and results in the steps that TFLite prescribes."""
+    """Yield both layouts, an explicit axis, all types, and outputs with the scale that TFLite prescribes."""
     for label, op in {
         "nhwc": L2Normalization(data_layout=NHWC),
         "nchw": L2Normalization(),
@@ -197,7 +200,7 @@ def l2_normalization() -> Iterator[Sample]:
 
 @samples(Normalization)
 def local_response_normalization() -> Iterator[Sample]:
-    """Across channels and within one, odd and even windows, both layouts, all types."""
+    """Yield windows across and within channels, of odd and even size, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for kind in (ACROSS, WITHIN):
             for size in (1, 2, 3, 5):

@@ -44,7 +44,7 @@ INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
 
 @samples(Quantize)
 def quantize() -> Iterator[Sample]:
-    """From every type of float values to every type of integers, both ways to round, scales along an axis."""
+    """Yield every float type with every integer type, both rounding modes, and per-axis scales."""
     for dtype, q in ALL_QUANTIZED.items():
         info = TensorInfo(SHAPE, dtype, q)
         for source in (*FLOATS, *SMALL_FLOATS):
@@ -66,7 +66,7 @@ def _per_axis(dtype: DataType, axis: int) -> TensorInfo:
 
 @samples(Quantize)
 def requantize() -> Iterator[Sample]:
-    """From every quantized type to every one of 8 and 16 bits, to finer and to coarser steps."""
+    """Yield every quantized type with every 8- and 16-bit type, with finer and coarser output scales."""
     for source, q in ALL_QUANTIZED.items():
         for target in (INT8, UINT8, DataType.INT16, DataType.INT32):
             for label, times in {"finer": 0.6, "coarser": 2.5}.items():
@@ -80,7 +80,7 @@ def requantize() -> Iterator[Sample]:
 
 @samples(Quantize)
 def worked_quantize() -> Iterator[Sample]:
-    """Halves, and numbers beyond the range."""
+    """Yield a worked example with numbers halfway between two steps and numbers out of range."""
     x = of([0, 0.25, 0.75, -0.25, 100, -100, np.inf])
     info = TensorInfo((7,), UINT8, Quantization(0.5, 10))
     expected = [u8([10, 11, 12, 9, 210, 0, 255])]
@@ -91,7 +91,7 @@ def worked_quantize() -> Iterator[Sample]:
 
 @samples(Dequantize)
 def dequantize() -> Iterator[Sample]:
-    """From every type of integers to every type of float values."""
+    """Yield every integer type with every float type."""
     for dtype, q in ALL_QUANTIZED.items():
         for target in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Dequantize(target), [given(SHAPE, dtype, q)], name=f"{dtype}-to-{target}")
@@ -104,7 +104,7 @@ def dequantize() -> Iterator[Sample]:
 
 @samples(FakeQuantization)
 def fake_quantization() -> Iterator[Sample]:
-    """Yield every type of float values, narrow ranges, few and many bits, and a range that has to be moved."""
+    """Yield every float type, narrow ranges, few and many bits, and a range that must be shifted to contain zero."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(FakeQuantization(-2, 3), [given(SHAPE, dtype)], name=str(dtype))
     for bits in (2, 4, 8, 16):
@@ -118,7 +118,7 @@ def fake_quantization() -> Iterator[Sample]:
 
 @samples(Cast)
 def cast() -> Iterator[Sample]:
-    """From every type to every type; stored integers as they are."""
+    """Yield every type with every type; quantized values are cast as plain integers."""
     for source in PLAIN:
         for target in PLAIN:
             if DataType.STRING not in (source, target):
@@ -138,7 +138,7 @@ def cast() -> Iterator[Sample]:
 
 @samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def conversions() -> Iterator[Sample]:
-    """Yield numbers within the range of the narrower type, a scalar, and nothing."""
+    """Yield numbers within the range of the narrower type, a scalar, and an empty tensor."""
     for op, source in (
         (ConvertFp16ToFp32(), DataType.FLOAT16),
         (ConvertFp32ToFp16(), FLOAT32),
@@ -155,7 +155,7 @@ def conversions() -> Iterator[Sample]:
 
 @samples(Bitcast)
 def bitcasts() -> Iterator[Sample]:
-    """Between all types of one width, and a scalar, nothing, and the bits of one."""
+    """Yield all pairs of types of equal width, a scalar, an empty tensor, and the bits of the number 1."""
     for source in PLAIN:
         for target in PLAIN:
             bits = source.bits == target.bits

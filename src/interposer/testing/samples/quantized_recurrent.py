@@ -56,7 +56,7 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(QuantizedLstm)
 def quantized_lstm() -> Iterator[Sample]:
-    """Yield layers with as many inputs as units, fewer and more."""
+    """Yield layers with as many, fewer and more inputs than units."""
     data, kind = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
     for inputs in (2, UNITS, 9):
         created = {

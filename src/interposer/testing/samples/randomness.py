@@ -1,4 +1,4 @@
-"""Samples of the operators that draw random numbers."""
+"""Samples of RandomFill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(RandomFill)
 def drawn() -> Iterator[Sample]:
-    """Yield both distributions in every type, with a seed and without, and nothing."""
+    """Yield both distributions in every type, with and without a seed, and an empty tensor."""
     for distribution in Distribution:
         for dtype in FLOATS:
             for seed in (3, None):

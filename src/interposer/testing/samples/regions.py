@@ -19,7 +19,7 @@ SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
 
 
 def _regions(dtype: DataType) -> list[Given]:
-    """Regions of images of 14 by 16, which have a cell for every two steps; one has no dimension."""
+    """Return regions of 14 by 16 images, in coordinates twice those of the cells; one region has size 0."""
     boxes = boxes_in(np.random.default_rng(1), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
     places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)
@@ -28,7 +28,7 @@ def _regions(dtype: DataType) -> list[Given]:
 
 @samples(RoiAlign)
 def roi_align() -> Iterator[Sample]:
-    """Grids of samples that are given and that follow from the region, means and maxima, both kinds of cells."""
+    """Yield given and automatic numbers of samples, means and maxima, with and without the half-pixel offset."""
     for layout, shape in SHAPES.items():
         for ratio in (0, 2):
             for mode in RoiAlignMode:
@@ -43,7 +43,7 @@ def roi_align() -> Iterator[Sample]:
 
 @samples(RoiPooling)
 def roi_pooling() -> Iterator[Sample]:
-    """Bins that share cells, and bins of several."""
+    """Yield bins that share cells, and bins of several cells."""
     for layout, shape in SHAPES.items():
         for bins in (1, 3):
             op = RoiPooling(bins, 2, 2.0, 2.0, layout)
@@ -55,7 +55,7 @@ def roi_pooling() -> Iterator[Sample]:
 
 @samples(RoiAlign, RoiPooling)
 def worked() -> Iterator[Sample]:
-    """Yield a region of four cells: their mean, and the largest of those that it touches."""
+    """Yield worked examples with a region of four cells: their mean, and the largest of the cells that it touches."""
     operands = [of(np.arange(16.0).reshape(1, 1, 4, 4)), of([[0, 0, 2, 2]]), of([0], DataType.INT32)]
     for op, value in ((RoiAlign(1, 1), 5), (RoiPooling(1, 1), 10)):
         yield Sample(op, operands, name="worked", expected=[np.full((1, 1, 1, 1), value, np.float32)])
@@ -63,7 +63,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(HeatmapMaxKeypoint)
 def keypoints() -> Iterator[Sample]:
-    """Heatmaps drawn at random, and one whose maximum is known."""
+    """Yield random heatmaps, and one whose maximum is known."""
     boxes = boxes_in(np.random.default_rng(2), 3)
     for layout, shape in ((DataLayout.NHWC, (3, 5, 5, 2)), (DataLayout.NCHW, (3, 2, 5, 5))):
         op = HeatmapMaxKeypoint(layout)
@@ -76,7 +76,7 @@ def keypoints() -> Iterator[Sample]:
 
 @samples(HeatmapMaxKeypoint)
 def worked_keypoint() -> Iterator[Sample]:
-    """Yield three less the squared distance from (1.25, 1.5), in a frame of 8 by 4."""
+    """Yield a worked example: three minus the squared distance from (1.25, 1.5), in a box of 8 by 4."""
     x, y = np.meshgrid(np.arange(4.0), np.arange(4.0))
     heatmap = of((3 - (x - 1.25) ** 2 - (y - 1.5) ** 2).reshape(1, 1, 4, 4))
     expected = [np.array([[3]], np.float32), np.array([[[3.5, 2]]], np.float32)]

@@ -1,4 +1,4 @@
-"""Samples of the operators that write elements to places that are data."""
+"""Samples of the operators that write elements to positions that are data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERS = (*FLOATS, *SMALL_FLOATS, *INTEGERS)
 
 
 def _indices(dtype: DataType = DataType.INT32) -> dict[str, tuple[Given, tuple[int, ...]]]:
-    """Return indices into a tensor of three by four by two, and the shapes of the updates that belong to them."""
+    """Return index operands into a 3 x 4 x 2 tensor, with the shapes of their updates, by name."""
     return {
         "elements": (of([[[0, 1, 1], [2, 3, 0]], [[1, -1, 0], [0, 0, 0]]], dtype), (2, 2)),
         "slices": (of([[0, 2], [2, 0], [0, 1]], dtype), (3, 2)),
@@ -37,7 +37,7 @@ def _indices(dtype: DataType = DataType.INT32) -> dict[str, tuple[Given, tuple[i
 
 @samples(ScatterNd)
 def moved() -> Iterator[Sample]:
-    """Yield elements and slices of every type."""
+    """Yield updates of elements and slices, of every type."""
     for index_dtype in (DataType.INT32, DataType.INT64):
         for kind, (indices, shape) in _indices(index_dtype).items():
             if kind == "again":
@@ -48,7 +48,7 @@ def moved() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def combined() -> Iterator[Sample]:
-    """Yield every function, where some updates fall on the same slice; on a tensor and on zeros."""
+    """Yield every function, on a tensor and on zeros, where some updates have the same position."""
     indices, shape = _indices()["again"]
     base = of([3, 4, 2], DataType.INT32, constant=True)
     for function in ScatterFunction:
@@ -68,7 +68,7 @@ def combined() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def late() -> Iterator[Sample]:
-    """The shape comes when the network runs."""
+    """Yield samples whose output shape is an input of the network."""
     indices, shape = _indices()["slices"]
     operands = [of([3, 4, 2], DataType.INT32), indices, plain(shape)]
     yield Sample(ScatterNd(ScatterFunction.ADD, input_enabled=False), operands, name="late-shape")
@@ -76,7 +76,7 @@ def late() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def worked() -> Iterator[Sample]:
-    """Yield two updates of one element, on zeros."""
+    """Yield a worked example with two updates of one element, on zeros."""
     operands = [of([4], DataType.INT32), of([[1], [3], [1]], DataType.INT32), of([1, 2, 5])]
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     yield Sample(op, operands, name="worked", expected=[f32([0, 6, 0, 2])])
@@ -84,7 +84,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(ScatterElements)
 def elements() -> Iterator[Sample]:
-    """Yield every axis and function, every type, indices that are fewer and that fall on the same element."""
+    """Yield every axis, function and type, fewer indices than elements, and duplicate indices."""
     for axis in (0, 1, 2, -2):
         shape = [2, 2, 2]
         shape[axis] = 3
@@ -118,7 +118,7 @@ def elements() -> Iterator[Sample]:
 
 @samples(TensorScatter)
 def caches() -> Iterator[Sample]:
-    """Yield every type, from the beginning and from places of their own, around the end, along other axes."""
+    """Yield every type, with and without start positions, circular updates, and other axes."""
     for name, x in typed((2, 4, 3)):
         start = of([2, 0], DataType.INT64)
         yield Sample(TensorScatter(), [x, retyped(x, (2, 2, 3)), start], name=f"type-{name}")
@@ -137,7 +137,7 @@ def caches() -> Iterator[Sample]:
 
 @samples(DynamicUpdateSlice)
 def updates() -> Iterator[Sample]:
-    """Yield every type, within and beyond the tensor, other ranks."""
+    """Yield every type, starts within and beyond the tensor, and several ranks."""
     for name, x in typed((3, 4)):
         operands = [x, retyped(x, (2, 2)), of([1, 1], DataType.INT32)]
         yield Sample(DynamicUpdateSlice(), operands, name=f"type-{name}")

@@ -1,4 +1,4 @@
-"""Samples of operators on sequences."""
+"""Samples of CumSum, CumProd, ReverseSequence and Range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE = (2, 3, 4)
 
 @samples(CumSum, CumProd)
 def accumulations() -> Iterator[Sample]:
-    """Along every axis, forwards and backwards, with the element itself and without, in every type."""
+    """Yield every axis and type, forwards and backwards, inclusive and exclusive."""
     for kind in (CumSum, CumProd):
         for exclusive in (False, True):
             for reverse in (False, True):
@@ -41,7 +41,7 @@ def accumulations() -> Iterator[Sample]:
 
 @samples(CumSum, CumProd)
 def worked_accumulations() -> Iterator[Sample]:
-    """Yield accumulations of four numbers."""
+    """Yield worked examples of the accumulations of four numbers."""
     for op, title, expected in (
         (CumSum(), "plain", [1, 3, 6, 10]),
         (CumSum(exclusive=True), "exclusive", [0, 1, 3, 6]),
@@ -57,7 +57,7 @@ def worked_accumulations() -> Iterator[Sample]:
 
 @samples(ReverseSequence)
 def reversed_sequences() -> Iterator[Sample]:
-    """Yield every type, other axes, lengths of both types, and none at all."""
+    """Yield every type, several axes, both types of lengths, and empty tensors."""
     for label, item in typed((4, 3, 2)):
         yield Sample(ReverseSequence(), [item, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
     for time, batch in ((1, 0), (0, 2), (-1, 1), (2, -3)):
@@ -70,7 +70,7 @@ def reversed_sequences() -> Iterator[Sample]:
 
 @samples(Range)
 def ranges() -> Iterator[Sample]:
-    """Yield every type of numbers, known and given while running, upwards, downwards and empty."""
+    """Yield every numeric type, constant and input bounds, upwards, downwards and empty ranges."""
     for constant in (False, True):
         for dtype in (*FLOATS, *INTEGERS):
             numbers = [of(number, dtype, constant=constant) for number in (3, 20, 4)]

@@ -1,6 +1,6 @@
 """Samples of special values: NaN, infinities, signed zeros, denormal numbers, and integers at the ends of their range.
 
-Arrays have 37 elements where their number is free, so that both the body and the tail of vectors see each value.
+Where possible, arrays have 37 elements, so that both vectorized loops and their remainders process each value.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _many(values: list[float], dtype: DataType = FLOAT32) -> Given:
 
 @samples(Activation)
 def activations() -> Iterator[Sample]:
-    """NaN, infinities and zeros through every function; denormal numbers through those that keep them."""
+    """Yield NaN, infinities and zeros for every activation, and denormal numbers for those that preserve them."""
     for function in ActivationFunction:
         op = Activation(function, *PARAMETERS.get(function, (1.0, 0.0)))
         for title in ("nan", "infinite", "zeros"):
@@ -70,7 +70,7 @@ def activations() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def functions() -> Iterator[Sample]:
-    """NaN, infinities and zeros through every function; the sign of zero through those that keep it."""
+    """Yield NaN, infinities and zeros for every function, and signed zeros for those that preserve the sign."""
     for operation in UnaryOperation:
         op, title = ElementwiseUnary(operation), operation.name.lower()
         if operation in (U.LOGICAL_NOT, U.BITWISE_NOT):
@@ -88,7 +88,7 @@ def functions() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def arithmetic() -> Iterator[Sample]:
-    """Yield all pairs of special values; denormal operands and results."""
+    """Yield all pairs of special values, and denormal operands and results."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in LINEAR:
         op, title = _named(operation)
@@ -145,7 +145,7 @@ def slopes() -> Iterator[Sample]:
 
 @samples(ops.Quantize)
 def quantized() -> Iterator[Sample]:
-    """Infinities saturate, NaN is zero, and numbers halfway between two steps are rounded away from zero."""
+    """Yield infinities (which saturate), NaN (which gives zero), and numbers halfway between two steps."""
     values = [NAN, INF, -INF, 0.25, 0.75, -0.25, -0.75, 1e9, -1e9, -0.0]
     for dtype, zero_point in ((DataType.INT8, -3), (DataType.UINT8, 100), (DataType.INT16, 0)):
         info = TensorInfo((COUNT,), dtype, Quantization(0.5, zero_point))
@@ -165,7 +165,7 @@ def _rows(value: float) -> Array:
 
 @samples(ops.Reduce, ops.Mean)
 def sums() -> Iterator[Sample]:
-    """Yield a NaN or an infinity reaches the results of its own row alone."""
+    """Yield rows with a NaN or an infinity, which must affect only the results of the same row."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         for operation in (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN):
             op = ops.Reduce((1,), operation=operation)
@@ -175,7 +175,7 @@ def sums() -> Iterator[Sample]:
 
 @samples(ops.Softmax, ops.LogSoftmax)
 def probabilities() -> Iterator[Sample]:
-    """Yield a row with NaN, rows with one or more -inf, as masks give them."""
+    """Yield rows with NaN, and rows with one or more -inf, as masks produce them."""
     masked = _rows(0.0)
     masked[0, ::2] = -INF
     for kind in (ops.Softmax, ops.LogSoftmax):
@@ -187,7 +187,7 @@ def probabilities() -> Iterator[Sample]:
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
-    """Yield a NaN or an infinity reaches only the windows that it lies in."""
+    """Yield images with a NaN or an infinity, which must affect only the windows that contain it."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 2 * 5 * 7 * 3, dtype=np.float32).reshape(2, 5, 7, 3)
         image[1, 2, 3, 1] = value
@@ -200,7 +200,7 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield a NaN or an infinity reaches only the results that depend on it."""
+    """Yield operands with a NaN or an infinity, which must affect only the results that depend on it."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 5 * 7 * 3, dtype=np.float32).reshape(1, 5, 7, 3)
         image[0, 2, 3, 1] = value
@@ -223,7 +223,7 @@ def products() -> Iterator[Sample]:
     ops.Tile, ops.Transpose,
 )  # fmt: skip
 def moved() -> Iterator[Sample]:
-    """Yield elements that are only moved keep every bit: NaN, infinities, the sign of zero, denormal numbers."""
+    """Yield special values in operators that only move elements, which must preserve every bit."""
     values = [NAN, INF, -INF, -0.0, 0.0, 1e-40, -1e-40, 3.4e38, 1.5]
     x = of(np.resize(np.asarray(values, np.float32), 24).reshape(2, 3, 4))
     image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 2, 3, 8))

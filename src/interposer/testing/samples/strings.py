@@ -1,4 +1,4 @@
-"""Samples of operators on texts."""
+"""Samples of operators on strings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _expected(values: object) -> Array:
 
 @samples(StringConcat)
 def string_concat() -> Iterator[Sample]:
-    """Shapes that broadcast, texts in every script, and empty ones."""
+    """Yield shapes that broadcast, strings in several scripts, and empty strings."""
     pairs = {
         "scalar": ("a", "b"),
         "row": (["a", "", "ß"], ["x", "y", "日本"]),
@@ -42,7 +42,7 @@ def string_concat() -> Iterator[Sample]:
 
 @samples(StringSplit)
 def string_split() -> Iterator[Sample]:
-    """White space and separators of one letter and more, limits, and texts that are empty or are nothing else."""
+    """Yield white space, separators of one or more characters, limits, and empty strings or only separators."""
     texts = {"scalar": "a b", "row": ["a  b c", " a ", "", "a-b--c"], "table": [["a"], ["b-c d"]], "none": []}
     for label, value in texts.items():
         for separator in ("", "-", "--", " "):
@@ -55,7 +55,7 @@ def string_split() -> Iterator[Sample]:
 
 @samples(StringNormalizer)
 def string_normalizer() -> Iterator[Sample]:
-    """Yield every change of case, stop words in their case or any, lists and tables of one row, and nothing left."""
+    """Yield every change of case, stop words with and without case, vectors and one-row matrices, and empty results."""
     for change in CaseChange:
         for sensitive in (False, True):
             for words in ((), ("monday", "ärger"), DAYS):
@@ -72,7 +72,7 @@ def string_normalizer() -> Iterator[Sample]:
 
 @samples(RegexFullMatch)
 def regex_full_match() -> Iterator[Sample]:
-    """Yield all of the pattern syntax on many texts, including a pattern that makes backtracking matchers slow."""
+    """Yield all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow."""
     texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
     patterns = (
         "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",

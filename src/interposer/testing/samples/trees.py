@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 def _forest(aggregation: TreeAggregation, comparison: TreeComparison, *, missing: bool = False) -> TreeEnsemble:
-    """Return two trees of two levels, and one that is a leaf; the last leaf gives to both targets."""
+    """Return two trees of depth two, and a tree that is a single leaf; the last leaf has weights for both targets."""
     return TreeEnsemble(
         roots=np.array([0, 3, -5]),
         features=np.array([0, 1, 2, 1]),
@@ -33,7 +33,7 @@ def _forest(aggregation: TreeAggregation, comparison: TreeComparison, *, missing
 
 @samples(TreeEnsemble)
 def forests() -> Iterator[Sample]:
-    """Yield every aggregation and every comparison, in every type; rows with what is not a number, and no rows."""
+    """Yield every aggregation and comparison in every type, rows with NaN, and no rows."""
     for aggregation in TreeAggregation:
         for comparison in TreeComparison:
             op = _forest(aggregation, comparison)

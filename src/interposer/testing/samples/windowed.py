@@ -31,7 +31,7 @@ def _window(name: str, axes: int) -> dict[str, Any]:
 
 @samples(MaxPoolingWithIndices)
 def maxima() -> Iterator[Sample]:
-    """Yield every window with one, two and three axes, places numbered both ways, every type, and equal cells."""
+    """Yield every window with one to three axes, both orders of index numbering, every type, and equal elements."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = MaxPoolingWithIndices(**_window(name, axes))
@@ -58,7 +58,7 @@ def maxima() -> Iterator[Sample]:
 
 @samples(LpPooling)
 def norms() -> Iterator[Sample]:
-    """Yield every window with one, two and three axes, other exponents, every type."""
+    """Yield every window with one to three axes, several exponents, and every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             for p in (1, 2, 3):
@@ -92,7 +92,7 @@ def unpooled() -> Iterator[Sample]:
 
 @samples(Col2Im)
 def overlaid() -> Iterator[Sample]:
-    """Yield every window with one, two and three axes, and every type."""
+    """Yield every window with one to three axes, and every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = Col2Im(**_window(name, axes), image_shape=shape[2:])
