@@ -8,6 +8,7 @@ namespace cpuacc {
 
 Family attention_family();
 Family bottleneck_f32_family();
+Family channels_last_family();
 Family elementwise_q8_family();
 Family conv_f32_family();
 Family conv_q8_family();
@@ -44,6 +45,7 @@ using Make = Family (*)();
 const Make kFamilies[] = {
     half_precision_family,  // its pass is the first one
     lstm_family,           attention_family,      patterns_family,
+    channels_last_family,  // before the fusion of additions
     fusion_family,         bottleneck_f32_family, elementwise_q8_family,
     conv_q8_family,        depthwise_q8_family,   fully_connected_q8_family,
     matmul_q8_family,      binary_q8_family,      softmax_q8_family,

@@ -6,21 +6,18 @@
 namespace cpuacc {
 namespace {
 
-bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
-
-/// The axes of rows, columns and channels in images and weights.
+/// The axes of rows, columns and channels. Images have channels last, see channels_last.cpp.
 struct Order {
   int h, w, c;
 };
-Order order_of(const Node& node) { return channels_last(node) ? Order{1, 2, 3} : Order{2, 3, 1}; }
+constexpr Order kImage = {1, 2, 3};
+Order order_of_weights(const Node& node) { return node.flag("acc.weights_first") ? Order{2, 3, 1} : kImage; }
 
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = q8_sums(graph, node);
   if (why) return why;
   if (node.type == "TransposeConvolution2d" && node.integer("groups") > 1 && graph.in(node, 1)->has_axis())
     return refused("takes one scale for weights of several groups", IPR_REASON_QUANTIZATION);
-  if (!channels_last(node) && q8_posts(graph, node).other >= 0)
-    return refused("adds images with channels last only", IPR_REASON_NEIGHBOURS);
   return taken();
 }
 
@@ -36,20 +33,19 @@ WeightSteps weight_steps(const Tensor& weights, const Order& at) {
 /// A window without its positions and taps.
 Q8Window window_of(const Graph& graph, const Node& node) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
-  Order at = order_of(node);
   Q8Window window(*graph.in(node, 1));
   window.batch = in.shape[0];
-  window.depth = in.extent(at.c), window.outputs = out.extent(at.c), window.groups = node.integer("groups");
+  window.depth = in.extent(kImage.c), window.outputs = out.extent(kImage.c), window.groups = node.integer("groups");
   window.weight.outputs = window.outputs / window.groups;
   return window;
 }
 
 Q8Window convolution(const Graph& graph, const Node& node) {
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
-  Order at = order_of(node);
+  const Order at = order_of_weights(node);
   Q8Window window = window_of(graph, node);
-  window.rows = {in.extent(at.h), out.extent(at.h), node.integer("stride_y"), out.extent(at.h), 0, 1};
-  window.columns = {in.extent(at.w), out.extent(at.w), node.integer("stride_x"), out.extent(at.w), 0, 1};
+  window.rows = {in.extent(kImage.h), out.extent(kImage.h), node.integer("stride_y"), out.extent(kImage.h), 0, 1};
+  window.columns = {in.extent(kImage.w), out.extent(kImage.w), node.integer("stride_x"), out.extent(kImage.w), 0, 1};
   WeightSteps by = weight_steps(weights, at);
   window.weight.by_output = by.o, window.weight.by_group = by.o * window.weight.outputs, window.weight.by_input = by.c;
   for (int64_t y = 0; y < weights.extent(at.h); ++y)
@@ -82,7 +78,7 @@ Phase phase_of(int64_t phase, int64_t extent, int64_t result, int64_t size, int6
 Q8Window transposed(const Graph& graph, const Node& node, const Phase& rows, const Phase& columns) {
   Q8Window window = window_of(graph, node);
   window.rows = rows.axis, window.columns = columns.axis;
-  WeightSteps by = weight_steps(*graph.in(node, 1), order_of(node));
+  WeightSteps by = weight_steps(*graph.in(node, 1), order_of_weights(node));
   window.weight.by_output = by.o, window.weight.by_input = by.c;
   window.weight.by_group = window.depth / window.groups * by.c;
   for (size_t y = 0; y < rows.cells.size(); ++y)
@@ -96,15 +92,15 @@ Q8Window transposed(const Graph& graph, const Node& node, const Phase& rows, con
 std::vector<Q8Window> windows_of(const Graph& graph, const Node& node) {
   if (node.type == "Convolution2d") return {convolution(graph, node)};
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
-  Order at = order_of(node);
+  const Order at = order_of_weights(node);
   int64_t down = node.integer("stride_y"), across = node.integer("stride_x");
   std::vector<Q8Window> windows;
-  for (int64_t y = 0; y < std::min(down, out.extent(at.h)); ++y)
-    for (int64_t x = 0; x < std::min(across, out.extent(at.w)); ++x)
+  for (int64_t y = 0; y < std::min(down, out.extent(kImage.h)); ++y)
+    for (int64_t x = 0; x < std::min(across, out.extent(kImage.w)); ++x)
       windows.push_back(transposed(graph, node,
-                                   phase_of(y, in.extent(at.h), out.extent(at.h), weights.extent(at.h), down,
+                                   phase_of(y, in.extent(kImage.h), out.extent(kImage.h), weights.extent(at.h), down,
                                             node.integer("dilation_y"), node.integer("pad_top")),
-                                   phase_of(x, in.extent(at.w), out.extent(at.w), weights.extent(at.w), across,
+                                   phase_of(x, in.extent(kImage.w), out.extent(kImage.w), weights.extent(at.w), across,
                                             node.integer("dilation_x"), node.integer("pad_left"))));
   return windows;
 }
@@ -116,11 +112,10 @@ void lower(const Node& node, Builder& builder) {
   Q8Rounding rule = Q8Rounding::of(input, weights, graph[posts.result], Q8Rounding::fixed_point, !is_signed(weights));
   if (output.elements() == 0) return;
   Buffer other = posts.other < 0 ? Buffer() : builder.buffer(posts.other);
-  Q8Images images(builder, node, !channels_last(node));
+  Buffer in = builder.buffer(node.inputs[0]), out = builder.buffer(node.outputs[0]);
   for (const Q8Window& window : windows_of(graph, node))
-    add_gemm(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, images.in,
-             images.out, other);
-  images.finish();
+    add_gemm(builder, node.type + " " + node.name, window, rule, posts, input, q8_bias(graph, node), output, in, out,
+             other);
 }
 
 }  // namespace

@@ -206,8 +206,6 @@ Q8Channels lanes_of(int64_t period, int64_t channels, int width) {
   return lanes;
 }
 
-bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
-
 Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   Refusal why = q8_sums(graph, node);
   if (why) return why;
@@ -224,9 +222,8 @@ void lower(const Node& node, Builder& builder) {
   Depthwise& d = *state;
   d.kernels = &depthwise_q8_kernels_for(builder.settings.isa);
   d.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
-  size_t h = channels_last(node) ? 1 : 2, w = h + 1, c = channels_last(node) ? 3 : 1;
-  d.batch = in.shape[0], d.in_h = in.shape[h], d.in_w = in.shape[w], d.in_c = in.shape[c];
-  d.out_h = out.shape[h], d.out_w = out.shape[w], d.channels = out.shape[c];
+  d.batch = in.shape[0], d.in_h = in.shape[1], d.in_w = in.shape[2], d.in_c = in.shape[3];
+  d.out_h = out.shape[1], d.out_w = out.shape[2], d.channels = out.shape[3];
   d.times = d.channels / d.in_c;
   d.stride_y = node.integer("stride_y"), d.stride_x = node.integer("stride_x");
   d.top = node.integer("pad_top"), d.left = node.integer("pad_left");
@@ -272,14 +269,12 @@ void lower(const Node& node, Builder& builder) {
                                                                                 double(groups.size() * d.weights.rows) *
                                                                                     cost::kQuantizedDepthwiseGroupNs)),
                                          d.batch * d.out_h));
-  Q8Images images(builder, node, !channels_last(node));
-  step.in = {images.in};
-  step.out = {images.out};
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
   step.scratch_per_part = taps_bytes(d) + uint64_t(((d.chunk - 1) * d.stride_y + d.height) * d.row() + kSlack) +
                           uint64_t(d.out_w * d.channels);
   step.state = state;
   builder.add(std::move(step));
-  images.finish();
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "cpuacc/strided_copy.hpp"
-
 namespace cpuacc {
 namespace {
 
@@ -359,39 +357,6 @@ Q8Parameters::Q8Parameters(const void* packed, int64_t lanes, const Tensor& resu
   Arrays arrays(const_cast<void*>(packed), lanes);
   bias = arrays.bias;
   requantization = arrays.requantization(result, limits);
-}
-
-// ---- Images with channels first -------------------------------------------------------------------------------------
-
-namespace {
-
-/// Append a step that transposes an image.
-void add_transposition(Builder& builder, const Node& node, Buffer from, Buffer to, const Shape& shape,
-                       const std::vector<size_t>& order) {
-  Shape steps = steps_of(shape), turned;
-  for (size_t axis : order) turned.push_back(shape[axis]);
-  Axes axes = axes_of(turned);
-  for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
-  builder.add(copy_step(builder, "Transpose " + node.name, from, to, axes, 1));
-}
-
-}  // namespace
-
-Q8Images::Q8Images(Builder& builder, const Node& node, bool turns)
-    : in(builder.buffer(node.inputs[0])), out(builder.buffer(node.outputs[0])), builder_(builder), node_(node),
-      turns_(turns) {
-  if (!turns) return;
-  const Tensor& input = *builder.graph.in(node, 0);
-  Buffer turned = builder.temporary(uint64_t(input.elements()));
-  add_transposition(builder, node, in, turned, input.shape, {0, 2, 3, 1});
-  in = turned;
-  out = builder.temporary(uint64_t(builder.graph.out(node).elements()));
-}
-
-void Q8Images::finish() {
-  if (!turns_) return;
-  const Shape& s = builder_.graph.out(node_).shape;
-  add_transposition(builder_, node_, out, builder_.buffer(node_.outputs[0]), {s[0], s[2], s[3], s[1]}, {0, 3, 1, 2});
 }
 
 // ---- Sums of two tensors --------------------------------------------------------------------------------------------

@@ -116,21 +116,6 @@ bool has_one_scale(const Tensor& tensor);
 /// The range of a quantized tensor after RELU or BOUNDED_RELU.
 Q8Limits q8_clamp(const std::string& function, double a, double b, const Tensor& tensor);
 
-/// Views of NCHW images as NHWC, for kernels that support only NHWC. If `turns`, steps transpose the input and the
-/// result; otherwise the buffers are those of the tensors.
-class Q8Images {
- public:
-  Q8Images(Builder& builder, const Node& node, bool turns);
-  void finish();
-
-  Buffer in, out;
-
- private:
-  Builder& builder_;
-  const Node& node_;
-  bool turns_;
-};
-
 /// The addition of quantized values of `a` and `b`.
 Q8Add q8_addition(const Tensor& a, const Tensor& b, const Tensor& result, const Q8Limits& limits);
 
