@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.networks.quantized import STYLES
+
 from . import engine
 from .cases import Case
 from .process import EngineError, Process
@@ -27,6 +29,8 @@ STEPS: Final = 16
 """Largest difference of quantized results, in steps: engines round differently, and differences add up."""
 EXCEPTIONS: Final = {"kws_ref_model_float32": 0.02}
 """Its weights are quantized, and LiteRT quantizes what they are multiplied with, which others do not."""
+QUANTIZED_INSIDE: Final = {f"_{style}": 0.5 for style in STYLES}
+"""The same by the end of the name: layers of networks with float results that round to integers of 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,8 @@ def _compare(case: Case, result: dict[str, Figures], running: dict[str, Process]
 
 
 def _allowed(case: Case, name: str) -> float:
-    usual = EXCEPTIONS.get(case.name, STEPS if case.quantized else FLOAT_TOLERANCE)
+    inside = next((allowed for end, allowed in QUANTIZED_INSIDE.items() if case.name.endswith(end)), FLOAT_TOLERANCE)
+    usual = EXCEPTIONS.get(case.name, STEPS if case.quantized else inside)
     return usual if case.quantized else max(usual, engine(name).tolerance or 0.0)
 
 

@@ -22,19 +22,29 @@ from .densenet import densenet121
 from .inception import inception_v3
 from .lstm import lstm
 from .mobilenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, mobilenet_v3
+from .quantized import STYLES
 from .resnet import resnet50
 from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet
 from .unet import unet
 from .yolo import yolo
 
-__all__ = ["BATCHED", "NETWORKS", "QUICK", "build", "saved"]
+__all__ = ["BATCHED", "NETWORKS", "QUANTIZED", "QUICK", "build", "saved"]
 
 NETWORKS: Final[dict[str, Callable[[int], onnx.ModelProto]]] = {
     item.__name__: item
     for item in (mobilenet_v1, mobilenet_v2, mobilenet_v3, efficientnet_lite0, shufflenet_v2, squeezenet, resnet50,
                 densenet121, inception_v3, unet, yolo, bert_base, bert_small, lstm)
 }  # fmt: skip
+QUANTIZED: Final = (mobilenet_v2, mobilenet_v3, resnet50, bert_small)
+"""Those that are also measured with integers of 8 bits, with "_qdq" or "_dynamic" after their names."""
+
+
+def _quantized(make: Callable[[int], onnx.ModelProto], style: str) -> Callable[[int], onnx.ModelProto]:
+    return lambda batch: STYLES[style](make(batch))
+
+
+NETWORKS.update({f"{make.__name__}_{style}": _quantized(make, style) for make in QUANTIZED for style in STYLES})
 BATCHED: Final = ("mobilenet_v2", "resnet50", "bert_small", "lstm")
 """Those that are also measured in batches of 8."""
 QUICK: Final = ("mobilenet_v2", "squeezenet", "bert_small")

@@ -6,10 +6,11 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import interposer as ip  # noqa: E402
-from benchmarks.networks import BATCHED, NETWORKS, QUICK, build, saved  # noqa: E402 - it needs onnx
+from benchmarks.networks import BATCHED, NETWORKS, QUANTIZED, QUICK, build, saved  # noqa: E402 - it needs onnx
 
 LARGE = {"bert_base", "inception_v3", "resnet50", "unet"}
-ANY = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETWORKS]
+FLOAT = [name for name in NETWORKS if not name.endswith(("_qdq", "_dynamic"))]
+ANY = [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in FLOAT]
 
 
 def shape_of(value):
@@ -24,7 +25,17 @@ def test_every_network_is_valid_and_has_known_shapes(name):
     assert all(shape_of(value) and 0 not in shape_of(value) for value in (*model.graph.input, *model.graph.output))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["qdq", "dynamic"])
+def test_a_quantized_network_has_integers_of_8_bits_for_its_products(style):
+    pytest.importorskip("onnxruntime")
+    kinds = {node.op_type for node in build(f"bert_small_{style}").graph.node}
+
+    assert {"qdq": "DequantizeLinear", "dynamic": "MatMulInteger"}[style] in kinds
+
+
 def test_the_lists_of_networks_name_networks():
+    assert {f"{make.__name__}_qdq" for make in QUANTIZED} <= {*NETWORKS}
     assert {*BATCHED, *QUICK} <= {*NETWORKS}
 
 
