@@ -24,6 +24,7 @@ from interposer.optimizer.rewrites.constants import fold_constants
 from interposer.optimizer.rewrites.containers import take_apart
 from interposer.optimizer.rewrites.conversions import INVERSES, drop_inserted_conversions
 from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites, replace
+from interposer.optimizer.rewrites.einsum import EINSUMS
 from interposer.optimizer.rewrites.identities import IDENTITIES
 from interposer.optimizer.rewrites.movement import RESHAPES, TRANSPOSES, transpose_as_reshape
 from interposer.optimizer.rewrites.pads import PADS
@@ -135,6 +136,7 @@ DEFAULT_PASSES: Final[Sequence[Pass]] = (
     SquashEqualLayers(),
     RewritePass("join conversions", INVERSES),
     RewritePass("join clamps", CLAMPS),
+    RewritePass("replace Einsum", EINSUMS),
     RewritePass("drop broadcasts", BROADCASTS),
     RewritePass("join transposes", _MOVES),
     RewritePass("fold pads", PADS),

@@ -1,0 +1,257 @@
+"""Einsum as transposes, reshapes, sums and matrix products, which every backend has fast kernels for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from interposer.core.types import MAX_RANK, DataType, TensorInfo
+from interposer.ir.graph import Layer, Value
+from interposer.ops import (
+    BatchMatMul,
+    Einsum,
+    Multiplication,
+    Reduce,
+    ReduceOperation,
+    Reshape,
+    StridedSlice,
+    Transpose,
+)
+from interposer.optimizer.rewrites.pattern import New, Replacement, rewrite
+
+__all__ = ["EINSUMS"]
+
+_WIDE: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
+_NARROW: Final = frozenset({DataType.FLOAT16, DataType.BFLOAT16})
+_ELLIPSIS: Final = "..."
+
+
+class _Term(NamedTuple):
+    """A tensor, with a name and a size for each axis.
+
+    `roundings` counts the layers whose results are rounded. Layers that only move elements are not counted.
+    """
+
+    value: Value | New
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    roundings: int = 0
+
+    def with_value(self, value: Value | New, names: Sequence[str], roundings: int | None = None) -> _Term:
+        """Return a term whose axes are some of the axes of this one, by name."""
+        size = dict(zip(self.names, self.sizes, strict=True))
+        count = self.roundings if roundings is None else roundings
+        return _Term(value, tuple(names), tuple(size[name] for name in names), count)
+
+
+@rewrite(Einsum)
+def einsum_as_products(op: Einsum, layer: Layer) -> Replacement:
+    """Sum axes that only one operand has, then multiply pairs of operands by BatchMatMul, or by Multiplication.
+
+    Float16 and bfloat16 tensors are rounded once by Einsum, so at most one of the new layers may round.
+    """
+    infos = [value.known for value in layer.values]
+    if not all(_is_float(info) for info in infos) or not layer.output.known.is_concrete:
+        return None
+    names, output = _axis_names(op, infos)
+    sizes = _full_sizes(names, infos)
+    terms = [_simple(*item, sizes) for item in zip(layer.values, names, strict=True)]
+    if len(sizes) > MAX_RANK or None in terms:
+        return None
+    kept = [name for name in output if sizes[name] != 1]
+    term = _contracted([term for term in terms if term is not None], kept)
+    if term.roundings > 1 and infos[0].dtype in _NARROW:
+        return None
+    return _reshaped(_transposed(term, kept), layer.output.known.shape)
+
+
+def _is_float(info: TensorInfo) -> bool:
+    return info.is_concrete and info.dtype in _WIDE | _NARROW and info.quantization is None
+
+
+# --- axes and their names ---------------------------------------------------------------------------------------------
+
+
+def _axis_names(op: Einsum, infos: Sequence[TensorInfo]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Return a name for each axis of the operands and of the result.
+
+    An axis of an ellipsis is named by its distance from the end of the ellipsis, because ellipses of different ranks
+    are aligned there.
+    """
+    words, output = op.words()
+    ranks = [info.rank - len(word.replace(_ELLIPSIS, "")) for word, info in zip(words, infos, strict=True)]
+    names = [_spelled(word, rank) for word, rank in zip(words, ranks, strict=True)]
+    return names, _spelled(output, max(ranks))
+
+
+def _spelled(word: str, hidden: int) -> tuple[str, ...]:
+    before, dots, after = word.partition(_ELLIPSIS)
+    middle = [f".{distance}" for distance in range(hidden, 0, -1)] if dots else []
+    return (*before, *middle, *after)
+
+
+def _full_sizes(names: Iterable[tuple[str, ...]], infos: Iterable[TensorInfo]) -> dict[str, int]:
+    """Return the size of each axis; an operand may have size 1 instead."""
+    sizes: dict[str, int] = {}
+    for word, info in zip(names, infos, strict=True):
+        for name, size in zip(word, info.shape, strict=True):
+            sizes[name] = size if sizes.get(name, 1) == 1 else sizes[name]
+    return sizes
+
+
+def _simple(value: Value, names: tuple[str, ...], sizes: dict[str, int]) -> _Term | None:
+    """Return an operand without axes of size 1, and with the diagonal for a name that occurs twice; else None."""
+    shape = value.known.shape
+    axes = [(name, size) for name, size in zip(names, shape, strict=True) if size != 1]
+    if any(name in names[:index] for index, name in enumerate(names)) and not _has_equal_axes(names, shape):
+        return None
+    term = _Term(value, tuple(name for name, _ in axes), tuple(size for _, size in axes))
+    if len(axes) < len(shape):
+        term = term._replace(value=New(Reshape(term.sizes), [value]))
+    for name in dict.fromkeys(term.names):
+        while term.names.count(name) > 1:
+            term = _diagonal(term, name)
+    return term
+
+
+def _has_equal_axes(names: tuple[str, ...], shape: Sequence[int]) -> bool:
+    """Return True if axes of the same name have the same size, other than 0."""
+    return len(set(zip(names, shape, strict=True))) == len(set(names)) and 0 not in shape
+
+
+def _diagonal(term: _Term, name: str) -> _Term:
+    """Replace the first two axes of this name by their diagonal, which becomes the last axis."""
+    first = term.names.index(name)
+    second = term.names.index(name, first + 1)
+    others = tuple(axis for axis in range(len(term.names)) if axis not in (first, second))
+    size, lead = term.sizes[first], tuple(term.sizes[axis] for axis in others)
+    order = (*others, first, second)
+    turned = New(Transpose(order), [term.value]) if order != tuple(sorted(order)) else term.value
+    flat = New(Reshape((*lead, size * size)), [turned])
+    count = len(lead)
+    begin, end, stride = (0,) * (count + 1), (*lead, size * size), (*[1] * count, size + 1)
+    names = (*(term.names[axis] for axis in others), name)
+    return term._replace(value=New(StridedSlice(begin, end, stride), [flat]), names=names, sizes=(*lead, size))
+
+
+# --- contraction ------------------------------------------------------------------------------------------------------
+
+
+def _contracted(terms: list[_Term], kept: Sequence[str]) -> _Term:
+    """Multiply all terms, pair by pair, and sum over the axes that are not kept."""
+    for places in _path(terms, kept):
+        chosen = [terms[place] for place in places]
+        terms = [term for place, term in enumerate(terms) if place not in places]
+        for position in range(1, len(chosen)):
+            rest = [*terms, *chosen[position + 1 :]]
+            needed = [*kept, *dict.fromkeys(name for term in rest for name in term.names if name not in kept)]
+            chosen[position] = _product(chosen[position - 1], chosen[position], needed)
+        terms.append(chosen[-1])
+    return _summed(reduce(lambda a, b: _product(a, b, kept), terms), kept)
+
+
+def _path(terms: Sequence[_Term], kept: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return which terms to multiply in each step, so that there are few operations."""
+    if len(terms) < 3:
+        return []
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for term in terms for name in term.names))}
+    operands: list[Any] = [
+        item
+        for term in terms
+        for item in (np.broadcast_to(np.float32(0), term.sizes), [numbers[name] for name in term.names])
+    ]
+    path, _ = np.einsum_path(*operands, [numbers[name] for name in kept], optimize="greedy")
+    return [tuple(places) for places in path[1:]]
+
+
+def _product(a: _Term, b: _Term, kept: Sequence[str]) -> _Term:
+    """Multiply two terms, and sum over the axes that are not kept."""
+    a, b = _summed(a, {*b.names, *kept}), _summed(b, {*a.names, *kept})
+    rows, columns = ([name for name in kept if name in x.names and name not in y.names] for x, y in ((a, b), (b, a)))
+    if rows and columns and kept.index(columns[0]) < kept.index(rows[0]):
+        a, b, rows, columns = b, a, columns, rows
+    batch = [name for name in kept if name in a.names and name in b.names]
+    summed = [name for name in a.names if name in b.names and name not in kept]
+    if not summed or (batch and not rows and not columns):
+        return _summed(_multiplied(a, b, [*(name for name in kept if name in {*a.names, *b.names}), *summed]), kept)
+    return _matrix_product(a, b, batch, rows, columns)
+
+
+def _summed(term: _Term, kept: Collection[str]) -> _Term:
+    """Sum over the axes that are not kept."""
+    axes = tuple(axis for axis, name in enumerate(term.names) if name not in kept)
+    if not axes:
+        return term
+    names = [name for name in term.names if name in kept]
+    return term.with_value(
+        New(Reduce(operation=ReduceOperation.SUM, axis=axes), [term.value]), names, term.roundings + 1
+    )
+
+
+def _multiplied(a: _Term, b: _Term, names: Sequence[str]) -> _Term:
+    """Multiply element by element; axes that one operand lacks are broadcast."""
+    size = {**dict(zip(a.names, a.sizes, strict=True)), **dict(zip(b.names, b.sizes, strict=True))}
+    operands = [_spread(_transposed(x, [name for name in names if name in x.names]), names) for x in (a, b)]
+    sizes = tuple(size[name] for name in names)
+    return _Term(New(Multiplication(), operands), tuple(names), sizes, a.roundings + b.roundings + 1)
+
+
+def _spread(term: _Term, names: Sequence[str]) -> Value | New:
+    """Give a term axes of size 1 for the names that it lacks after its first axis."""
+    size = dict(zip(term.names, term.sizes, strict=True))
+    missing = next((place for place, name in enumerate(names) if name in size), len(names))
+    return _reshaped(term, [size.get(name, 1) for name in names[missing:]])
+
+
+def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], columns: list[str]) -> _Term:
+    """Multiply by BatchMatMul, whose operands have one axis for rows, one for columns and one for the sum."""
+    summed = min(
+        ([name for name in x.names if name not in {*batch, *rows, *columns}] for x in (a, b)),
+        key=lambda order: _moves(a, batch, rows, order) + _moves(b, batch, columns, order),
+    )
+    left, transpose_x = _matrices(a, batch, rows, summed)
+    right, swapped = _matrices(b, batch, columns, summed)
+    product = New(BatchMatMul(transpose_x=transpose_x, transpose_y=not swapped), [left, right])
+    names = (*batch, *rows, *columns)
+    size = {**dict(zip(a.names, a.sizes, strict=True)), **dict(zip(b.names, b.sizes, strict=True))}
+    sizes = tuple(size[name] for name in names)
+    value = product if len(rows) == len(columns) == 1 else New(Reshape(sizes), [product])
+    return _Term(value, names, sizes, a.roundings + b.roundings + 1)
+
+
+def _moves(term: _Term, batch: list[str], rows: list[str], summed: list[str]) -> bool:
+    """Return True if the axes have to be transposed for a matrix product."""
+    return term.names not in ((*batch, *rows, *summed), (*batch, *summed, *rows))
+
+
+def _matrices(term: _Term, batch: list[str], rows: list[str], summed: list[str]) -> tuple[Value | New, bool]:
+    """Return a batch of matrices, and whether the rows are their last axis. A transposition keeps the last axis."""
+    moves = _moves(term, batch, rows, summed)
+    rows_last = term.names[-1] in rows if moves else bool(rows) and term.names == (*batch, *summed, *rows)
+    order = [*batch, *summed, *rows] if rows_last else [*batch, *rows, *summed]
+    arranged = _transposed(term, order)
+    inner = [summed, rows] if rows_last else [rows, summed]
+    size = dict(zip(term.names, term.sizes, strict=True))
+    shape = [*(size[name] for name in batch), *(math.prod(size[name] for name in group) for group in inner)]
+    return _reshaped(arranged, shape), rows_last
+
+
+# --- moves ------------------------------------------------------------------------------------------------------------
+
+
+def _transposed(term: _Term, names: Sequence[str]) -> _Term:
+    if term.names == tuple(names):
+        return term
+    axes = tuple(term.names.index(name) for name in names)
+    return term.with_value(New(Transpose(axes), [term.value]), names)
+
+
+def _reshaped(term: _Term, shape: Sequence[int]) -> Value | New:
+    return term.value if term.sizes == tuple(shape) else New(Reshape(tuple(shape)), [term.value])
+
+
+EINSUMS: Final = (einsum_as_products,)
