@@ -254,7 +254,7 @@ def test_svdf_of_integers_clamps_at_the_bounds_of_the_activation_function():
     ],
 )
 def test_what_integers_cannot_compute_is_refused_or_left_to_real_numbers(name, quantization, reason):
-    from interposer.kernels.reference import reference
+    from interposer.kernels.evaluation import reference
     from interposer.kernels.table import KernelInfo
 
     arrays, scales = integer_svdf()

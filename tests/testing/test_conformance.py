@@ -15,7 +15,7 @@ from interposer import Runtime
 from interposer.backend import Backend, LayerSupport, Options
 from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, UnknownBackendError
 from interposer.core.types import DataType
-from interposer.kernels.reference import reference
+from interposer.kernels.evaluation import reference
 from interposer.ops import Activation, Addition, BatchMatMul, Multiplication, NonZero
 from interposer.testing import (
     Conformance,

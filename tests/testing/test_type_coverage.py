@@ -9,7 +9,7 @@ import pytest
 from interposer.core.errors import InterposerError
 from interposer.core.schema import Op, registered_ops
 from interposer.core.types import ANY_TYPE, DataType, Quantization, TensorInfo
-from interposer.kernels.reference import reference
+from interposer.kernels.evaluation import reference
 from interposer.kernels.table import KernelInfo
 from interposer.testing import Sample, samples_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import ANY_TYPE, STORED_FLOATS, Array, DataType, TensorInfo
-from interposer.kernels.reference import evaluate, kernel
+from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.dynamic import (
     DynamicBroadcastTo,
@@ -28,7 +28,7 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
         raise InvalidArgumentError("; ".join(errors))
     pairs = zip(static.infer_infos(value), info.outputs, strict=True)
     outputs = [TensorInfo(result.shape, result.dtype, requested.quantization) for result, requested in pairs if result]
-    return evaluate(static, [x], [value], outputs)
+    return kernel.evaluate(static, [x], [value], outputs)
 
 
 @kernel(DynamicReshape, DynamicBroadcastTo, DynamicTile, DynamicPad)

@@ -283,6 +283,20 @@ class KernelTable:
         shortest: list[str] = min(answers, key=len)
         return list(dict.fromkeys(shortest))
 
+    def evaluate(
+        self, op: Op, arrays: Sequence[Array | None], inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
+    ) -> list[Array]:
+        """Compute one operator on arrays with a kernel of this table.
+
+        Raises:
+            InvalidArgumentError: no kernel supports the operator on these tensors; the message has the reasons.
+        """
+        info = KernelInfo.of(op, inputs, outputs)
+        result = self.find(op, info)
+        if result is None:
+            raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(self.reasons(op, info))}")
+        return result.values(op, arrays, info, result.make_ready(op, info))
+
 
 def _check_names(ops: Sequence[type[Op]], types: TypeSets) -> None:
     known = {declared.name for op in ops for declared in (*op.operands, *op.results)}

@@ -9,7 +9,7 @@ from interposer.backend import Backend, Capabilities, KernelTable
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
 from interposer.ir.inference import infos_for
-from interposer.kernels.reference import evaluate, reference
+from interposer.kernels.evaluation import evaluate, reference
 from interposer.ops.control import Constant, Input, Output
 
 __all__ = ["Oracle", "reference_outputs", "reference_values"]

@@ -31,7 +31,7 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
 from interposer.core.types import Array
 from interposer.ir.graph import Layer
-from interposer.kernels.reference import evaluate, reference
+from interposer.kernels.evaluation import evaluate, reference
 from interposer.ops import (
     Activation,
     Addition,

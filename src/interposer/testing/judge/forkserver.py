@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
-from interposer.kernels.reference import reference
+from interposer.kernels.evaluation import reference
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.serving import Setup
 from interposer.testing.judge.workers import _PID, run_worker

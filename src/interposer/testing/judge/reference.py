@@ -9,7 +9,7 @@ import numpy as np
 from interposer.core.errors import InterposerError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id
-from interposer.kernels.reference import evaluate
+from interposer.kernels.evaluation import evaluate
 from interposer.ops.control import Constant, Input, Output
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.plugins import BackendRegistry, DeviceSpec

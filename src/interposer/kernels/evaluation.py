@@ -1,0 +1,176 @@
+"""The complete table of reference kernels, and the evaluation of single operators with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from interposer.core.containers import as_given, collected
+from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean, memory_to
+from interposer.core.schema import Op, Operand, Result
+from interposer.core.types import UNRANKED, Array, DataType, Quantization, TensorInfo
+from interposer.kernels.reference import kernel
+from interposer.kernels.table import KernelTable
+
+__all__ = ["compute", "evaluate", "reference"]
+
+_SEQUENCE: Final = frozenset({DataType.SEQUENCE})
+_OPTIONAL: Final = frozenset({DataType.OPTIONAL})
+
+
+def reference() -> KernelTable:
+    """Return the table of the reference kernels of all families."""
+    import interposer.kernels.kernel_families  # noqa: F401, PLC0415 - loaded on first use; the families fill the table
+
+    return kernel
+
+
+def evaluate(
+    op: Op, arrays: Sequence[Array | None], inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
+) -> list[Array]:
+    """Compute one operator on arrays.
+
+    Raises:
+        InvalidArgumentError: no reference kernel supports the operator on these tensors; the message has the reasons.
+    """
+    return reference().evaluate(op, arrays, inputs, outputs)
+
+
+def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | None = None, **named: Any) -> Any:
+    """Compute one operator on arrays; return its result, or a tuple of several results.
+
+    Operands are passed by position or by name; None, or an omitted operand, stands for an absent one. Arrays keep their
+    type. Other values are converted to arrays of float32, int32 (int64 if a value does not fit), bool or strings.
+    `quantization` maps names of operands and results to their quantization. A sequence is a list of arrays. An optional
+    is its element, or None.
+
+    >>> from interposer.ops import Dequantize, Maximum
+    >>> compute(Maximum(), [1, 5], [4, 2]).tolist()
+    [4, 5]
+    >>> compute(Dequantize(), np.uint8([0, 128, 255]), quantization={"input": Quantization(0.5, 128)}).tolist()
+    [-64.0, 0.0, 63.5]
+
+    Raises:
+        InvalidArgumentError: the operator or all its reference kernels refuse the operands; says why.
+        ExecutionError: the kernel failed, for example because memory is exhausted.
+    """
+    if not isinstance(op, Op):
+        raise InvalidArgumentError(f"expected an operator, such as Maximum(), not {op!r}")
+    scales = _checked(op, quantization or {})
+    slots = [(_slot(op.operands, i), item) for i, item in enumerate(_placed(op, arrays, named))]
+    with memory_to(f"make arrays of the operands of {op.op_name()}", ExecutionError):
+        value = [_stored(slot, item) for slot, item in slots]
+    inputs = [_info(slot, array, scales.get(slot.name)) for (slot, _), array in zip(slots, value, strict=True)]
+    if errors := op.violations(*inputs):
+        raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(errors)}")
+    outputs = list(_outputs(op, inputs, scales))
+    try:
+        computed = evaluate(op, value, inputs, outputs)
+    except InterposerError:
+        raise
+    except Exception as error:
+        infos = ", ".join(map(str, outputs))
+        raise ExecutionError(
+            f"{op.op_name()} failed: {type(error).__name__}: {error} (results: {infos})", layer=op.op_name()
+        ) from error
+    result = tuple(map(as_given, outputs, computed))
+    return result[0] if len(result) == 1 else result
+
+
+def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """Return all operands in the order of their declaration; None for absent ones."""
+    if error := op.arity_problem(len(arrays)):
+        raise InvalidArgumentError(error)
+    names = [declared.name for declared in op.operands if not declared.variadic]
+    for name in named:
+        if name not in names:
+            raise InvalidArgumentError(f"{op.op_name()} takes no operand by name {name!r}{did_you_mean(name, names)}")
+        if name in names[: len(arrays)]:
+            raise InvalidArgumentError(f"{op.op_name()}: {name} is given twice")
+    return [*arrays, *map(named.get, names[len(arrays) :])]
+
+
+def _stored(slot: Operand | Result, value: Any) -> Array | None:
+    """Convert an operand to the form that kernels accept."""
+    if slot.dtypes == _SEQUENCE:
+        return collected(_array(item) for item in _listed(value))
+    if slot.dtypes == _OPTIONAL:
+        return collected([] if value is None else [_element(value)])
+    return None if value is None else _array(value)
+
+
+def _element(value: Any) -> Array:
+    """Return the element of an optional: a list of arrays is a sequence, anything else a tensor."""
+    holds_arrays = isinstance(value, list | tuple) and all(isinstance(item, np.ndarray) for item in value)
+    return collected(map(_array, value)) if holds_arrays else _array(value)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return value
+    raise InvalidArgumentError(f"a sequence is a list of arrays, not {type(value).__name__}")
+
+
+def _array(value: Any) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"an operand cannot be made into an array: {error}") from error
+    if array.dtype.kind in "OU":
+        return _strings(array)
+    if isinstance(value, np.ndarray | np.generic):
+        return array
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    fits = array.dtype == np.int64 and np.array_equal(array, array.astype(np.int32))
+    return array.astype(np.int32) if fits else array
+
+
+def _strings(array: Array) -> Array:
+    for element in array.flat:
+        if not isinstance(element, str):
+            raise InvalidArgumentError(f"{element!r} cannot be an element of a tensor")
+    return array.astype(object)
+
+
+def _checked(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Quantization]:
+    if not isinstance(quantization, Mapping):
+        raise InvalidArgumentError(f"quantization maps names of operands and results, but is {quantization!r}")
+    names = [declared.name for declared in (*op.operands, *op.results)]
+    for name in quantization:
+        if name not in names:
+            raise InvalidArgumentError(f"{op.op_name()} has no operand or result {name!r}{did_you_mean(name, names)}")
+    return quantization
+
+
+def _info(slot: Operand | Result, array: Array | None, quantization: Quantization | None) -> TensorInfo | None:
+    if array is None or slot.dtypes not in (_SEQUENCE, _OPTIONAL):
+        return None if array is None else TensorInfo.of(array, quantization)
+    dtype = DataType.SEQUENCE if slot.dtypes == _SEQUENCE else DataType.OPTIONAL
+    return TensorInfo(array.shape, dtype, element=_info_of_elements(array, quantization))
+
+
+def _info_of_elements(array: Array, quantization: Quantization | None) -> TensorInfo:
+    infos = [_info_of_element(item, quantization) for item in array]
+    return reduce(TensorInfo.joined, infos) if infos else TensorInfo(UNRANKED)
+
+
+def _info_of_element(array: Array, quantization: Quantization | None) -> TensorInfo:
+    if array.dtype != object or not any(isinstance(item, np.ndarray) for item in array.flat):
+        return TensorInfo.of(array, quantization)
+    return TensorInfo(array.shape, DataType.SEQUENCE, element=_info_of_elements(array, quantization))
+
+
+def _outputs(op: Op, inputs: Sequence[TensorInfo | None], scales: Mapping[str, Quantization]) -> Iterator[TensorInfo]:
+    for index, info in enumerate(op.infer_infos(*inputs)):
+        if info is None:
+            raise InvalidArgumentError(f"{op.op_name()}: nothing is known of {op.result_name(index)}")
+        name = _slot(op.results, index).name
+        yield info.with_quantization(scales[name]) if name in scales else info
+
+
+def _slot(declared: Sequence[Operand | Result], index: int) -> Operand | Result:
+    return declared[min(index, len(declared) - 1)]
