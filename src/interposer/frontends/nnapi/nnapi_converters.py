@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.frontends.nnapi.node import Node
 from interposer.ir.graph import Value
-
-if TYPE_CHECKING:
-    from interposer.frontends.nnapi.node import Node
 
 __all__ = ["Converter", "Entry", "find", "operator", "operators"]
 
-Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value]]"
+Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
 
 
 class Entry(NamedTuple):

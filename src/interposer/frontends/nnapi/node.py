@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.nnapi.document import Operand, Operation
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.axes import transposed
 from interposer.ops.rearrange import Transpose
 
-if TYPE_CHECKING:
-    from interposer.frontends.nnapi.importer import Importer
-
-__all__ = ["Node"]
+__all__ = ["Import", "Node"]
 
 _FUSED: Final = {
     1: ("RELU", Activation(ActivationFunction.RELU)),
@@ -27,6 +24,26 @@ _FUSED: Final = {
     3: ("RELU6", Activation(ActivationFunction.BOUNDED_RELU, a=6.0, b=0.0)),
 }
 _TO_NCHW: Final = (0, 3, 1, 2)
+
+
+class Import(Protocol):
+    """What a converter uses of the import of a model: its operands, their values, and the network so far."""
+
+    graph: Graph
+    operands: tuple[Operand, ...]
+    is_resized: bool
+
+    def value(self, index: int, where: str) -> Value:
+        """Return the value of an operand; constants become layers on first use."""
+
+    def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
+        """Return the output of a new constant layer."""
+
+    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+        """Return a referenced model as a region whose inputs have `infos`."""
+
+    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+        """Return the results of a referenced model for these values; its layers are added to this graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,7 @@ class Node:
     Methods take the number of an input in the operation; `what` names the input in messages.
     """
 
-    importer: Importer
+    importer: Import
     operation: Operation
     name: str
     source: str

@@ -9,7 +9,6 @@ import numpy as np
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, Dim, TensorInfo
-from interposer.frontends.onnx.needs import UnboundFormError
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.proto import Message
@@ -24,6 +23,7 @@ from interposer.frontends.onnx.subgraphs import (
     region,
     spent,
 )
+from interposer.frontends.onnx.unsupported import UnboundFormError
 from interposer.ir.graph import Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network

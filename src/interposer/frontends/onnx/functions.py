@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import ParseError
-from interposer.frontends.onnx.onnx_converters import Converter, find, title
+from interposer.frontends.onnx.operator_names import domain_of, title
 from interposer.frontends.onnx.order import graphs_in, graphs_of, in_running_order, names_in
 from interposer.frontends.onnx.proto import Message
 
-__all__ = ["Body", "Functions", "domain_of", "opsets_of"]
+__all__ = ["Body", "Functions", "opsets_of"]
 
 _MOST_NODES: Final = 1 << 20
 _DEEPEST: Final = 50
@@ -31,11 +31,6 @@ class Body(NamedTuple):
     aliases: tuple[tuple[str, str], ...]
 
 
-def domain_of(message: Message) -> str:
-    """Return the domain of a node or an operator set, empty for the standard one."""
-    return "" if message.domain == "ai.onnx" else str(message.domain)
-
-
 def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
     """Return the version of every operator set that a model or a function imports; `ParseError` if one is ambiguous."""
     opsets: dict[str, int] = {}
@@ -48,7 +43,7 @@ def opsets_of(imports: Iterable[Message]) -> dict[str, int]:
 
 
 class Functions:
-    """The functions that the model defines, and the converters for operators.
+    """The functions that the model defines.
 
     A call of a model's function is expanded when the importer reaches it; names never clash.
 
@@ -56,8 +51,7 @@ class Functions:
         ParseError: two functions have one name, one calls itself, or they expand to too many nodes.
     """
 
-    def __init__(self, model: Message, overrides: Mapping[str, Converter]) -> None:
-        self._overrides = overrides
+    def __init__(self, model: Message) -> None:
         self._definitions: dict[FunctionKey, Message] = {}
         for function in model.functions:
             key = _key(function, function.name)
@@ -93,12 +87,6 @@ class Functions:
         if key not in self._counts:
             self._counts[key] = self._count(self._definitions[key].node, (*calls, key))
         return self._counts[key]
-
-    def converter(self, node: Message, version: int | None) -> Converter | None:
-        """Return the converter for an operator in a version of its opset, or None if the operator is not known."""
-        domain = domain_of(node)
-        value = self._overrides.get(title(domain, node.op_type))
-        return value or (None if version is None else find(domain, node.op_type, version))
 
     def find(self, node: Message) -> Message | None:
         """Return the model's function that a node calls, or None if the node is an operator."""

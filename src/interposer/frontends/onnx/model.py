@@ -147,9 +147,9 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
 
     graph = model.message.graph
     network = Network(_name(graph))
-    opsets, functions = opsets_of(model.message.opset_import), Functions(model.message, operators)
+    opsets, functions = opsets_of(model.message.opset_import), Functions(model.message)
     _check_opset(opsets.get("", 0))
-    importer = Importer(network, opsets, model.files, functions)
+    importer = Importer(network, opsets, model.files, functions, operators)
     importer.define_constants(model.arrays(values))
     importer.annotate(annotated_quantizations(graph, importer.arrays))
     importer.reserve({output.name for output in graph.output})

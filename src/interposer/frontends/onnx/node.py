@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -12,16 +12,13 @@ from interposer.core.schema import Op
 from interposer.core.types import Array, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.onnx.attributes import Attributes
-from interposer.frontends.onnx.needs import UnboundFormError
-from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.state import ImportState
+from interposer.frontends.onnx.unsupported import UnboundFormError, UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ops.control import StandIn
 from interposer.ops.control_flow import ControlFlow
 from interposer.ops.quantization import Cast
-
-if TYPE_CHECKING:
-    from interposer.frontends.onnx.importer import Importer
 
 __all__ = ["Node"]
 
@@ -46,7 +43,7 @@ class Node(Attributes):
         UnsupportedFormError: it is valid, but has a form that is not supported.
     """
 
-    def __init__(self, importer: Importer, message: Message, name: str, version: int) -> None:
+    def __init__(self, importer: ImportState, message: Message, name: str, version: int) -> None:
         super().__init__(message.attribute)
         self.name, self.version = name, version
         self.kind: str = message.op_type
@@ -57,11 +54,11 @@ class Node(Attributes):
         self._message = message
 
     @property
-    def importer(self) -> Importer:
+    def importer(self) -> ImportState:
         """The import that the node is part of."""
         return self._importer
 
-    def inside(self, importer: Importer) -> Node:
+    def inside(self, importer: ImportState) -> Node:
         """Return a copy of this node as part of another import."""
         return Node(importer, self._message, self.name, self.version)
 

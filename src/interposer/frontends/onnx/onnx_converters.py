@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
+from interposer.frontends.onnx.node import Node
+from interposer.frontends.onnx.operator_names import title
 from interposer.ir.graph import Value
 
-if TYPE_CHECKING:
-    from interposer.frontends.onnx.node import Node
+__all__ = ["Converter", "add_custom", "find", "operator", "operators"]
 
-__all__ = ["Converter", "UnsupportedFormError", "add_custom", "find", "operator", "operators", "title"]
-
-Converter: TypeAlias = "Callable[[Node], Value | Sequence[Value | None]]"
-
-
-class UnsupportedFormError(InterposerError):
-    """An operator that is known, in a form that is not supported; collected, so that a user sees all such forms."""
+Converter: TypeAlias = Callable[[Node], Value | Sequence[Value | None]]
 
 
 class _Entry(NamedTuple):
@@ -54,11 +49,6 @@ def _is_same(entry: _Entry, since: int, convert: Converter) -> bool:
 
 _BUILT_IN: Final = _Table()
 _CUSTOM: Final = _Table()
-
-
-def title(domain: str, name: str) -> str:
-    """Return the operator with its domain, as messages and reports name it."""
-    return f"{domain}.{name}" if domain else name
 
 
 def operator(name: str, *, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from interposer.core.errors import ParseError
 from interposer.core.types import DataType, Dim, TensorInfo
-from interposer.frontends.onnx.functions import domain_of
+from interposer.frontends.onnx.operator_names import domain_of
 from interposer.frontends.onnx.proto import Message, onnx_package
 from interposer.frontends.onnx.tensors import type_number
 

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, TypeAlias
 from interposer.core.errors import ParseError
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.onnx.importer import Importer
-from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 from interposer.frontends.onnx.order import graphs_of, in_running_order
 from interposer.frontends.onnx.proto import Message
+from interposer.frontends.onnx.state import ImportState
+from interposer.frontends.onnx.unsupported import UnsupportedFormError
 from interposer.ir.graph import Graph, Value
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input
@@ -33,9 +34,10 @@ class Scope(Importer):
     """
 
     def __init__(
-        self, outer: Importer, graph: Message, network: Network | None = None, arrays: Arrays | None = None
+        self, outer: ImportState, graph: Message, network: Network | None = None, arrays: Arrays | None = None
     ) -> None:
-        super().__init__(outer.network if network is None else network, outer._opsets, outer._files, outer._functions)
+        network_of_layers = outer.network if network is None else network
+        super().__init__(network_of_layers, outer._opsets, outer._files, outer._functions, outer._operators)
         self.outer, self.graph = outer, graph
         self.depth: int = 1 + (outer.depth if isinstance(outer, Scope) else 0)
         self.captured: dict[Value, Value] = {}
@@ -95,12 +97,14 @@ class Region(NamedTuple):
     held: tuple[int, ...] = ()
 
 
-def initializers(outer: Importer, graph: Message) -> Arrays:
+def initializers(outer: ImportState, graph: Message) -> Arrays:
     """Return the initializers of a graph; callers that convert it several times call this once."""
     return {tensor.name: outer.array(tensor) for tensor in graph.initializer}
 
 
-def region(outer: Importer, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None) -> Region | None:
+def region(
+    outer: ImportState, graph: Message, infos: Sequence[TensorInfo], arrays: Arrays | None = None
+) -> Region | None:
     """Return the region for a graph whose inputs have `infos`; None if the graph has unsupported operators.
 
     Raises:
@@ -130,7 +134,7 @@ def _plain(scope: Scope, value: Value) -> Value:
 
 
 def in_place(
-    outer: Importer, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
+    outer: ImportState, graph: Message, values: Sequence[Value], arrays: Arrays | None = None
 ) -> list[Value] | None:
     """Return the results of a graph converted in place of its node; None if it has unsupported operators.
 
@@ -165,18 +169,18 @@ def count_nodes(graph: Message) -> int:
     return sum(1 + sum(map(count_nodes, graphs_of(node))) for node in graph.node)
 
 
-def spent(importer: Importer) -> int:
+def spent(importer: ImportState) -> int:
     """Return the number of subgraph nodes that the whole import has converted so far."""
     return _root(importer).converted_inside
 
 
-def _root(importer: Importer) -> Importer:
+def _root(importer: ImportState) -> ImportState:
     while isinstance(importer, Scope):
         importer = importer.outer
     return importer
 
 
-def _spend(outer: Importer, graph: Message) -> None:
+def _spend(outer: ImportState, graph: Message) -> None:
     root = _root(outer)
     root.converted_inside += 1 + len(graph.node)
     if root.converted_inside > _MOST_NODES:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from interposer.core.errors import InvalidArgumentError, ParseError, UnboundInputError
 from interposer.core.schema import Op
-from interposer.core.types import Array, DataType, Dim, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.frontends.needs import Needs
 from interposer.frontends.tflite.contents import Operator
-from interposer.ir.graph import Value
+from interposer.ir.graph import Graph, Value
 from interposer.ir.inference import infer_layer
 from interposer.kernels import evaluate
 from interposer.ops.activation import Activation, ActivationFunction
 from interposer.ops.quantization import Dequantize
 
-if TYPE_CHECKING:
-    from interposer.frontends.tflite.importer import Importer
-
-__all__ = ["Node"]
+__all__ = ["Import", "Node"]
 
 FOLDED_ELEMENTS: Final = 4096
 """The largest size of tensors that are folded if they follow from constants, such as shapes and axes."""
@@ -33,6 +30,34 @@ _FUSED: Final = {
 }
 
 
+class Import(Protocol):
+    """What a converter uses of the import of a subgraph: the values of its tensors, and the network so far."""
+
+    graph: Graph
+
+    @property
+    def has_open_inputs(self) -> bool:
+        """True if the shape of an input is not known."""
+
+    def value(self, index: int, where: str) -> Value:
+        """Return the value of a tensor of the subgraph; constants become layers on first use."""
+
+    def constant(self, array: Array, quantization: Quantization | None, name: str) -> Value:
+        """Return the output of a new constant layer."""
+
+    def output_info(self, operator: Operator, number: int, where: str) -> TensorInfo:
+        """Return the info that the file declares for an operator's output."""
+
+    def needs(self, value: Value) -> Needs | None:
+        """Return the model inputs that must be known to determine a value; None if it is computed at run time."""
+
+    def region(self, number: int, infos: Sequence[TensorInfo], where: str) -> Graph:
+        """Return another subgraph of the model as a region whose inputs have `infos`."""
+
+    def inlined(self, number: int, values: Sequence[Value], where: str) -> list[Value]:
+        """Return the results of another subgraph for these values; its layers are added to this graph."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operator of the file, with the network values of its inputs.
@@ -41,7 +66,7 @@ class Node:
     from `source`; errors are `ParseError` with the location `where`.
     """
 
-    importer: Importer
+    importer: Import
     operator: Operator
     options: Mapping[str, Any]
     name: str

@@ -1,11 +1,15 @@
-"""Operator forms that are supported once more is known of a model's inputs."""
+"""Errors for operators in a form that is not supported, or that is supported once more is known of the inputs."""
 
 from __future__ import annotations
 
+from interposer.core.errors import InterposerError
 from interposer.frontends.needs import Needs
-from interposer.frontends.onnx.onnx_converters import UnsupportedFormError
 
-__all__ = ["UnboundFormError"]
+__all__ = ["UnboundFormError", "UnsupportedFormError"]
+
+
+class UnsupportedFormError(InterposerError):
+    """An operator that is known, in a form that is not supported; collected, so that a user sees all such forms."""
 
 
 class UnboundFormError(UnsupportedFormError):

@@ -1,0 +1,17 @@
+"""Names of operators and of the domains that operators belong to."""
+
+from __future__ import annotations
+
+from interposer.frontends.onnx.proto import Message
+
+__all__ = ["domain_of", "title"]
+
+
+def domain_of(message: Message) -> str:
+    """Return the domain of a node or an operator set, empty for the standard one."""
+    return "" if message.domain == "ai.onnx" else str(message.domain)
+
+
+def title(domain: str, name: str) -> str:
+    """Return the operator with its domain, as messages and reports name it."""
+    return f"{domain}.{name}" if domain else name
