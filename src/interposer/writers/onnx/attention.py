@@ -7,8 +7,9 @@ from typing import Any, Final
 from interposer.ops.attention import Attention, AttentionScores, RotaryEmbedding
 from interposer.ops.linear_attention import LinearAttention
 from interposer.writers.onnx.draft import Draft, fits
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

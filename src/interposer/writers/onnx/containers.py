@@ -24,9 +24,10 @@ from interposer.ops.features import LabelEncoder, TfIdfVectorizer
 from interposer.ops.strings import RegexFullMatch, StringConcat, StringNormalizer, StringSplit
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import form
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.protos import full_type_name
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

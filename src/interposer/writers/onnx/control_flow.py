@@ -12,10 +12,11 @@ from interposer.writers.borders import Border
 from interposer.writers.onnx.cleaning import clean
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.graphs import fill, name_outputs, write_layers
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.protos import Message, onnx, value_info
 from interposer.writers.onnx.sheet import Sheet, Step
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

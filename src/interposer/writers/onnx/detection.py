@@ -8,8 +8,9 @@ from interposer.ops.detection import AxisAlignedBboxTransform, BoxWithNmsLimit, 
 from interposer.ops.quantized_recurrent import QLstm, QuantizedLstm
 from interposer.ops.regions import HeatmapMaxKeypoint, RoiPooling
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -11,10 +11,10 @@ import numpy as np
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Layer
 from interposer.writers.onnx.forms import Form, form, widened
-from interposer.writers.onnx.onnx_layer_writers import refuse
 from interposer.writers.onnx.protos import type_of
 from interposer.writers.onnx.sheet import Sheet, Step
 from interposer.writers.onnx.tensor import Tensor, turned
+from interposer.writers.refusals import refuse
 
 __all__ = ["NARROW", "Draft", "fits"]
 

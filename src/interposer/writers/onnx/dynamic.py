@@ -22,9 +22,10 @@ from interposer.ops.trees import TreeEnsemble
 from interposer.ops.window import Window
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded, filled
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

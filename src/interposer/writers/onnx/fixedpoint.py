@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from interposer.core.types import Array, DataType, Quantization, TensorInfo, integer_range
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__ = [
     "Factor",

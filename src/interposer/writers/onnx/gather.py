@@ -10,8 +10,9 @@ from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, LshProjec
 from interposer.ops.gather import Gather, GatherElements, GatherNd
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import encoded
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

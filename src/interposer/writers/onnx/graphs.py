@@ -14,10 +14,10 @@ from interposer.writers.borders import Border
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
 from interposer.writers.onnx.layers import written
-from interposer.writers.onnx.onnx_layer_writers import RefusedError
 from interposer.writers.onnx.protos import Message, external_tensor_proto, node_proto, tensor_proto, value_info
 from interposer.writers.onnx.sheet import Sheet
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import RefusedError
 
 __all__ = ["bind_inputs", "fill", "name_outputs", "tensor_of", "write_layer", "write_layers"]
 

@@ -7,8 +7,9 @@ from typing import Final
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.forms import has_type
-from interposer.writers.onnx.onnx_layer_writers import Entry, RefusedError, Writer, find, refuse
+from interposer.writers.onnx.onnx_layer_writers import Entry, Writer, find
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import RefusedError, refuse
 
 __all__ = ["written"]
 

@@ -7,8 +7,9 @@ import math
 from interposer.core.types import DataType
 from interposer.ops.matmul import BatchMatMul, FullyConnected
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__ = ["rows_of", "turned"]
 

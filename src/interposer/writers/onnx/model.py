@@ -77,6 +77,8 @@ def reasons(layer: Layer, *, opset: int | None = None, exact: bool = True) -> li
     The infos of the layer's inputs and outputs must be known. Arguments and errors are those of `write`, but the
     default opset is the newest.
     """
+    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
     sheet = Sheet(_opsets(opset)[-1], exact=exact)
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
@@ -104,6 +106,8 @@ def _opsets(opset: int | None) -> list[int]:
 
 def _written(border: Border, opset: int | None, *, exact: bool) -> Sheet:
     """Return all layers on a sheet, for the first opset that can express them."""
+    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
     refusals = {}
     for version in _opsets(opset):
         sheet = Sheet(version, exact=exact)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
+from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.tensor import Tensor
 
-if TYPE_CHECKING:
-    from interposer.writers.onnx.draft import Draft
+__all__ = ["Entry", "Writer", "find", "writer"]
 
-__all__ = ["Entry", "RefusedError", "Writer", "find", "refuse", "registered", "writer"]
-
-Writer: TypeAlias = "Callable[[Draft, Any], Tensor | Sequence[Tensor]]"
+Writer: TypeAlias = Callable[[Draft, Any], Tensor | Sequence[Tensor]]
 _W = TypeVar("_W", bound="Callable[..., Any]")
-
-
-class RefusedError(InterposerError):
-    """A layer that the format cannot express; collected, so that a user sees all of them."""
 
 
 class Entry(NamedTuple):
@@ -66,18 +60,4 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, compute
 
 def find(op: type[Op]) -> Entry | None:
     """Return the entry of an operator, or None if the operator is not known."""
-    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
     return _TABLE.get(op)
-
-
-def registered() -> dict[str, Entry]:
-    """Return the entries of all operators by name."""
-    import interposer.writers.onnx.onnx_writer_families  # noqa: F401, PLC0415
-
-    return {op.op_name(): entry for op, entry in sorted(_TABLE.items(), key=lambda item: item[0].op_name())}
-
-
-def refuse(reason: str) -> NoReturn:
-    """Raise `RefusedError` with the reason why the format cannot express a layer."""
-    raise RefusedError(reason)

@@ -15,9 +15,10 @@ from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.window import Window
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import offset, rescaled, scale32, single
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__ = ["comparable"]
 

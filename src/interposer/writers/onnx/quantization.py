@@ -21,8 +21,9 @@ from interposer.ops.quantization import (
 )
 from interposer.writers.onnx.draft import NARROW, Draft
 from interposer.writers.onnx.fixedpoint import factor_of, rounded_away, times
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -41,9 +41,10 @@ from interposer.writers.onnx.fixedpoint import (
     times,
 )
 from interposer.writers.onnx.matmul import rows_of, turned
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.reduction import reduction
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -15,8 +15,9 @@ from interposer.core.types import DataType, TensorInfo, integer_range
 from interposer.ops.activation import Softmax
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.fixedpoint import Factor, factor_of, single
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

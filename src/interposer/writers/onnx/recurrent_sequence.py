@@ -9,8 +9,9 @@ from interposer.core.types import DataType
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__ = ["FUNCTIONS"]
 

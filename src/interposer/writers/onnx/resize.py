@@ -8,8 +8,9 @@ from interposer.core.types import Dim
 from interposer.ops.grid import AffineGrid, GridPadding, GridSample, GridSampleMode
 from interposer.ops.resize import Resize, ResizeMethod
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -10,8 +10,9 @@ from interposer.core.types import DataType, TensorInfo
 from interposer.ops.scatter import DynamicUpdateSlice, ScatterElements, ScatterFunction, ScatterNd, TensorScatter
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.encoding import filled
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

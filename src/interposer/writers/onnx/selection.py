@@ -10,8 +10,9 @@ from interposer.ops.detection import NonMaxSuppression
 from interposer.ops.regions import RoiAlign, RoiAlignMode
 from interposer.ops.selection import Compress, NonZero, Unique
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -11,8 +11,9 @@ from interposer.ops.axes import normal_axis
 from interposer.ops.einsum import Einsum
 from interposer.ops.sequence import CumProd, CumSum, Range, ReverseSequence
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

@@ -9,10 +9,11 @@ from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.window import Window
 from interposer.ops.windowed import Col2Im, LpPooling, MaxPoolingWithIndices, MaxUnpooling
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.onnx_layer_writers import refuse, writer
+from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.pooling import comparable
 from interposer.writers.onnx.tensor import Tensor
+from interposer.writers.refusals import refuse
 
 __all__: list[str] = []
 

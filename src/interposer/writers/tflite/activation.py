@@ -9,9 +9,10 @@ from typing import Final, TypeAlias
 from interposer.core.types import DataType, Quantization, TensorInfo, integer_range
 from interposer.ops.activation import Activation, ActivationFunction, Hardmax, LogSoftmax, Softmax
 from interposer.ops.axes import normal_axis
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__ = ["check_scale", "last_axis", "scaled"]
 

@@ -11,9 +11,10 @@ from interposer.ops.blocks import (
     SpaceToBatchNd,
     SpaceToDepth,
 )
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from interposer.ir.graph import Graph
 from interposer.ops.control_flow import If, While
 from interposer.writers.borders import Border
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, write_layers
 from interposer.writers.tflite.sheet import Sheet, Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

@@ -11,9 +11,10 @@ from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.window import Window
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 from interposer.writers.tflite.tflite_window_options import SAME, VALID, Sliding, options, padded, same_pads, sliding
 
 __all__ = ["bias_of", "bias_options", "check_weights"]

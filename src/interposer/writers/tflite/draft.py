@@ -9,9 +9,9 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer, Value
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
-from interposer.writers.tflite.tflite_layer_writers import refuse
 
 __all__ = ["Draft"]
 

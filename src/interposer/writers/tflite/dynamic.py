@@ -6,9 +6,10 @@ from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.dynamic import DynamicPad, DynamicReshape, DynamicTile, DynamicTopK
 from interposer.ops.rearrange import PaddingMode
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

@@ -28,10 +28,11 @@ from interposer.ops.elementwise import (
     Where,
 )
 from interposer.ops.fused import Fused
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.patterns import gelu_input
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

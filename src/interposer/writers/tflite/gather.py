@@ -8,9 +8,10 @@ from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.embedding import EmbeddingLookup, HashtableLookup, OneHot
 from interposer.ops.gather import Gather, GatherElements, GatherNd
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from interposer.core.types import Dim, TensorInfo
 from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.convolution import bias_of, bias_options, check_weights
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

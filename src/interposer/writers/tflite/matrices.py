@@ -6,9 +6,10 @@ import numpy as np
 
 from interposer.core.types import DataType
 from interposer.ops.matrices import EyeLike, MatrixDiag, MatrixSetDiag, Trilu
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

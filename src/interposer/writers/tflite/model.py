@@ -9,11 +9,11 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.network import Network
 from interposer.ir.subgraph import SubgraphView
 from interposer.writers.borders import border_of
+from interposer.writers.refusals import RefusedError
 from interposer.writers.tflite.cleaning import clean
 from interposer.writers.tflite.layers import bind_inputs, name_outputs, tensor_of, write_layer, write_layers
 from interposer.writers.tflite.serial import serialized
 from interposer.writers.tflite.sheet import Sheet
-from interposer.writers.tflite.tflite_layer_writers import RefusedError
 
 __all__ = ["Traced", "reasons", "traced", "write"]
 
@@ -48,6 +48,8 @@ class Traced(NamedTuple):
 @memory_to("write the network", ExecutionError)
 def traced(network: Network | Graph | SubgraphView, *, name: str | None = None) -> Traced:
     """Return the file and the origin of its operators; arguments and errors are those of `write`."""
+    import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
     border = border_of(network)
     sheet = Sheet(name or border.name or "main")
     refusals = dict([*bind_inputs(border, sheet), *write_layers(border, sheet)])
@@ -69,6 +71,8 @@ def reasons(layer: Layer) -> list[str]:
     Raises:
         MissingDependencyError: the packages tflite and flatbuffers are not installed.
     """
+    import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
+
     if any(value.info is None for value in (*layer.values, *layer.outputs)):
         return ["the shapes and types of its tensors are not known"]
     sheet = Sheet()

@@ -22,10 +22,11 @@ from interposer.ops.normalization import (
     RmsNormalization,
     channel_axis,
 )
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.activation import check_scale, last_axis
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

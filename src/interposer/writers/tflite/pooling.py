@@ -11,9 +11,10 @@ import numpy as np
 from interposer.core.types import Array, Dim, TensorInfo, integer_range
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
 from interposer.ops.window import Window
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 from interposer.writers.tflite.tflite_window_options import SAME, VALID, Sliding, options, padded, sliding
 
 __all__: list[str] = []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from interposer.ops.reshape import BroadcastTo, Fill, Rank, Reshape, Shape
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

@@ -6,9 +6,10 @@ from interposer.core.types import DataType, TensorInfo
 from interposer.ops.axes import normal_axis
 from interposer.ops.choice import TopK
 from interposer.ops.selection import NonZero, Unique
+from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor, turned
-from interposer.writers.tflite.tflite_layer_writers import refuse, writer
+from interposer.writers.tflite.tflite_layer_writers import writer
 
 __all__: list[str] = []
 

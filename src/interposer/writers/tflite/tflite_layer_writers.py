@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
+from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
 
-if TYPE_CHECKING:
-    from interposer.writers.tflite.draft import Draft
+__all__ = ["Entry", "Writer", "find", "writer"]
 
-__all__ = ["Entry", "RefusedError", "Writer", "find", "refuse", "writer"]
-
-Writer: TypeAlias = "Callable[[Draft, Any], Tensor | Sequence[Tensor]]"
+Writer: TypeAlias = Callable[[Draft, Any], Tensor | Sequence[Tensor]]
 _W = TypeVar("_W", bound="Callable[..., Any]")
-
-
-class RefusedError(InterposerError):
-    """A layer that the format cannot express; collected, so that a user sees all of them."""
 
 
 class Entry(NamedTuple):
@@ -63,11 +57,4 @@ def writer(*ops: type[Op], moves: bool = False, quantized: bool = False, typed: 
 
 def find(op: type[Op]) -> Entry | None:
     """Return the entry of an operator, or None if the operator is not known."""
-    import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
-
     return _TABLE.get(op)
-
-
-def refuse(reason: str) -> NoReturn:
-    """Raise `RefusedError` with the reason why the format cannot express a layer."""
-    raise RefusedError(reason)
