@@ -5,7 +5,8 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Set
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -15,13 +16,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 PACKAGE = "interposer"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 # --- who may import whom ----------------------------------------------------------------------------------------------
 
 CORE = {"_version", "core"}
 OPERATORS = CORE | {"ops"}
 GRAPH = OPERATORS | {"ir"}
-API = GRAPH | {"kernels", "profiling", "backend"}
+API = GRAPH | {"kernels", "backend"}
 DIVIDED = API | {"report", "isolation", "plugins"}
 EVERYTHING = DIVIDED | {"formats", "frontends", "writers", "optimizer", "runtime", "session"}
 
@@ -36,14 +38,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": GRAPH,
     "formats": CORE,
     "writers": GRAPH | {"formats"},
-    "profiling": CORE,
     "frontends": GRAPH | {"kernels", "formats"},
     "report": GRAPH,
-    "backend": GRAPH | {"kernels", "profiling"},
+    "backend": GRAPH | {"kernels"},
     "isolation": API,
     "plugins": API | {"isolation"},
     "backends": set(),
-    "backends.*": GRAPH | {"kernels", "writers", "backend", "profiling"},  # as any plug-in
+    "backends.*": GRAPH | {"kernels", "writers", "backend"},  # as any plug-in
     "optimizer": DIVIDED,
     "runtime": DIVIDED,
     "session": EVERYTHING - {"session"},
@@ -98,14 +99,26 @@ MODULES = {module_name(path): path for path in sorted((SRC / PACKAGE).rglob("*.p
 IMPORTABLE = [module for module in MODULES if module != f"{PACKAGE}.__main__"]
 
 
-def imports_of(source: str, package: str) -> Iterator[Import]:
-    """Every import in the source of a module of `package`: in functions, for type checkers only, or by a call."""
-    for node in ast.walk(ast.parse(source)):
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@cache
+def imports_in(module: str) -> tuple[Import, ...]:
+    """Every import of a module."""
+    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    return tuple(imports_of(tree_of(module), package))
+
+
+def imports_of(tree: ast.Module, package: str) -> Iterator[Import]:
+    """Every import in a module of `package`: in functions, for type checkers only, or by a call."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from _from_imports(node, package)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
             yield from _called_imports(node)
 
 
@@ -117,6 +130,10 @@ def _from_imports(node: ast.ImportFrom, package: str) -> Iterator[Import]:
         below = f"{base}.{alias.name}"
         known = below in MODULES or (base == PACKAGE and alias.name in MAY_IMPORT)
         yield Import(node.lineno, below if known else base)
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _called_imports(node: ast.Call) -> Iterator[Import]:
@@ -171,8 +188,7 @@ def test_modules_import_only_what_the_rules_allow():
     for module, path in MODULES.items():
         if module == PACKAGE:  # offers everything, and imports it when it is first asked for
             continue
-        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for line, target in imports_of(path.read_text(encoding="utf-8"), package):
+        for line, target in imports_in(module):
             if rule := broken_rule(module, target):
                 broken.append(f"{path.relative_to(ROOT)}:{line}: {rule}")
     assert not broken, "\n" + "\n".join(broken)
@@ -198,7 +214,7 @@ def test_modules_import_only_what_the_rules_allow():
     ],
 )
 def test_a_forbidden_import_is_found_and_named(source, rule):
-    [result] = imports_of(source, "interposer.ops")
+    [result] = imports_of(ast.parse(source), "interposer.ops")
     assert broken_rule("interposer.ops.pooling", result.target).startswith(rule)
     assert result.line == source.count("\n") + 1
 
@@ -214,14 +230,86 @@ def test_a_forbidden_import_is_found_and_named(source, rule):
     ],
 )
 def test_an_allowed_import_breaks_no_rule(source):
-    [result] = imports_of(source, "interposer.ops")
+    [result] = imports_of(ast.parse(source), "interposer.ops")
     assert broken_rule("interposer.ops.pooling", result.target) is None
+
+
+# --- cycles -----------------------------------------------------------------------------------------------------------
+
+CYCLES: dict[frozenset[str], str] = {
+    frozenset(
+        {"ir.graph", "ir.printer", "ir.stored"}
+    ): "`str` prints a Graph and pickle stores it; both read its layers",
+    frozenset({"session.load", "session.model", "session.network_cache", "session.pickled"}): (
+        "a pickled Model is loaded again by `load`, which creates models"
+    ),
+}
+"""Modules that import each other, and the reason; docs/architecture.md lists the same cycles."""
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return the modules that each module imports, in functions and for type checkers included."""
+    graph: dict[str, set[str]] = {}
+    for module in MODULES.keys() - {PACKAGE}:
+        targets = {target for _, target in imports_in(module)}
+        graph[module] = targets & MODULES.keys() - {module, PACKAGE}
+    return graph
+
+
+def cycles_of(graph: Mapping[str, Set[str]]) -> list[frozenset[str]]:
+    """Return the largest sets of nodes that reach each other, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    cycles: list[frozenset[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        path.append(node)
+        for target in graph[node]:
+            if target not in index:
+                visit(target)
+            if target in path:
+                low[node] = min(low[node], low[target])
+        if low[node] == index[node]:
+            cut = path.index(node)
+            cycles.append(frozenset(path[cut:]))
+            del path[cut:]
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return [cycle for cycle in cycles if len(cycle) > 1]
+
+
+def test_modules_import_each_other_only_where_a_reason_is_given():
+    cycles = [frozenset(name.removeprefix(f"{PACKAGE}.") for name in cycle) for cycle in cycles_of(import_graph())]
+    assert sorted(map(sorted, cycles)) == sorted(map(sorted, CYCLES))
+
+
+@pytest.mark.parametrize(
+    ("graph", "cycles"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
+        ({"a": {"b"}, "b": {"a"}}, [{"a", "b"}]),
+        ({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}, [{"b", "c"}]),
+        ({"a": {"b", "c"}, "b": {"a"}, "c": {"d"}, "d": {"c"}}, [{"c", "d"}, {"a", "b"}]),
+    ],
+)
+def test_a_cycle_of_imports_is_found(graph, cycles):
+    assert sorted(map(sorted, cycles_of(graph))) == sorted(map(sorted, cycles))
+
+
+def test_the_page_lists_the_cycles_with_their_reasons():
+    listed = dict(re.findall(r"^\| (`[a-z_.`, ]+`) \| (.+) \|$", PAGE.partition("## Import cycles")[2], re.MULTILINE))
+    expected = {", ".join(f"`{name}`" for name in sorted(cycle)): reason for cycle, reason in CYCLES.items()}
+    assert expected.items() <= listed.items()
 
 
 def test_public_names_are_those_of_the_modules_that_they_stand_for():
     for name in PUBLIC_NAMES:
         public = importlib.import_module(f"{PACKAGE}.{name}")
-        [target] = {target for _, target in imports_of(MODULES[public.__name__].read_text("utf-8"), PACKAGE)}
+        [target] = {target for _, target in imports_in(public.__name__)}
         home = importlib.import_module(target)
         assert public.__all__ == home.__all__
         assert all(getattr(public, item) is getattr(home, item) for item in home.__all__)
@@ -238,8 +326,7 @@ def python(code: str, *arguments: str) -> str:
 
 
 def test_every_module_has_a_docstring():
-    trees = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
-    assert [module for module, tree in trees.items() if not ast.get_docstring(tree)] == []
+    assert [module for module in MODULES if not ast.get_docstring(tree_of(module))] == []
 
 
 def test_every_name_in_all_is_really_there():

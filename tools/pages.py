@@ -23,7 +23,8 @@ from interposer.core.schema import Attribute, Op, Operand, Result, annotation
 from interposer.core.types import ANY_TYPE, FLOATS, DataLayout, DataType, TensorInfo
 from interposer.ir.signatures import WITHOUT_BUILDER, builder_name, type_text
 from interposer.kernels import KernelInfo, reference
-from interposer.testing.sample import Sample, samples_of
+from interposer.testing.known_samples import samples_of
+from interposer.testing.sample import Sample
 from tools.declarations import WIDTH, docstring_sections, first_line, import_key
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ from interposer.core.schema import Op
 from interposer.core.types import DataType, TensorInfo
 from interposer.kernels import reference
 from interposer.kernels.table import KernelInfo, empty
-from interposer.testing.sample import samples_of
+from interposer.testing.known_samples import samples_of
 from interposer.testing.tolerances import Tolerances, same
 
 EVERY = [getattr(ops, name) for name in ops.__all__] if hasattr(ops, "__all__") else list(vars(ops).values())

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import COLLECTIONS, Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
-__all__ = ["Codec", "array_from_plain", "array_to_plain", "codec_of", "info_from_plain", "info_to_plain"]
+__all__ = [
+    "Codec",
+    "array_from_plain",
+    "array_to_plain",
+    "codec_of",
+    "info_from_plain",
+    "info_to_plain",
+    "same_constant",
+]
 
 
 class Codec:
@@ -327,3 +335,12 @@ def _only(hints: Iterable[Any]) -> Any:
     if len(result) != 1:
         raise InvalidArgumentError(f"an attribute cannot be annotated with a choice of {result or 'nothing'}")
     return result[0]
+
+
+def same_constant(a: TensorInfo | None, b: TensorInfo | None) -> bool:
+    """Return True if both infos carry the same value, bit for bit, or neither carries one."""
+    mine, other = (None if info is None else info.constant for info in (a, b))
+    if mine is None or other is None:
+        return mine is other
+    codec = codec_of(Array)
+    return mine is other or codec.equal(codec.coerce(mine), codec.coerce(other))

@@ -23,7 +23,6 @@ from interposer.ir.signatures import (
 if TYPE_CHECKING:
     from interposer.core.types import TensorInfo
     from interposer.ir.graph import Graph, Layer, Value
-    from interposer.ir.network import Network
 
 __all__ = ["Builders"]
 
@@ -43,7 +42,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
         source: str = "",
-        regions: Sequence[Network | Graph] = (),
+        regions: Sequence[Builders | Graph] = (),
     ) -> Layer:
         """Add a layer that runs `op` on `values`."""
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from interposer.core.codec import codec_of
+from interposer.core.codec import codec_of, same_constant
 from interposer.core.schema import Op
-from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 
 __all__ = ["differences", "same_constant", "same_graph"]
 
-_ARRAY: Final = codec_of(Array)
 _FIELDS: Final = ("backend", "hint", "source", "replaced")
 
 
@@ -77,11 +75,3 @@ def _value_differences(a: Value, b: Value) -> Iterator[str]:
             yield f"the {title} of output {a.index} is {mine}, and {other}"
         elif not same_constant(mine, other):
             yield f"the constant in the {title} of output {a.index} is another"
-
-
-def same_constant(a: TensorInfo | None, b: TensorInfo | None) -> bool:
-    """Return True if both infos carry the same value, bit for bit, or neither carries one."""
-    mine, other = (None if info is None else info.constant for info in (a, b))
-    if mine is None or other is None:
-        return mine is other
-    return mine is other or _ARRAY.equal(_ARRAY.coerce(mine), _ARRAY.coerce(other))

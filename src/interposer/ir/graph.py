@@ -467,7 +467,7 @@ class Graph:
         return known
 
     def __str__(self) -> str:
-        from interposer.ir.text import print_graph  # noqa: PLC0415 - the printer needs this module
+        from interposer.ir.printer import print_graph  # noqa: PLC0415 - the printer needs this module
 
         return print_graph(self, elide=32)
 

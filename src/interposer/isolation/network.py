@@ -15,9 +15,9 @@ from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.isolation.compilation import packer_for
 from interposer.isolation.life import Life
-from interposer.isolation.steps import Step, Steps
+from interposer.isolation.steps import Step, Steps, steps_of
 from interposer.isolation.supervisor import Lasting, Supervisor
-from interposer.isolation.tensors import ConstantHandle, SharedMemory, steps_of
+from interposer.isolation.tensors import ConstantHandle, SharedMemory
 from interposer.isolation.wire import Packer, Plain, Replica
 
 __all__ = ["RemoteFactory", "RemoteWorkload"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from interposer.core.errors import BackendError
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.isolation.life import Life
 from interposer.isolation.regions import Region, aligned, array_at, info_bytes
-from interposer.isolation.tensors import GIVEN, MADE, ConstantHandle, SharedHandle
+from interposer.isolation.supervisor import Supervisor
+from interposer.isolation.tensors import GIVEN, MADE, ConstantHandle, SharedHandle, SharedMemory
 from interposer.isolation.wire import Packer, Plain, reading
 
-if TYPE_CHECKING:
-    from interposer.isolation.network import RemoteFactory, RemoteWorkload
-
-__all__ = ["Step", "Steps"]
+__all__ = ["Step", "Steps", "steps_of"]
 
 MOST_STEPS: Final = 4096
 """The largest number of queued steps."""
@@ -37,13 +35,36 @@ ABSENT: Final = -1
 """The slot number of an absent optional input. Constants have lower slot numbers."""
 
 
+class Network(Protocol):
+    """The factory of one network in the child, as the steps of the network use it."""
+
+    number: int
+    memory: SharedMemory
+    supervisor: Supervisor
+    own_memory: bool
+
+    def configure(self, life: Life) -> None:
+        """Create everything of the network that this process lacks."""
+
+
+class Work(Protocol):
+    """A workload in the child that steps execute."""
+
+    number: int
+    title: str
+
+    @property
+    def factory(self) -> Network:
+        """The factory that the workload comes from."""
+
+
 class Step:
     """One execution of a workload on certain tensors, which are identified by their slots."""
 
     __slots__ = ("inputs", "number", "outputs", "owner", "reads", "workload", "writes")
 
     def __init__(
-        self, owner: Steps, number: int, workload: RemoteWorkload, reads: tuple[int, ...], writes: tuple[int, ...]
+        self, owner: Steps, number: int, workload: Work, reads: tuple[int, ...], writes: tuple[int, ...]
     ) -> None:
         self.owner, self.number, self.workload = owner, number, workload
         self.reads, self.writes = reads, writes
@@ -76,7 +97,7 @@ class Plan:
 class Steps:
     """The steps of one network."""
 
-    def __init__(self, factory: RemoteFactory) -> None:
+    def __init__(self, factory: Network) -> None:
         self._factory, self._memory = factory, factory.memory
         self._queue: list[Step] = []
         self._known: dict[tuple[Any, ...], Step] = {}
@@ -95,7 +116,7 @@ class Steps:
     # --- gathering ----------------------------------------------------------------------------------------------------
 
     def step(
-        self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
+        self, workload: Work, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
     ) -> Step | None:
         """Return the step for a workload on tensors of this network; None if some tensors belong to others."""
         if not all(self._is_own(handle) for handle in (*inputs, *outputs)):
@@ -260,9 +281,7 @@ class Steps:
 
     # --- tensors of unknown shape -------------------------------------------------------------------------------------
 
-    def run_late(
-        self, workload: RemoteWorkload, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
-    ) -> None:
+    def run_late(self, workload: Work, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run a workload immediately on tensors some of which belong to no network; these are copied both ways."""
         if self._queue:
             self.flush()
@@ -275,7 +294,7 @@ class Steps:
     def _run_late(
         self,
         life: Life,
-        workload: RemoteWorkload,
+        workload: Work,
         inputs: Sequence[TensorHandle | None],
         outputs: Sequence[TensorHandle],
     ) -> list[tuple[TensorHandle, Array]]:
@@ -346,6 +365,14 @@ class Steps:
             self._scratch = Region(size, writable=True)
         life.map(self._scratch, self._factory.supervisor.how.deadline_seconds)
         return self._scratch
+
+
+def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
+    """Return the steps of the first shared tensor among the handles, or None if there is none."""
+    shared = next((handle for handle in handles if isinstance(handle, SharedHandle)), None)
+    users = None if shared is None else shared.memory.users
+    assert isinstance(users, Steps | None)
+    return users
 
 
 def _body(network: int, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from interposer.backend.memory import ArrayHandle, MemoryManager, TensorHandle
 from interposer.backend.planner import Lifetime, plan
@@ -15,10 +15,9 @@ from interposer.core.types import Array, TensorInfo
 from interposer.isolation.regions import ALIGNMENT, Region, aligned, array_at, info_bytes
 
 if TYPE_CHECKING:
-    from interposer.isolation.steps import Steps
     from interposer.isolation.supervisor import Supervisor
 
-__all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory", "steps_of"]
+__all__ = ["GIVEN", "MADE", "ConstantHandle", "SharedHandle", "SharedMemory", "Users"]
 
 OPEN: Final = 0
 GIVEN: Final = 1
@@ -27,12 +26,24 @@ FIRST_CONSTANT: Final = -2
 """The source of slot numbers of constants, which are below `ABSENT` and unique in a process."""
 
 
+class Users(Protocol):
+    """The steps of a network, which run on its tensors in the child, as the memory of the tensors knows them."""
+
+    def acquire(self) -> None:
+        """Prepare for runs, after the memory of the tensors was acquired."""
+
+    def release(self) -> None:
+        """End the use of the tensors, before their memory is released."""
+
+    def before_host(self, handle: SharedHandle, writing: bool) -> None:
+        """Bring a tensor up to date, before the host reads or writes it."""
+
+
 class SharedMemory(MemoryManager):
     """Two arenas of the host: one for tensors that the host writes, read-only in the child, and one for results.
 
     Tensors that the host writes do not share memory, so they are intact when an interrupted run is repeated. The kind
-    of
-    a tensor is decided when it is first written: by the host, or as the output of a workload.
+    of a tensor is decided when it is first written: by the host, or as the output of a workload.
     """
 
     def __init__(self) -> None:
@@ -42,18 +53,18 @@ class SharedMemory(MemoryManager):
         self.version = 0
         self.given: Region | None = None
         self.made: Region | None = None
-        self._steps: weakref.ref[Steps] | None = None
+        self._users: weakref.ref[Users] | None = None
         self._stale = False
         _memories.add(self)
 
-    def attach(self, steps: Steps) -> None:
+    def attach(self, users: Users) -> None:
         """Register the steps that are notified when the host accesses tensors."""
-        self._steps = weakref.ref(steps)
+        self._users = weakref.ref(users)
 
     @property
-    def steps(self) -> Steps:
+    def users(self) -> Users:
         """The steps that run on these tensors; raises `BackendError` if their network was deleted."""
-        result = None if self._steps is None else self._steps()
+        result = None if self._users is None else self._users()
         if result is None:
             raise BackendError("the tensors of a network are used that is gone")
         return result
@@ -82,7 +93,7 @@ class SharedMemory(MemoryManager):
         self.made = Region(created.size, writable=True)
         for handle in self.handles:
             self.sort(handle, handle.mode)
-        self.steps.acquire()
+        self.users.acquire()
 
     def _lifetimes(self) -> list[Lifetime]:
         last = len(self.moments)
@@ -94,7 +105,7 @@ class SharedMemory(MemoryManager):
 
     def release(self) -> None:
         """Release the arenas; they are freed when no array refers to them."""
-        self.steps.release()
+        self.users.release()
         self.given = self.made = None
         for handle in self.handles:
             handle.bind(None)
@@ -172,7 +183,7 @@ class SharedHandle(ArrayHandle):
             memory.renew()
         if self.mode == OPEN:
             memory.sort(self, GIVEN)
-        memory.steps.before_host(self, writing)
+        memory.users.before_host(self, writing)
 
 
 class ConstantHandle(ArrayHandle):
@@ -185,11 +196,6 @@ class ConstantHandle(ArrayHandle):
         self.array, self.supervisor = array, supervisor
         self.slot = next(self._numbers)
         supervisor.forget(self, "constant", self.slot)
-
-
-def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
-    """Return the steps of the first shared tensor among the handles, or None if there is none."""
-    return next((handle.memory.steps for handle in handles if isinstance(handle, SharedHandle)), None)
 
 
 _memories: weakref.WeakSet[SharedMemory] = weakref.WeakSet()

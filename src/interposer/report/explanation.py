@@ -6,16 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from interposer.report.facts import Facts, LayerFacts, Part, Tensor, facts_of
-from interposer.report.records import Crossing, Placement, Refusal
+from interposer.report.facts import Facts, LayerFacts, Part, Tensor
+from interposer.report.records import Crossing, Placement
 from interposer.report.times import BASIS, Clock, Times, time_text
 
-if TYPE_CHECKING:
-    from interposer.report.optimized import OptimizedNetwork
-
-__all__ = ["Explanation", "Times", "Verdict"]
+__all__ = ["LATE", "Explanation", "Times", "Verdict"]
 
 VERSION: Final = 1
 """Of the data that `Explanation.to_dict` gives; a member that is new does not change it."""
@@ -64,27 +61,6 @@ class Explanation:
     """The notes that contain more than refusals."""
     facts: Facts = field(default_factory=Facts)
     times: Times | None = None
-
-    @classmethod
-    def of(cls, optimized: OptimizedNetwork, times: Times | None = None) -> Explanation:
-        """Return the explanation of an optimized network, and of what is known of its times."""
-        refusals: dict[tuple[str, str], Refusal] = {
-            (refusal.layer, refusal.backend): refusal for refusal in optimized.refusals
-        }
-        rows = tuple(
-            (placement, tuple(_verdicts(placement, optimized, refusals))) for placement in optimized.placements
-        )
-        return cls(
-            optimized.name,
-            optimized.preferences,
-            rows,
-            optimized.crossings,
-            tuple((item.id, item.reason) for item in optimized.absent),
-            tuple(map(str, optimized.messages)),
-            tuple(message.text for message in optimized.messages if not message.refusals),
-            facts_of(optimized),
-            times,
-        )
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
@@ -257,7 +233,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         from interposer.report.notebook import explanation_html  # noqa: PLC0415 - only notebooks need it
 
-        return explanation_html(self)
+        return explanation_html(self.network, list(self.summary()), self.part_table(), self.table())
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -305,14 +281,3 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
         "incoming": list(part.incoming),
         "outgoing": list(part.outgoing),
     }
-
-
-def _verdicts(
-    placement: Placement, optimized: OptimizedNetwork, refusals: Mapping[tuple[str, str], Refusal]
-) -> Iterator[Verdict]:
-    for backend in optimized.preferences:
-        if backend == placement.backend:
-            continue
-        refusal = refusals.get((placement.layer, backend))
-        reasons = refusal.reasons if refusal is not None else optimized.ask(backend).get(placement.layer, LATE)
-        yield Verdict(backend, reasons)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from interposer.ops.control import Debug, Input, MemCopy, MemImport
 from interposer.ops.control_flow import ControlFlow
 from interposer.report.estimate import operations
 from interposer.report.records import Crossing
-
-if TYPE_CHECKING:
-    from interposer.report.optimized import OptimizedNetwork
 
 __all__ = ["Facts", "LayerFacts", "Part", "Tensor", "facts_of"]
 
@@ -108,14 +105,19 @@ class Facts:
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def facts_of(optimized: OptimizedNetwork) -> Facts:
-    """Return everything about the layers as backends were asked about them, and what became of them."""
-    divided = optimized.divided()
-    names = {placement.layer for placement in optimized.placements}
-    everywhere = (*places(optimized.graph), *places(divided))
+def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Sequence[Crossing]) -> Facts:
+    """Return the facts about the layers in `names`, which backends were asked about.
+
+    Args:
+        graph: the graph that runs.
+        divided: the graph as backends were asked about it, before they replaced parts.
+        names: the names of the layers that backends were asked about.
+        crossings: the places where data goes from backend to backend.
+    """
+    everywhere = (*places(graph), *places(divided))
     result = {item.name: item for item in everywhere if item.name in names or isinstance(item.layer.op, ControlFlow)}
-    borders = _Borders(optimized.graph, optimized.crossings)
-    units = _units(optimized.graph, [name for name in result if name in names])
+    borders = _Borders(graph, crossings)
+    units = _units(graph, [name for name in result if name in names])
     layers = {name: _layer_facts(place, borders, units) for name, place in result.items()}
     hosted = tuple(layers[name] for name, place in result.items() if isinstance(place.layer.op, ControlFlow))
     return Facts(
@@ -123,7 +125,7 @@ def facts_of(optimized: OptimizedNetwork) -> Facts:
         hosted,
         tuple(_tensor(layer.name, layer.output, layer.name) for layer in divided.inputs),
         tuple(_output(layer, borders, units) for layer in divided.outputs),
-        tuple(_parts(optimized.graph, borders, units)),
+        tuple(_parts(graph, borders, units)),
         units,
     )
 

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from interposer.ir.html import Border, border_table, box, counted, folded, paragraph, preformatted, table, title
 
-if TYPE_CHECKING:
-    from interposer.report.explanation import Explanation
+__all__ = ["explained", "explanation_html", "model_html"]
 
-__all__ = ["explanation_html", "model_html"]
-
-
-def model_html(name: str, inputs: Border, outputs: Border, explanation: Explanation | None, note: str = "") -> str:
-    """Return a model as HTML: inputs, outputs and the folded explanation, or `note` if there is no explanation yet."""
-    below = paragraph(note) if explanation is None else _explained(explanation)
-    return box(title("Model", name), border_table(inputs, outputs), below)
+SHOWN_LINES: Final = 40
+Rows: TypeAlias = Sequence[tuple[str, ...]]
+"""A table whose first row has the titles of the columns; empty if there is nothing to show."""
 
 
-def explanation_html(explanation: Explanation) -> str:
-    """Return an explanation: its summary, and the tables of parts and of layers, the latter folded up."""
-    return box(title("Explanation", explanation.network), _explained(explanation))
+def model_html(name: str, inputs: Border, outputs: Border, explanation: str, note: str = "") -> str:
+    """Return a model as HTML: inputs, outputs, and its `explanation` as HTML, or `note` if the explanation is empty."""
+    return box(title("Model", name), border_table(inputs, outputs), explanation or paragraph(note))
 
 
-def _explained(explanation: Explanation) -> str:
-    lines = list(explanation.summary())
-    parts, layers = explanation.part_table(), explanation.table()
+def explanation_html(network: str, summary: Sequence[str], parts: Rows, layers: Rows) -> str:
+    """Return the explanation of a network as HTML in a box with a title."""
+    return box(title("Explanation", network), explained(summary, parts, layers))
+
+
+def explained(summary: Sequence[str], parts: Rows, layers: Rows) -> str:
+    """Return an explanation as HTML: its summary, and the folded tables of parts and of layers."""
     return "".join(
         [
-            preformatted("\n".join(lines[:40] + [f"  ... and {len(lines) - 40} lines more"] * (len(lines) > 40))),
+            preformatted(_shortened(summary)),
             folded(counted(len(parts) - 1, "part"), table(parts[0], parts[1:])) if parts else "",
             folded(counted(len(layers) - 1, "layer"), table(layers[0], layers[1:])),
         ]
     )
+
+
+def _shortened(lines: Sequence[str]) -> str:
+    """Return the first 40 lines, and how many more there are."""
+    more = len(lines) - SHOWN_LINES
+    return "\n".join([*lines[:SHOWN_LINES], *([f"  ... and {more} lines more"] if more > 0 else [])])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from interposer.ir.graph import Graph, Layer
-from interposer.report.explanation import Explanation, Times
+from interposer.report.explanation import LATE, Explanation, Times, Verdict
+from interposer.report.facts import facts_of
 from interposer.report.records import Crossing, Message, Placement, Refusal
 
 __all__ = ["AbsentBackend", "OptimizedNetwork"]
@@ -72,7 +73,26 @@ class OptimizedNetwork:
         Args:
             times: what is known of how long runs take; `Model.explain` finds it out.
         """
-        return Explanation.of(self, times)
+        refusals = {(refusal.layer, refusal.backend): refusal.reasons for refusal in self.refusals}
+        return Explanation(
+            self.name,
+            self.preferences,
+            tuple((placement, tuple(self._verdicts(placement, refusals))) for placement in self.placements),
+            self.crossings,
+            tuple((item.id, item.reason) for item in self.absent),
+            tuple(map(str, self.messages)),
+            tuple(message.text for message in self.messages if not message.refusals),
+            facts_of(self.graph, self.divided(), {placement.layer for placement in self.placements}, self.crossings),
+            times,
+        )
+
+    def _verdicts(self, placement: Placement, refusals: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[Verdict]:
+        """Yield what each other backend says of a layer; a backend that was not asked before is asked now."""
+        for backend in self.preferences:
+            if backend == placement.backend:
+                continue
+            reasons = refusals.get((placement.layer, backend))
+            yield Verdict(backend, self.ask(backend).get(placement.layer, LATE) if reasons is None else reasons)
 
     def _repr_html_(self) -> str:
         from interposer.ir.html import graph_html  # noqa: PLC0415 - only notebooks need it

@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from interposer.backend import TensorHandle, Workload
 from interposer.core.errors import BackendContractError, DeadlineExceededError, ExecutionError, RunCancelledError
 from interposer.core.types import Array, Dim, TensorInfo
+from interposer.ir.graph import Layer
 from interposer.kernels.table import empty
 from interposer.ops.control_flow import ControlFlow, If, Loop, Scan, While
 
 if TYPE_CHECKING:
     from interposer.runtime.runs import RunControl
-    from interposer.runtime.steps import Steps
 
-__all__ = ["ControlWorkload", "control_workload"]
+__all__ = ["ControlWorkload", "Region", "control_workload"]
+
+
+class Region(Protocol):
+    """The steps of a region, which a control-flow layer runs."""
+
+    @property
+    def title(self) -> str:
+        """The name of the region in messages."""
+
+    @property
+    def outputs(self) -> Sequence[Layer]:
+        """The output layers of the region."""
+
+    def watch(self, control: RunControl | None) -> None:
+        """Let `control` stop the following runs of the region; None removes the control."""
+
+    def enter(self, captured: Mapping[int, Array]) -> None:
+        """Set the inputs that stay the same in all runs, by their number."""
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """Run the region on its first inputs, and return its results."""
+
+    def leave(self) -> None:
+        """Drop the inputs that `enter` has set."""
 
 
 class ControlWorkload(Workload):
     """The workload of a control-flow layer, which runs its regions. Between iterations, values are host arrays."""
 
-    def __init__(self, op: Any, regions: Sequence[Steps]) -> None:
+    def __init__(self, op: Any, regions: Sequence[Region]) -> None:
         self.op, self.regions = op, tuple(regions)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -51,7 +75,7 @@ class ControlWorkload(Workload):
         """Return the outputs of the layer for its operands."""
 
 
-def control_workload(op: ControlFlow, regions: Sequence[Steps]) -> ControlWorkload:
+def control_workload(op: ControlFlow, regions: Sequence[Region]) -> ControlWorkload:
     """Return the workload of a control-flow layer; raise `BackendContractError` for an unknown operator."""
     for kind, workload in _WORKLOADS.items():
         if isinstance(op, kind):
@@ -123,7 +147,7 @@ class _WhileWorkload(ControlWorkload):
             number += 1
         return carried
 
-    def _holds(self, region: Steps, carried: Sequence[Array], number: int) -> bool:
+    def _holds(self, region: Region, carried: Sequence[Array], number: int) -> bool:
         with _inside(region, number):
             [result] = region.run(carried)
             return bool(_single(result, "the condition"))
@@ -144,7 +168,7 @@ def _single(array: Array, title: str) -> Any:
 
 
 @contextmanager
-def _inside(region: Steps, number: int | None = None) -> Iterator[None]:
+def _inside(region: Region, number: int | None = None) -> Iterator[None]:
     """Add the region and the iteration to the message and the layer of an `ExecutionError` that is raised inside."""
     try:
         yield

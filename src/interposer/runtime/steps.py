@@ -33,8 +33,7 @@ class Steps:
 
     For a region, `around` is the name of its layer with the names of outer regions. `enter` fills the inputs that are
     the same in every iteration, and `run` runs the region once with the remaining inputs. Inputs that no layer reads
-    are
-    left out. Not thread-safe; with `workers`, branches on different backends run concurrently.
+    are left out. Not thread-safe; with `workers`, branches on different backends run concurrently.
 
     Raises:
         LoadError: a backend could not create a handle.
@@ -50,7 +49,7 @@ class Steps:
         self.handles: dict[Value, TensorHandle] = {}
         self.imported: set[Value] = set()
         self._borrowing: list[TensorHandle] = []
-        self._regions: dict[Layer, ControlWorkload] = {}
+        self._regions: dict[Layer, tuple[ControlWorkload, Sequence[Steps]]] = {}
         self._captured: LateHandles = {}
         self._make_handles()
         self._unguarded = {value for value in self.imported if self._is_safe(value)}
@@ -163,7 +162,8 @@ class Steps:
             return self.program.step(layer)
         around = f"{self._prefix}{layer.name}"
         regions = [Steps(region, self._factories, around=around) for region in self.program.regions[layer]]
-        workload = self._regions[layer] = control_workload(layer.op, regions)  # type: ignore[arg-type]
+        workload = control_workload(layer.op, regions)  # type: ignore[arg-type]
+        self._regions[layer] = workload, regions
         late = self.program.is_late(layer)
         return LateStep(layer, self._factories.of(layer), workload) if late else Step.of(layer, workload)
 
@@ -197,7 +197,7 @@ class Steps:
             self._end(value)
 
     def _regions_of(self, layer: Layer) -> Sequence[Steps]:
-        return self._regions[layer].regions if layer in self._regions else ()
+        return self._regions[layer][1] if layer in self._regions else ()
 
     def _begin(self, value: Value) -> None:
         if value not in self.imported:
@@ -237,7 +237,7 @@ class Steps:
 
     def execute(self, late: LateHandles, control: RunControl | None = None) -> None:
         """Run all layers once; raise `ExecutionError` if one fails or `control` stops the run."""
-        for workload in self._regions.values():
+        for workload, _ in self._regions.values():
             workload.watch(control)
         if self.program.flow is not None and self._workers is not None:
             item = self._execute_one if control is None else partial(self._execute_watched, control)

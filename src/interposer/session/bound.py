@@ -5,17 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from interposer.backend import BackendEvent
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import ExecutionError, InvalidArgumentError, MemoryImportError, UnknownNetworkError
 from interposer.core.types import Array
+from interposer.runtime import Runtime
 from interposer.session.imports import ImportedTensors
 
-if TYPE_CHECKING:
-    from interposer.session.model import Model
-
 __all__ = ["BoundRun"]
+
+
+class RunsOnArrays(Protocol):
+    """What a bound run uses of its model."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that the model is loaded in."""
+
+    @property
+    def events(self) -> Sequence[BackendEvent]:
+        """The failures of backends so far."""
+
+    def run(self, inputs: Any, outputs: Any) -> Any:
+        """Run once on arrays or on imported tensors."""
+
+    def import_inputs(self, inputs: Mapping[str, Any]) -> ImportedTensors:
+        """Let the backends use the arrays of inputs directly."""
+
+    def import_outputs(self, outputs: Sequence[Any]) -> ImportedTensors:
+        """Let the backends use the arrays of outputs directly."""
 
 
 class BoundRun:
@@ -29,7 +49,7 @@ class BoundRun:
 
     def __init__(
         self,
-        model: Model,
+        model: RunsOnArrays,
         inputs: Mapping[str, Any],
         outputs: Sequence[Any],
         is_placed_anew: Callable[[ExecutionError | UnknownNetworkError, int], bool],

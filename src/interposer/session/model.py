@@ -720,13 +720,16 @@ class Model:
         self.close()
 
     def _repr_html_(self) -> str:
-        from interposer.report.notebook import model_html  # noqa: PLC0415 - only notebooks need it
+        from interposer.report.notebook import explained, model_html  # noqa: PLC0415 - only notebooks need it
 
         with self._lock:
             known = None if self._closed or not self._variants else self.optimized
         note = "closed" if self._closed else "optimized in the first run, for its shapes"
-        explanation = None if known is None else known.explain(self._planned_time())
-        return model_html(self.name, self.inputs.items(), self.outputs.items(), explanation, note)
+        below = ""
+        if known is not None:
+            explanation = known.explain(self._planned_time())
+            below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
+        return model_html(self.name, self.inputs.items(), self.outputs.items(), below, note)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {info}" for name, info in self.inputs.items())

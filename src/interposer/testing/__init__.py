@@ -4,9 +4,10 @@ from interposer.testing.bench import Settings
 from interposer.testing.conformance import Case, Conformance, check_backend, conformance_tests
 from interposer.testing.judge import Campaign, Finding, campaign
 from interposer.testing.judge.replaying import judge_network, replay
+from interposer.testing.known_samples import samples_of
 from interposer.testing.outcome import Result, Status
 from interposer.testing.report import Report
-from interposer.testing.sample import Given, Sample, given, of, samples, samples_of, weights
+from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.tolerances import Tolerance, Tolerances
 
 __all__ = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,6 +15,7 @@ from typing import Any
 import interposer.ops  # noqa: F401 - declares the operators
 from interposer.backend import Backend
 from interposer.core.child_process import Report as Channel
+from interposer.core.config import BACKEND_PATH, CHECK_BACKENDS
 from interposer.core.errors import (
     BackendUnavailableError,
     InterposerError,
@@ -27,11 +30,12 @@ from interposer.testing import claims, fuzz, memory_checks, stress  # noqa: F401
 from interposer.testing.bench import Bench, Settings
 from interposer.testing.checks import SAMPLE_CHECKS, Check
 from interposer.testing.contracts import BACKEND_CHECKS
+from interposer.testing.known_samples import samples_of
 from interposer.testing.outcome import Refused, Result, Skipped, Status
 from interposer.testing.outside import Outside, check_name, serve_cases, survives_fork
 from interposer.testing.replay import Factory, backend_of, is_library
 from interposer.testing.report import WHOLE, Report
-from interposer.testing.sample import Sample, samples_of
+from interposer.testing.sample import Sample
 
 __all__ = ["Case", "Conformance", "all_cases", "all_samples", "check_backend", "conformance_tests"]
 
@@ -183,7 +187,7 @@ class Conformance:
             return None
         if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
             value = str(Path(self.given).absolute()) if is_library(self.given) else self.given
-            return Outside(value, settings, settings.patience, families=self.families)
+            return Outside(value, settings, settings.patience, __name__, self.families)
         if not survives_fork(self.backend):
             return None
         return Outside(str(self.given), settings, settings.patience, self._serve)
@@ -353,3 +357,14 @@ def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., N
                 ending("; ".join(dict.fromkeys(texts)))
 
     return test_conformance
+
+
+def main(
+    report: Channel, text: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
+) -> None:
+    """Run cases on a named backend. This is the entry point of a fresh child process."""
+    os.environ.setdefault(CHECK_BACKENDS, "yes")  # an invalid write of a plug-in is an error instead of a crash
+    if is_library(text):
+        os.environ.pop(BACKEND_PATH, None)  # only the given backend is checked
+    conformance = Conformance(text, families=families, settings=pickle.loads(base64.b64decode(settings)))
+    serve_cases(report, conformance, requests, shared, stacks)

@@ -28,7 +28,6 @@ from typing import Any, Final
 from interposer.backend import Backend
 from interposer.core.child_process import Child, ForkedChild
 from interposer.core.child_process import Report as Channel
-from interposer.core.config import BACKEND_PATH, CHECK_BACKENDS
 from interposer.core.errors import InterposerError, PluginError
 from interposer.isolation.backend import IsolatedBackend
 from interposer.plugins.capi.abi.structs import Cap
@@ -37,9 +36,8 @@ from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.outcome import Status
 from interposer.testing.progress import Progress, note, show_in
-from interposer.testing.replay import is_library
 
-__all__ = ["Outside", "check_name", "main", "serve_cases", "survives_fork"]
+__all__ = ["Outside", "check_name", "serve_cases", "survives_fork"]
 
 START_SECONDS: Final = 300.0
 MOST_CRASHES: Final = 10
@@ -68,8 +66,8 @@ class Outside:
         given: the backend as passed to the kit.
         settings: the settings of the kit.
         seconds: the time without progress after which a case has failed.
-        serve: a function that runs cases in a forked process; None for a fresh process, which creates the backend from
-            `given`.
+        serve: a function that runs cases in a forked process; or the name of a module whose function `main` runs them
+            in a fresh process, which creates the backend from `given`.
         families: the families of operators to try; none means all of them.
     """
 
@@ -78,7 +76,7 @@ class Outside:
         text: str,
         settings: Any,
         seconds: float,
-        serve: Callable[..., None] | None = None,
+        serve: Callable[..., None] | str,
         families: Collection[str] = (),
     ) -> None:
         self.given, self.settings, self.seconds = text, settings, seconds
@@ -94,7 +92,7 @@ class Outside:
     @property
     def is_new(self) -> bool:
         """True if the child is a fresh process, False if it is a fork of this process."""
-        return self._serve is None
+        return isinstance(self._serve, str)
 
     def start(self) -> None:
         """Start the process unless it runs already; do not wait until it is ready."""
@@ -180,17 +178,17 @@ def _close(running: list[_Process]) -> None:
 class _Process:
     """One child process, from its start to its end."""
 
-    def __init__(self, text: str, settings: Any, serve: Callable[..., None] | None, families: Sequence[str]) -> None:
+    def __init__(self, text: str, settings: Any, serve: Callable[..., None] | str, families: Sequence[str]) -> None:
         self._endings: deque[Ending] = deque()
         self._progress, shared = Progress.create()
         self._stacks = os.memfd_create("stacks")
         theirs, self._requests = os.pipe()
         descriptors = {"requests": theirs, "shared": shared, "stacks": self._stacks}
         try:
-            if serve is None:
+            if isinstance(serve, str):
                 cached = base64.b64encode(pickle.dumps(replace(settings, patience=None))).decode()
                 arguments = {"text": text, "settings": cached, "families": families, **descriptors}
-                self.child: Child = Child(__name__, arguments, tuple(descriptors.values()))
+                self.child: Child = Child(serve, arguments, tuple(descriptors.values()))
             else:
                 self.child = ForkedChild(partial(serve, **descriptors), (self._requests,))
         finally:
@@ -293,21 +291,6 @@ class _Process:
 
 
 # --- in the child process ---------------------------------------------------------------------------------------------
-
-
-def main(
-    report: Channel, text: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
-) -> None:
-    """Run cases on a named backend. This is the entry point of a fresh child process."""
-    from interposer.testing.conformance import Conformance  # noqa: PLC0415 - which needs this module
-
-    os.environ.setdefault(
-        CHECK_BACKENDS, "yes"
-    )  # an invalid write of a plug-in is reported as an error instead of crashing
-    if is_library(text):
-        os.environ.pop(BACKEND_PATH, None)  # only the given backend is checked
-    conformance = Conformance(text, families=families, settings=pickle.loads(base64.b64decode(settings)))
-    serve_cases(report, conformance, requests, shared, stacks)
 
 
 def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, stacks: int) -> None:

@@ -18,13 +18,12 @@ from typing import Final
 
 import numpy as np
 
-from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ir.network import Network
 
-__all__ = ["Given", "Sample", "given", "given_by", "of", "samples", "samples_of", "sources_of", "weights"]
+__all__ = ["Given", "Sample", "given", "given_by", "of", "registered_ops", "samples", "sources_of", "weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +148,6 @@ def of(values: object, dtype: DataType = DataType.FLOAT32, *, constant: bool = F
 
 Source = Callable[[], Iterator[Sample]]
 _SOURCES: Final[dict[type[Op], list[Source]]] = {}
-_KNOWN: Final[dict[type[Op], tuple[Sample, ...]]] = {}
 
 
 def samples(*ops: type[Op]) -> Callable[[Source], Source]:
@@ -163,27 +161,14 @@ def samples(*ops: type[Op]) -> Callable[[Source], Source]:
     return add
 
 
-def sources_of(op: type[Op]) -> tuple[Source, ...]:
-    """Return the generators that are registered for an operator; each may also yield samples of other operators."""
-    return tuple(_SOURCES.get(op, ()))
-
-
-def sampled_ops() -> tuple[type[Op], ...]:
-    """Return the operators that have samples, in the order of the families."""
-    import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
-
+def registered_ops() -> tuple[type[Op], ...]:
+    """Return the operators for which generators are registered so far, in the order of registration."""
     return tuple(_SOURCES)
 
 
-def samples_of(op: type[Op]) -> tuple[Sample, ...]:
-    """Return all samples of an operator.
-
-    Raises:
-        InvalidArgumentError: two of them share a name.
-    """
-    if op not in _KNOWN:
-        _KNOWN[op] = _found(op)
-    return _KNOWN[op]
+def sources_of(op: type[Op]) -> tuple[Source, ...]:
+    """Return the generators that are registered for an operator; each may also yield samples of other operators."""
+    return tuple(_SOURCES.get(op, ()))
 
 
 @cache
@@ -198,13 +183,3 @@ def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
 def given_by(source: Source, op: type[Op]) -> Sequence[Sample]:
     """Return the samples of one operator that a generator yields."""
     return _given_by(source).get(op, ())
-
-
-def _found(op: type[Op]) -> tuple[Sample, ...]:
-    import interposer.testing.samples  # noqa: F401, PLC0415 - the families fill the table
-
-    result = tuple(item for source in sources_of(op) for item in given_by(source, op))
-    ids = [item.id for item in result]
-    for twice in {item for item in ids if ids.count(item) > 1}:
-        raise InvalidArgumentError(f"two samples are called {twice!r}")
-    return result

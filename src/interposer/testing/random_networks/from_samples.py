@@ -34,10 +34,11 @@ from interposer.ops import (
     Slice,
     Tile,
 )
+from interposer.testing.known_samples import sampled_ops, samples_of
 from interposer.testing.random_networks.arrays import drawn, stored
 from interposer.testing.random_networks.growers import GROWERS, grower
 from interposer.testing.random_networks.growth import MAX_ELEMENTS, Growth, Skipped
-from interposer.testing.sample import Given, Sample, sampled_ops, samples_of
+from interposer.testing.sample import Given, Sample
 
 __all__ = ["attachable_ops", "fitted"]
 

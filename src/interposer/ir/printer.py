@@ -1,0 +1,206 @@
+"""The text form of a graph: one line per layer, made to be read, compared and parsed back exactly.
+
+`docs/text-form.md` describes it. Golden files of rewrites and placements are written in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from interposer.core.codec import Codec, array_to_plain, codec_of, same_constant
+from interposer.core.errors import VerificationError
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.ir.graph import Graph, Layer, Value
+from interposer.ir.literals import array_of, number
+from interposer.ops.control import Constant, Input
+
+__all__ = ["print_graph"]
+
+NUMBERS: Final = 32
+"""Arrays of more elements are written in base64."""
+_WORD: Final = re.compile(r"(?!(?:inf|nan|_)$)[A-Za-z_][A-Za-z0-9_.]*")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.$/-]+")
+_ANY: Final = codec_of(Any)
+_ARRAY: Final = codec_of(Array)
+_SIMPLE: Final = (bool, int, float, str, type(None))
+
+
+def print_graph(graph: Graph, *, elide: int | None = None) -> str:
+    """Return the graph as text, layers in running order, attributes at their default left out.
+
+    With `elide`, an array of more elements than that is shown as its shape and a short hash of its content: good to
+    look at and to compare, but it cannot be parsed back.
+    """
+    return "\n".join(_Printer(elide).graph(graph))
+
+
+class _Printer:
+    def __init__(self, elide: int | None) -> None:
+        self.elide = elide
+
+    def graph(self, graph: Graph) -> Iterable[str]:
+        yield f"graph {_quoted(graph.name)} {{" if graph.name else "graph {"
+        for layer in _in_order(graph):
+            yield from _indented(self.layer(layer))
+        yield "}"
+
+    def layer(self, layer: Layer) -> Iterable[str]:
+        head = f"{', '.join(map(_value, layer.outputs))} = {layer.kind}" if layer.outputs else layer.kind
+        line = " ".join(filter(None, [head + self.attributes(layer), *self.tail(layer)]))
+        if not layer.regions:
+            yield line
+            return
+        yield f"{line} {{"
+        for region in layer.regions:
+            yield from _indented(self.graph(region))
+        yield "}"
+
+    def attributes(self, layer: Layer) -> str:
+        codecs = layer.op.codecs()
+        shown = [f"{name}={self.value(value, codecs[name])}" for name, value in layer.op.changed_attributes().items()]
+        return f"({', '.join(shown)})" if shown else ""
+
+    def tail(self, layer: Layer) -> Iterable[str]:
+        yield ", ".join(_operands(layer))
+        if layer.backend is not None:
+            yield f"@{_word(layer.backend)}"
+        if layer.hint is not None:
+            yield f"hint {_word(layer.hint)}"
+        if not layer.outputs:
+            yield f"as {_quoted(layer.name)}"
+        if any(value.info or value.declared for value in layer.outputs):
+            yield f": {', '.join(map(self.output, layer.outputs))}"
+        if layer.source:
+            yield f"from {_quoted(layer.source)}"
+        if layer.replaced:
+            yield f"replacing {', '.join(map(_quoted, layer.replaced))}"
+
+    def output(self, value: Value) -> str:
+        op, known, declared = value.producer.op, value.info, value.declared
+        implied = op.value if isinstance(op, Constant) else None
+        shown = self.info(known, implied)
+        if declared is None:
+            return f"{shown} declared _" if isinstance(op, Input) else shown
+        if known == declared and same_constant(known, declared):
+            return shown if isinstance(op, Input) else f"{shown} declared"
+        return f"{shown} declared {self.info(declared)}"
+
+    def info(self, info: TensorInfo | None, implied: Array | None = None) -> str:
+        if info is None:
+            return "_"
+        shown = f"{info.dtype}[{_dimensions(info.shape)}]"
+        if info.quantization:
+            shown += f" {_quantization(info.quantization)}"
+        if info.element is not None:
+            return f"{shown} of {self.info(info.element)}"
+        if info.constant is None or info.constant is implied:
+            return shown
+        constant = self.array(info.constant)
+        return f"{shown} = {constant[constant.index('{') :] if info.is_concrete else constant}"
+
+    def value(self, value: Any, codec: Codec) -> str:
+        if codec is _ANY and type(value) not in _SIMPLE:
+            return "<opaque>"
+        if isinstance(value, tuple):
+            return self.items(value, codec)
+        if isinstance(value, Enum):
+            return str(value) if isinstance(value, DataType) else value.name
+        if isinstance(value, str):
+            return _quoted(value)
+        if isinstance(value, Quantization):
+            return _quantization(value)
+        return repr(value) if isinstance(value, (int, float, type(None))) else self.array(value)
+
+    def items(self, values: Sequence[Any], codec: Codec) -> str:
+        shown = ", ".join(self.value(value, codec) for value in values)
+        return f"({shown},)" if len(values) == 1 else f"({shown})"
+
+    def array(self, array: Array) -> str:
+        array = _ARRAY.coerce(array)
+        head = f"{DataType.of(array.dtype)}[{', '.join(map(str, array.shape))}]"
+        if self.elide is not None and array.size > self.elide:
+            return f"{head}{{... {_hash(array)}}}"
+        content = _content(array, NUMBERS if self.elide is None else self.elide)
+        return f"{head}{{{content}}}"
+
+
+def _in_order(graph: Graph) -> list[Layer]:
+    """Return the layers in topological order, or in order of addition if the graph has a cycle."""
+    try:
+        return graph.topological()
+    except (VerificationError, KeyError):
+        return list(graph)
+
+
+def _indented(lines: Iterable[str]) -> Iterable[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _word(text: str | None) -> str:
+    if text is None:
+        return "?"
+    return text if _WORD.fullmatch(text) else _quoted(text)
+
+
+def _dimensions(shape: TensorShape) -> str:
+    if not shape.is_ranked:
+        return "..."
+    return ", ".join(_word(dim.name) if isinstance(dim, Dim) else str(dim) for dim in shape)
+
+
+def _operands(layer: Layer) -> list[str]:
+    """Return a layer's inputs as text, without trailing absent inputs, which have no meaning."""
+    shown = ["_" if value is None else _value(value) for value in layer.inputs]
+    while shown and shown[-1] == "_":
+        shown.pop()
+    return shown
+
+
+def _value(value: Value) -> str:
+    name = value.producer.name
+    shown = f"%{name if _NAME.fullmatch(name) else _quoted(name)}"
+    return shown if len(value.producer.outputs) == 1 else f"{shown}:{value.index}"
+
+
+def _quantization(q: Quantization) -> str:
+    if q.axis is None:
+        return f"q({q.scale!r}, {q.zero_point})"
+    return f"q({list(q.scales)}, {list(q.zero_points)}, axis={q.axis})"
+
+
+def _content(array: Array, most: int) -> str:
+    """Return numbers where they are few and say every bit (those of most NaNs do not), otherwise base64."""
+    if array.dtype.kind == "O":
+        return ", ".join(map(_quoted, array.ravel()))
+    if array.size <= most:
+        shown = list(map(_number, array.ravel()))
+        if _ARRAY.equal(array_of(DataType.of(array.dtype), array.shape, list(map(_element, shown))), array):
+            return ", ".join(shown)
+    return f'base64 "{array_to_plain(array)["base64"]}"'
+
+
+def _element(shown: str) -> Any:
+    return shown == "True" if shown in ("True", "False") else number(shown)
+
+
+def _number(item: Any) -> str:
+    """Return the shortest decimal that gives the element back."""
+    data_type = DataType.of(item.dtype)
+    if not data_type.is_float:
+        return str(bool(item)) if data_type is DataType.BOOL else str(int(item))
+    short = float(str(item))
+    return repr(short if data_type.numpy.type(short) == item else float(item))
+
+
+def _hash(array: Array) -> str:
+    content = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+    return hashlib.sha256(content).hexdigest()[:8]
