@@ -161,7 +161,7 @@ def test_int8_is_bit_for_bit_what_the_reference_gives(library, name):
                 np.testing.assert_array_equal(item.first[key], expected, item.sample.id)
     bench.close()
     assert ran
-    assert not any(trial.fault for trial in trials)
+    assert not any(trial.failure for trial in trials)
 
 
 @pytest.mark.parametrize("function", ["RELU", "BOUNDED_RELU", "LEAKY_RELU", "ABS", "SIGMOID", "TANH"])
