@@ -30,7 +30,7 @@ def test_the_result_has_the_channels_of_the_image_and_the_places_of_the_grid():
             "the images of shape [1, 3, 0, 8] have no pixels",
         ),
         (AffineGrid((2, 2)), [(1, 3, 4)], "theta has shape [1, 3, 4]; expected matrices of 2 rows and 3 columns"),
-        (AffineGrid((2,)), [(1, 2, 3)], "dimensions is (2,); expected two or three"),
+        (AffineGrid((2,)), [(1, 2, 3)], "extents is (2,); expected two or three"),
     ],
 )
 def test_a_fault_says_what_was_expected(op, shapes, fault):

@@ -61,7 +61,7 @@ def test_an_image_is_as_large_as_it_is_asked_for():
         (
             MaxUnpooling((4, 4)),
             [TensorInfo((1, 2, 3)), TensorInfo((1, 2, 3), DataType.INT64)],
-            "dimensions is (4, 4); expected one for each of 1 spatial axes",
+            "extents is (4, 4); expected one for each of 1 spatial axes",
         ),
         (Col2Im((2,)), [TensorInfo((1, 2, 3))], "window_shape is (2,); expected one for each of 0 spatial axes"),
         (

@@ -56,7 +56,7 @@ def cached_name():
 def changed(**facts):
     """Change what the entry says of how it was made."""
     entry = read_entry(read_cached(cached_name()))
-    write_cached(cached_name(), Entry({**entry.made, **facts}, entry.network, entry.parts).content())
+    write_cached(cached_name(), Entry({**entry.origin, **facts}, entry.network, entry.parts).content())
 
 
 def open_network(weight=0.5):
@@ -432,7 +432,7 @@ def test_the_default_limits_hold_for_what_was_cached_without_limits(load, monkey
     name = cached_name()
     entry = read_entry(read_cached(name))
     absurd = {**entry.network, "needed": {**entry.network["needed"], "peak_bytes": 1 << 60}}
-    write_cached(name, Entry(entry.made, absurd, entry.parts).content())
+    write_cached(name, Entry(entry.origin, absurd, entry.parts).content())
     assert was_cached(load(limits=ip.Limits(None, None)))
     with pytest.raises(ip.errors.LimitExceededError):
         load()

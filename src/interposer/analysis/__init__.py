@@ -1,1 +1,1 @@
-"""Tools for whole networks: what the command line does, for programs. Imported when first used."""
+"""The commands `bench` and `compare` as functions for programs. The modules are imported on first use."""

@@ -1,4 +1,4 @@
-"""`bench`: one network on several choices of backends, concurrently."""
+"""`bench`: run and time one network on several choices of backends."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 @dataclass
 class Candidate:
-    """What became of one choice of backends.
+    """The measurements of one choice of backends.
 
-    `layers` counts the layers by backend, `copies` where tensors cross between backends; `deviation` is the largest
-    difference from the results of the last candidate that ran: of integers in steps, of other numbers as a part of the
-    largest. `reason` says why it did not run, or stopped to; the other fields are then as far as it came.
+    `layers` counts the layers by backend, and `copies` the tensors that are copied between backends. `deviation` is the
+    largest difference from the results of the last candidate that ran: in steps for integers, relative to the largest
+    element for floats. `reason` says why the candidate did not run or failed; the other fields are then incomplete.
     """
 
     backends: tuple[str, ...]
@@ -48,14 +48,14 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Its title, or the backends in order of preference, without the reference that only completes them."""
+        """The title, or the backends in order of preference, without the reference backend that only completes them."""
         if self.title:
             return self.title
         main = self.backends[:-1] if self.backends[-1] == REFERENCE and len(self.backends) > 1 else self.backends
         return ",".join(main)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON-compatible data."""
+        """Return the candidate as JSON-compatible data."""
         timing = self.timing
         return {
             "name": self.name,
@@ -75,20 +75,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The candidates in the order in which they were given."""
+    """The candidates in the order in which they were passed."""
 
     network: str
     candidates: tuple[Candidate, ...]
 
     @property
     def quickest(self) -> Candidate | None:
-        """The one with the least median; None if none ran."""
+        """The candidate with the lowest median time; None if none ran."""
         ran = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
         return min(ran, key=lambda item: item.timing.median if item.timing else 0.0, default=None)
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
-        """The fastest candidate, and the candidates whose times do not differ from it by more than the noise."""
+        """The fastest candidate, and all candidates whose times differ from it by no more than the noise."""
         timed = {
             str(number): candidate
             for number, candidate in enumerate(self.candidates)
@@ -98,7 +98,7 @@ class BenchReport:
         return tuple(timed[name] for name in close)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON-compatible data."""
+        """Return the report as JSON-compatible data."""
         best = self.quickest
         return {
             "network": self.network,
@@ -113,7 +113,7 @@ def _silent(what: str, over: int, total: int) -> None:
 
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
-    """Return every backend that is available, each completed by CpuRef, which comes last by itself."""
+    """Return a candidate for every available backend, each completed by CpuRef; CpuRef alone is the last one."""
     ids = [item for item in runtime.registry.available() if item != REFERENCE]
     ends = (REFERENCE,) if REFERENCE in runtime.registry.available() else ()
     return [*((item, *ends) for item in ids), *((end,) for end in ends)]
@@ -132,27 +132,30 @@ def bench(
     budget_seconds: float = 10.0,
     plan: Plan | None = None,
 ) -> BenchReport:
-    """Load a network on each choice of backends, compare what they give, and time them in turn, in this process.
+    """Load a network on each choice of backends, compare the results, and time the choices in turns.
+
+    Everything runs in this process.
 
     Args:
-        network: any, with inputs of known shapes unless arrays are given.
-        choices: for each candidate its backends, in order of preference; None means those of `candidates`. ("auto",)
-            stands for the fastest mix of all.
+        network: any network; its input shapes must be known unless `inputs` are passed.
+        choices: the backends of each candidate, in order of preference; None means those of `candidates`. ("auto",)
+            stands for the fastest combination of all backends.
         inputs: arrays by the names of inputs; None means those of `random_inputs`.
-        runtime: where they are loaded; None means the default runtime.
-        limits: the most memory and arithmetic that the network may need.
-        rounds: how often each has its turn; the more, the less a busy machine disturbs.
-        seconds: how long a turn is.
-        progress: called with the current step, the number of finished steps, and their total.
-        budget_seconds: how long the fastest mix is looked for, where it is not known from before.
-        plan: one more candidate, which is placed as this says.
+        runtime: the runtime that loads the networks; None means the default runtime.
+        limits: the maximum memory and number of operations that the network may need.
+        rounds: the number of turns of each candidate; more turns reduce the influence of other load on the machine.
+        seconds: the duration of a turn.
+        progress: a function that is called with the current step, the number of finished steps, and their total.
+        budget_seconds: the time limit for finding the fastest combination, unless it is known from an earlier run.
+        plan: the placement of one more candidate.
 
-    A candidate that is named twice is measured once, and so are candidates with the same placement of every layer. A
-    candidate whose backends are not available, or that cannot be loaded or run, has the reason instead of times.
+    Duplicate candidates, and candidates with the same placement of every layer, are measured once. A candidate whose
+    backends are not available, or that cannot be loaded or run, has a reason instead of times.
 
     Raises:
-        UnknownBackendError: an id that no backend has, in `choices` or in the plan.
-        InvalidArgumentError: no candidates, no rounds, or no inputs and shapes that are not known.
+        UnknownBackendError: no backend has an id in `choices` or in the plan.
+        InvalidArgumentError: there are no candidates or no rounds, or an input shape is unknown and no inputs are
+            passed.
     """
     runtime = default_runtime() if runtime is None else runtime
     chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(choice) for choice in choices))
@@ -185,7 +188,7 @@ def bench(
 
 
 def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:
-    """Raise `UnknownBackendError` for an id that no backend has; "auto" is none."""
+    """Raise `UnknownBackendError` for an id that no backend has; the id "auto" is skipped."""
     known = runtime.registry
     for item in ids:
         if isinstance(item, str) and item.lower() != AUTO and item not in known:
@@ -206,7 +209,7 @@ def _load(
     loaded: Callable[[Sequence[str]], Model],
     inputs: Mapping[str, Any],
 ) -> None:
-    """Load it and run it once, and compare it with what ran first."""
+    """Load a candidate, run it once, and compare its results with those of the candidate that ran first."""
     model = None
     try:
         start = time.perf_counter()
@@ -247,7 +250,7 @@ def _time(result: dict[int, Candidate], ran: dict[str, _Ran], rounds: int, secon
 
 
 def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
-    """Return which backend runs each layer, and in what; equal for models that run in the same way."""
+    """Return for each layer its name, backend and data types; equal for models that run in the same way."""
     return tuple((placement.layer, placement.backend, placement.runs_in) for placement in model.optimized.placements)
 
 
@@ -259,17 +262,19 @@ def _call(ran: _Ran) -> Callable[[], Any]:
 
 
 def random_inputs(network: Network, seed: int = 0) -> dict[str, Array]:
-    """Arrays for all inputs by name, the same for a seed: normal numbers, codes of eight bits, zeros of other integers.
+    """Return random arrays for all inputs by name: normal floats, random 8-bit integers, zeros for other integers.
+
+    The same seed gives the same arrays.
 
     Raises:
-        InvalidArgumentError: an input's shape is not known, or it is no tensor of numbers.
+        InvalidArgumentError: an input has an unknown shape, or is not a numeric tensor.
     """
     generator = np.random.default_rng(seed)
     return {item.name: random_array(generator, item.name, item.output.known) for item in network.graph.inputs}
 
 
 def random_array(generator: np.random.Generator, name: str, info: TensorInfo) -> Array:
-    """Return random numbers for one input: as of `random_inputs`."""
+    """Return random numbers for one input, as `random_inputs` does."""
     if not info.is_tensor or not info.is_concrete or info.dtype.numpy.kind == "O":
         raise InvalidArgumentError(f"input {name!r} is {info}; give an array for it, or its shape")
     shape, dtype = tuple(info.shape), info.dtype.numpy
@@ -282,7 +287,7 @@ def random_array(generator: np.random.Generator, name: str, info: TensorInfo) ->
 
 
 def _deviation(values: Sequence[Any], expected: Sequence[Any]) -> float | None:
-    """Return the largest difference of tensors of numbers; None if there are none."""
+    """Return the largest difference of numeric tensors; None if there are none."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(values, expected, strict=True)]
     worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
     return max(worst, default=None)

@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn by few lines of text."""
+"""Bar charts as SVG text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ COLOUR: Final = "#1f6fb4"
 
 
 def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes: tuple[str, str] | None = None) -> str:
-    """Return a chart of horizontal bars: each has a name, a length, and a smaller value marked by a line across it.
+    """Return a chart of horizontal bars: each has a name, a length, and a smaller value that is marked by a line.
+
+    `axes` are the titles of the axes of names and of lengths; None draws no axes.
 
     `axes` are what the names and the lengths are called; None draws no axes.
     """
@@ -32,7 +34,7 @@ def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes
 
 
 def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Iterator[str]:
-    """Yield the lines of both axes, four marks with numbers, and what the axes are called."""
+    """Yield the SVG elements of both axes, four tick marks with numbers, and the titles of the axes."""
     yield f'<path d="M{LEFT} {TOP - 4}V{bottom + 4}H{LEFT + WIDTH}" fill="none" stroke="black"/>'
     for part in range(MARKS + 1):
         x = LEFT + WIDTH * part / MARKS
@@ -52,5 +54,5 @@ def _bar(top: int, name: str, length: float, mark: float, said: str) -> Iterator
 
 
 def _clean(text: str) -> str:
-    """Without what SVG cannot hold."""
+    """Remove the characters that SVG does not allow."""
     return escape("".join(letter if letter.isprintable() else "?" for letter in text))

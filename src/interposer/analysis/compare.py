@@ -1,4 +1,4 @@
-"""`compare`: two backends, layer by layer, on the same inputs; where they differ first and most, and why."""
+"""`compare`: run two backends layer by layer on the same inputs, and find where and why they differ."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ Arrays: TypeAlias = "dict[Value, Any]"
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """What the second backend makes of one layer, compared with the first.
+    """The difference between two backends for one layer.
 
-    `local` is its result on the inputs that the first one had, `accumulated` that on what it had computed itself
-    before; `refused` says by backend why it does not run the layer, which has no `local` then. `depth` is how many
-    layers are on the longest way to it, itself included: so many tolerances an accumulated difference may have.
+    `local` is the difference when the second backend runs the layer on the inputs of the first one. `accumulated` is
+    the difference when it runs the layer on its own earlier results. `refused` has the reason for each backend that
+    does not run the layer; `local` is then None. `depth` is the number of layers on the longest path to the layer,
+    including itself: an accumulated difference may have as many tolerances.
     """
 
     name: str
@@ -44,16 +45,16 @@ class LayerComparison:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON-compatible data."""
+        """Return the comparison as JSON-compatible data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """What a divergence comes from.
+    """The cause of a divergence.
 
-    `kind` is "layer" (one layer, on the same inputs), "fusion" (layers that are right one by one, and wrong when
-    `backend` compiles them together) or "accumulation" (no part of the network alone, but all of it).
+    `kind` is "layer" (one layer, on the same inputs), "fusion" (layers that are right one by one, but wrong when
+    `backend` compiles them together) or "accumulation" (the whole network, but no smaller part of it).
     """
 
     kind: str
@@ -62,7 +63,7 @@ class Culprit:
     divergence: Divergence
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON-compatible data."""
+        """Return the culprit as JSON-compatible data."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -76,7 +77,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Cut:
-    """A part of a network as a network of its own, with the arrays that go into it there, by its inputs."""
+    """A part of a network as a separate network, with the arrays of its inputs."""
 
     network: Network
     inputs: Mapping[str, Any]
@@ -84,9 +85,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that `compare` found: layers in running order, and outputs of the whole network as it is compiled.
+    """The result of `compare`: the layers in running order, and the outputs of the whole compiled network.
 
-    `culprit` is what differs beyond the tolerance, None if nothing does, and `cut` that part of the network.
+    `culprit` is the cause of a difference beyond the tolerance, or None. `cut` is the part of the network that
+    reproduces it.
     """
 
     network: str
@@ -99,12 +101,15 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True if nothing differs by more than the tolerance."""
+        """True if no difference exceeds the tolerance."""
         return self.culprit is None
 
     @property
     def first(self) -> LayerComparison | None:
-        """The first layer that differs beyond the tolerance, on the same inputs; or else on its own."""
+        """The first layer whose local difference exceeds the tolerance, else the first whose accumulated one does.
+
+        Or None.
+        """
         for layer in self.layers:
             if layer.local is not None and self.tolerance.exceeded(layer.local):
                 return layer
@@ -113,12 +118,12 @@ class Comparison:
 
     @property
     def largest(self) -> LayerComparison | None:
-        """The layer whose own difference, on the same inputs, is the largest; None if none differs."""
+        """The layer with the largest local difference; None if no layer differs."""
         result = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
         return max(result, key=lambda item: self.tolerance.share(item.local), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON-compatible data."""
+        """Return the comparison as JSON-compatible data."""
         first, largest = self.first, self.largest
         return {
             "network": self.network,
@@ -148,23 +153,24 @@ def compare(
     seed: int = 0,
     progress: Progress = _silent,
 ) -> Comparison:
-    """Run two backends layer by layer, the second one also as it compiles the whole, and find where they part.
+    """Run two backends layer by layer, and the second one also on the whole network, and locate their differences.
 
-    Every layer is run as a network of its own: by the first backend on what it had computed before, by the second on
-    the same inputs (its own error) and on what it had computed itself (what adds up). Then both run the whole network.
-    Where that is wrong and no layer is, cut points are bisected for the shortest run of layers that is wrong when it is
-    compiled together. Layers that a backend refuses are taken from the reference.
+    Every layer runs as a separate network. The first backend runs it on its own earlier results. The second backend
+    runs it on the same inputs, which shows the error of the layer, and on its own earlier results, which shows the
+    accumulated error. Then both run the whole network. If its results are wrong, but no layer is, a bisection finds the
+    shortest run of layers that is wrong when it is compiled together. The reference backend runs layers that one of the
+    backends refuses.
 
     Args:
-        network: any, with inputs of known shapes unless arrays are given.
-        backends: two ids, the one that is believed first.
-        inputs: arrays by the names of inputs; None means random ones, made from `seed`.
-        tolerance: how much may differ; None means `Tolerance()`.
-        progress: called with the current step, the number of finished steps, and their total.
+        network: any network; its input shapes must be known unless `inputs` are passed.
+        backends: two ids, the trusted backend first.
+        inputs: arrays by the names of inputs; None means random arrays, generated from `seed`.
+        tolerance: the allowed differences; None means `Tolerance()`.
+        progress: a function that is called with the current step, the number of finished steps, and their total.
 
     Raises:
-        InvalidArgumentError: not two backends, or no inputs and shapes that are not known.
-        InterposerError: whatever `optimize` raises of backends that are missing, or a run of the first backend.
+        InvalidArgumentError: there are not two backends, or an input shape is unknown and no inputs are passed.
+        InterposerError: a backend is missing (see `optimize`), or a run of the first backend failed.
     """
     ids = listed_ids(backends)
     if len(ids) != 2 or ids[0] == ids[1]:
@@ -180,7 +186,7 @@ def compare(
 
 
 def _checked(network: Network, feeds: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
-    """Return arrays of the types and shapes that the inputs have; `BindingError` if they do not fit."""
+    """Return the input arrays converted to the declared types; raise `BindingError` if their shapes do not fit."""
     infos = {element.name: element.output.known for element in network.graph.inputs}
     passing = Network("inputs")
     inputs = [passing.add_input_layer(number, info, name=name) for number, (name, info) in enumerate(infos.items())]
@@ -204,7 +210,7 @@ class _Comparer:
         self.own: Arrays = {}
 
     def compare(self, feeds: Mapping[str, Any]) -> Comparison:
-        """Return everything."""
+        """Return the comparison of all layers and of the whole network."""
         for layer in self.graph.inputs:
             self.known[layer.output] = self.own[layer.output] = feeds[layer.name]
         layers = []
@@ -248,7 +254,7 @@ class _Comparer:
         return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
 
     def _run(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays | None:
-        """Return what a backend gives for one layer; None if it does not run it, with the reason in `refused`."""
+        """Return the results of a backend for one layer; None if it refuses the layer, with the reason in `refused`."""
         try:
             with self._loaded(part, backend) as model:
                 result = model.run(self._feeds([layer], arrays))
@@ -282,7 +288,7 @@ class _Comparer:
     # --- as a whole ---------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> dict[str, Divergence]:
-        """Return how the outputs of the whole network differ, as the second backend compiles it."""
+        """Return the differences of the outputs of the whole network, as the second backend compiles it."""
         result = self._together(self.backends[1], self.running) if self.running else {}
         outputs = {}
         for layer in self.graph.outputs:
@@ -292,7 +298,10 @@ class _Comparer:
         return outputs
 
     def _together(self, backend: str, layers: Sequence[Layer]) -> Arrays:
-        """What layers give that are compiled together, on the first backend's values; completed by the reference."""
+        """Return the results of layers that are compiled together, run on the first backend's values.
+
+        The reference backend runs the layers that the backend refuses.
+        """
         part = part_network(self.graph, layers, "part")
         ids = [backend] if backend == REFERENCE else [backend, REFERENCE]
         try:
@@ -303,7 +312,12 @@ class _Comparer:
         return dict(zip(_leaving(self.graph, layers), result, strict=True))
 
     def _whole_differs(self, backend: str, layers: Sequence[Layer]) -> Divergence | None:
-        """The largest difference beyond the tolerance of layers that are compiled together, on the same inputs."""
+        """Return the largest difference beyond the tolerance of layers that are compiled together.
+
+        None if none exceeds it.
+
+        The layers run on the values of the first backend.
+        """
         result = self._together(backend, layers)
         depths = _depths(layers)
         pairs = [(Divergence.between(array, self.known[value], value.known), value) for value, array in result.items()]
@@ -331,7 +345,7 @@ class _Comparer:
         return None
 
     def _fusion(self, backend: str) -> Culprit | None:
-        """Return the shortest run of layers that a backend gets wrong when it compiles them together."""
+        """Return the shortest run of layers that a backend computes wrongly when it compiles them together."""
         count = len(self.running)
         if count < 2 or self._whole_differs(backend, self.running) is None:
             return None
@@ -354,7 +368,10 @@ class _Comparer:
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the least number for which something holds, that holds for `high` and goes on to hold once it does."""
+    """Return the smallest number for which `holds` is True, by bisection.
+
+    `holds` must be monotonic, and True for `high`.
+    """
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -373,7 +390,7 @@ def _leaving(graph: Any, layers: Sequence[Layer]) -> Sequence[Value]:
 
 
 def _depths(layers: Sequence[Layer]) -> dict[Layer, int]:
-    """For each layer, how many of these are on the longest way to it."""
+    """Return for each layer the number of the given layers on the longest path to it."""
     result: dict[Layer, int] = {}
     for layer in layers:
         result[layer] = 1 + max((result.get(value.producer, 0) for value in layer.values), default=0)

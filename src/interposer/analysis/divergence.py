@@ -1,4 +1,4 @@
-"""How far two arrays of the same tensor are apart, and how far they may be."""
+"""The difference of two arrays of the same tensor, and the allowed difference."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SMALLEST: Final = 0.25
 class Divergence:
     """The largest difference of two arrays.
 
-    `absolute` is in float values, or in codes of integers; `relative` is that as a part of the largest element. `steps`
-    counts codes for integers, and for floats how many others of the type lie between (units in the last place), at the
-    element where that is most. `count` of `size` elements differ at all. `error` says why arrays cannot be compared, or
-    where one is infinite or not a number and the other is not; the numbers are then infinite.
+    `absolute` is in float values, or in steps of integers. `relative` is `absolute` divided by the largest element.
+    `steps` is the largest difference in steps of integers, or for floats in units in the last place. `count` of `size`
+    elements differ. `error` says why the arrays cannot be compared, or where only one of two elements is infinite or
+    NaN; the numbers are infinite then.
     """
 
     dtype: str
@@ -40,7 +40,7 @@ class Divergence:
 
     @property
     def differs(self) -> bool:
-        """True if any element does."""
+        """True if any element differs."""
         return bool(self.count or self.fault)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Divergence:
 
     @classmethod
     def between(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
-        """Compare what was found with what is right; of a sequence, the elements one by one."""
+        """Compare an array with the expected one; the elements of sequences are compared one by one."""
         if isinstance(value, list) or isinstance(requested, list) or value is None or requested is None:
             return cls._of_elements(value, requested, info)
         a, b, dtype = np.asarray(value), np.asarray(requested), str(info.dtype)
@@ -101,7 +101,7 @@ class Divergence:
 
 
 def _steps(a: Array, b: Array, apart: Array) -> float:
-    """Return the most numbers of the type from one to the other."""
+    """Return the largest number of representable values from an element of `a` to that of `b`."""
     if "float" not in str(a.dtype):
         return float(apart.max())
     size = f"i{a.dtype.itemsize}"
@@ -113,12 +113,12 @@ def _steps(a: Array, b: Array, apart: Array) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much two results of a layer may differ.
+    """The allowed difference of two results of a layer.
 
     Args:
-        relative: the part of the largest element that floats may be off; None means 1e-4 of float32, 1e-2 of float16,
-            4e-2 of bfloat16, 1e-9 of float64.
-        steps: how many steps quantized tensors may be off. Other integers must be equal.
+        relative: the allowed difference of floats as a fraction of the largest element; None means 1e-4 for float32,
+            1e-2 for float16, 4e-2 for bfloat16, and 1e-9 for float64.
+        steps: the allowed difference of quantized tensors in steps. Other integers must be equal.
     """
 
     relative: float | None = None
@@ -130,7 +130,7 @@ class Tolerance:
                 raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
 
     def share(self, divergence: Divergence | None) -> float:
-        """Return a difference as a part of what is allowed: more than 1 where it is too large."""
+        """Return a difference divided by the allowed one, so that more than 1 is too large."""
         if divergence is None or not divergence.differs:
             return 0.0
         if "float" in divergence.dtype:
@@ -140,11 +140,11 @@ class Tolerance:
         return _ratio(divergence.steps, self.steps if eight else 0.0)
 
     def exceeded(self, divergence: Divergence | None, layers: int = 1) -> bool:
-        """Return True if a difference is too large after `layers` layers, each of which may add to it."""
+        """Return True if a difference is too large after `layers` layers, each of which may add one tolerance."""
         return self.share(divergence) > layers
 
     def worst(self, divergences: Iterable[Divergence]) -> Divergence | None:
-        """Return the one that is most beyond what is allowed."""
+        """Return the divergence that exceeds the tolerance most; None if none exceeds it."""
         return max(divergences, key=self.share, default=None)
 
 

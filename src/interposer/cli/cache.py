@@ -171,9 +171,9 @@ def _network(file: CachedFile, written: str, where: str) -> _Cached:
     try:
         entry = read_entry(read_cached(file.name, where) or b"")
         reason = entry.fault(default_runtime().registry) or ""
-        what = f"{entry.made['source'] or entry.network['name']} on {', '.join(entry.made['backends'])}"
+        what = f"{entry.origin['source'] or entry.network['name']} on {', '.join(entry.origin['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
-        return _Cached("divided network", what, file.size, written, file.name, reason, entry.made["sha256"], parts)
+        return _Cached("divided network", what, file.size, written, file.name, reason, entry.origin["sha256"], parts)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Cached("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
 
@@ -186,9 +186,9 @@ def _part(file: CachedFile, written: str, where: str) -> _Cached:
         return _Cached("trial of a compiled part", name, file.size, written, file.name, reason)
     try:
         part = read_part(read_cached(file.name, where) or b"")
-        what = f"{part.made['source'] or part.made['part'][:16]} on {part.made['backend']}"
+        what = f"{part.origin['source'] or part.origin['part'][:16]} on {part.origin['backend']}"
         reason = part.fault(default_runtime().registry) or ""
-        created = part.made["part"], (), part.made["fingerprint"]
+        created = part.origin["part"], (), part.origin["fingerprint"]
         return _Cached(kind, what, file.size, written, file.name, reason, *created)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Cached(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")

@@ -218,7 +218,6 @@ def _described(paths: Iterable[Path], where: Path) -> Iterator[CachedFile]:
 def has_cached(below: str, ending: str, folder: str = "") -> bool:
     """Return True if a folder in the cache folder has a file whose name, from its first dot on, is `ending`.
 
-    This is a hint that saves callers from computing a file's full name; it does not wait for files that `later` will
     This is a hint that saves callers from computing a file's full name. It does not wait for files that `later` will
     write. The hint can be out of date, because a listing is valid until the modification time of the folder changes.
     File systems round that time, to 4 ms or as much as 2 s, so the time can stay the same if another process adds or

@@ -76,13 +76,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """The type of a setting's value; `wanted` describes valid values in error messages.
+    """The type of a setting's value; `expected` describes valid values in error messages.
 
     `from_text` converts the text of an environment variable, and `from_file` converts a TOML value. Both raise
     ValueError if the value is not valid. An empty environment variable has the value `empty`; None means "not set".
     """
 
-    wanted: str
+    expected: str
     from_text: Callable[[str], T]
     from_file: Callable[[Any], T]
     empty: T | None = None
@@ -130,7 +130,7 @@ class Setting(Generic[T]):
         try:
             return take(value)
         except (ValueError, TypeError, OverflowError, RuntimeError):
-            raise ConfigError(f"{source} is {value!r}; expected {self.kind.wanted}", source=source) from None
+            raise ConfigError(f"{source} is {value!r}; expected {self.kind.expected}", source=source) from None
 
 
 # --- kinds of settings ------------------------------------------------------------------------------------------------

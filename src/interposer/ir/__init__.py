@@ -1,1 +1,1 @@
-"""The intermediate representation: graphs, networks, views of parts, their text form and their invariants."""
+"""The intermediate representation: graphs, networks, views of parts of a graph, the text form and the invariants."""

@@ -58,7 +58,7 @@ _FUNCTIONS: Final = frozenset({ActivationFunction.THRESHOLDED_RELU, ActivationFu
 def is_discontinuous(layer: Layer) -> bool:
     """Return True if a small difference of an operand can make a large difference of a result.
 
-    This is so where a layer rounds, compares, chooses or counts. A layer whose result is not a float is one of these:
+    Such layers round, compare, select or count. All layers whose result is not a float are among them, such as
     `Quantize`, `Comparison`, `ArgMinMax`, and a `Cast` to integers.
     """
     op = layer.op

@@ -17,7 +17,7 @@ _FIELDS: Final = ("backend", "hint", "source", "replaced")
 def same_graph(a: Graph, b: Graph, *, opaque: bool = True) -> bool:
     """Return True if both graphs have the same layers with the same connections, infos, constants and backends.
 
-    With `opaque=False`, attributes of any type (a backend's compiled object) are left out.
+    With `opaque=False`, attributes of arbitrary type (such as a backend's compiled object) are not compared.
     """
     return next(differences(a, b, opaque=opaque), None) is None
 

@@ -1,8 +1,8 @@
-"""The graph: layers that take values and give values, with every value knowing its producer and its uses.
+"""The graph: layers that read and produce values; every value knows its producer and its uses.
 
-A `Graph` owns its layers and keeps them in the order in which they were added; `Graph.topological` gives an order in
-which they can run. All changes go through the graph's own methods, which keep uses and producers in agreement.
-Not safe to change from several threads.
+A `Graph` owns its layers and stores them in the order in which they were added. `Graph.topological` returns an order in
+which they can run. All changes go through the methods of the graph, which keep uses and producers consistent. Not safe
+to change from several threads.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Layer:
         return tuple(value.known for value in self.outputs)
 
     def operand(self, name: str) -> Value | None:
-        """Return the input of that name, or None if it is absent."""
+        """Return the input with this name, or None if it is absent."""
         index = next((i for i, declared in enumerate(self.op.operands) if declared.name == name), None)
         if index is None:
             names = ", ".join(declared.name for declared in self.op.operands)
@@ -373,7 +373,7 @@ class Graph:
         return gone
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
-        """Return the output of a new Constant layer, quantized as `like` is."""
+        """Return the output of a new Constant layer, with the quantization of `like`."""
         layer = self.add(Constant(value, like.quantization if like else None), name=name)
         layer.output.info = layer.op.infer_infos()[0]
         return layer.output

@@ -44,7 +44,7 @@ _TEXT: Final = "white-space:pre;font-family:monospace;background:none;color:inhe
 
 
 def graph_html(kind: str, graph: Graph) -> str:
-    """Return a network as HTML: inputs, outputs, layers counted by operator, and the text form, folded up."""
+    """Return a network as HTML: inputs, outputs, numbers of layers by operator, and the text form, folded up."""
     inputs = [(layer.name, layer.output.info) for layer in graph.inputs]
     outputs = [(layer.name, layer.values[0].info if layer.values else None) for layer in graph.outputs]
     layers = [layer for layer in graph if not isinstance(layer.op, Input | Output | Constant)]
@@ -67,22 +67,22 @@ def box(*pieces: str) -> str:
 
 
 def title(kind: str, name: str) -> str:
-    """Return a line with the kind and the name of what is shown."""
+    """Return a line with the kind and the name of the displayed object."""
     return f"<div><strong>{escape(kind)}</strong> <code>{escape(name)}</code></div>"
 
 
 def paragraph(text: str) -> str:
-    """Escaped text as a block, or nothing if it is empty."""
+    """Return escaped text as a block, or an empty text if it is empty."""
     return f"<div>{escape(text)}</div>" if text else ""
 
 
 def preformatted(text: str) -> str:
-    """Escaped text in which white space counts."""
+    """Return escaped text whose white space is preserved."""
     return f'<div style="{_TEXT}">{escape(text)}</div>'
 
 
 def folded(summary: str, content: str) -> str:
-    """HTML that opens when its title is clicked."""
+    """Return HTML that expands when its title is clicked."""
     return f'<details><summary style="cursor:pointer">{escape(summary)}</summary>{content}</details>'
 
 

@@ -1,4 +1,4 @@
-"""Shape inference over a graph: every layer's operator is asked for the infos of its outputs."""
+"""Shape inference over a graph: each layer's operator computes the infos of its outputs."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def infer_layer(layer: Layer) -> list[str]:
 
 
 def known_inference(layer: Layer) -> Inference | None:
-    """What was inferred of a layer without errors, where it has the same operator and infos as then; None otherwise.
+    """Return the last inference of a layer if it had no errors and operator and infos are still the same, else None.
 
-    Operators and infos are immutable, so that they need not be asked again.
+    Operators and infos are immutable, so the inference need not be repeated.
     """
     known = layer.inferred
     if known is None or known.op is not layer.op or len(known.outputs) != len(layer.outputs):
@@ -66,7 +66,7 @@ def known_inference(layer: Layer) -> Inference | None:
 
 
 def layer_problems(layer: Layer) -> list[str]:
-    """Return what is wrong with a layer's inputs; errors that only follow from an unknown input are left out."""
+    """Return the errors in a layer's inputs, without errors that only follow from an unknown input."""
     infos = layer.input_infos
     if any(value.info is None for value in layer.values):
         missing = [o.name for o, value in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
@@ -82,9 +82,9 @@ def _inferred(layer: Layer) -> Sequence[TensorInfo | None]:
 
 
 def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
-    """The infos of what a layer with regions gives; carried values become as unknown as any iteration makes them.
+    """Return the infos of a control flow layer's outputs; carried values get infos that are valid in every iteration.
 
-    Every round makes at least one dimension of a carried value unknown, so that there are not many.
+    The loop ends, as every round makes at least one dimension of a carried value unknown.
     """
     operands = op.arguments(layer.input_infos)
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
@@ -100,7 +100,7 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
 
 
 def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
-    """Return the infos of what a region gives where its inputs are bound to such tensors."""
+    """Return the infos of a region's outputs when its inputs are bound to tensors with these infos."""
     region = layer.regions[index]
     order, stuck = region.schedule()
     errors = [cycle_problem(stuck)] if stuck else []
@@ -116,7 +116,7 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
 
 
 def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
-    """What comes out of an iteration must be what the next one's inputs are declared as."""
+    """Raise an error if a region's outputs do not fit the declared inputs of the next iteration."""
     for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
         for inner, info in zip(region.inputs, infos, strict=True):
             result = bound_info(inner.output, info)
@@ -145,7 +145,7 @@ def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorI
 
 
 def shaped_by_data(graph: Graph) -> set[Value]:
-    """Return the values whose shape is only known while running, however much is known of the inputs' shapes.
+    """Return the values whose shapes are known only at run time, even if the shapes of all inputs are known.
 
     These are dynamic results whose shape inference could not determine, and the values that depend on them. In a
     region, these are all values of unknown shape.

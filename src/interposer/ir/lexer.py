@@ -1,4 +1,4 @@
-"""The words of the text form."""
+"""The lexer of the text form, which divides a text into tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN: Final = 40
 
 
 class Token(NamedTuple):
-    """One word; `kind` is a group of the pattern or "end"."""
+    """One token of the text; `kind` is a group of the pattern or "end"."""
 
     kind: str
     text: str
@@ -46,7 +46,7 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """The words of a text, with one to look at and all others ahead."""
+    """The tokens of a text, which can be looked at and then consumed one by one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -67,16 +67,16 @@ class Lexer:
             tokens.append(Token(str(result.lastgroup), result.group(), start, fresh))
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return the word `ahead` words after the next one, without consuming it."""
+        """Return the token `ahead` tokens after the next one, without consuming it."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def sees(self, kind: str, text: str | None = None, ahead: int = 0) -> bool:
-        """Return True if the next word is of this kind and reads so."""
+        """Return True if the next token is of this kind and, if `text` is not None, has this text."""
         token = self.peek(ahead)
         return token.kind == kind and text in (None, token.text)
 
     def accept(self, kind: str, text: str | None = None) -> Token | None:
-        """Return the next word, passed, if it is of this kind and reads so."""
+        """Consume and return the next token if it is of this kind and text, else return None."""
         if not self.sees(kind, text):
             return None
         token = self.peek()
@@ -84,19 +84,19 @@ class Lexer:
         return token
 
     def take(self, kind: str, text: str | None = None, what: str = "") -> Token:
-        """Return the next word, passed; `ParseError` if it is another."""
+        """Consume and return the next token; raise `ParseError` unless it is of this kind and text."""
         token = self.accept(kind, text)
         if token is None:
             raise self.expected(what or (f"'{text}'" if text else _TITLES[kind]))
         return token
 
     def expected(self, what: str, token: Token | None = None) -> ParseError:
-        """Return the error that something else stands where `what` should."""
+        """Return the error for a token at which `what` was expected."""
         token = token or self.peek()
         return self.error(token, f"expected {what}, found {token}")
 
     def error(self, place: Token | int, message: str) -> ParseError:
-        """Return the error with its line and column."""
+        """Return the error with its line and column in the text."""
         offset = place.offset if isinstance(place, Token) else place
         line = self.text.count("\n", 0, offset) + 1
         return ParseError(message, where=f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}")

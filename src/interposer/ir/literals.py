@@ -19,7 +19,7 @@ _WIDE: Final = {DataType.BOOL: np.bool_, DataType.STRING: np.object_, DataType.U
 
 
 def number(text: str) -> int | float:
-    """Return the value of an integer or of a float value; ValueError if it has too many digits."""
+    """Return the value of an integer or float literal; raise ValueError if it has too many digits."""
     if not text.lstrip("+-").isdigit():
         return float(text)
     if len(text) > DIGITS:
@@ -28,7 +28,7 @@ def number(text: str) -> int | float:
 
 
 def array_of(dtype: DataType, shape: Sequence[int], values: Sequence[Any]) -> Array:
-    """Return an array of the given elements, row by row; ValueError if they do not fit type or shape."""
+    """Return an array of these elements in row-major order; raise ValueError if they do not fit the type or shape."""
     if len(values) != math.prod(shape):
         raise ValueError(f"expected {math.prod(shape)} elements for {dtype}{list(shape)}, found {len(values)}")
     for value in values:

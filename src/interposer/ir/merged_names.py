@@ -12,8 +12,8 @@ __all__ = ["NO_NAMES", "MergedNames"]
 class MergedNames:
     """Distinct names in order of first appearance, built from names and from other `MergedNames`.
 
-    Merging takes time in the number of parts, however many names these hold. So a chain of 20,000 layers that become
-    one layer, step by step, takes linear time. Immutable.
+    The time of merging depends on the number of parts, not on the number of names in them. A chain of 20,000 layers
+    that are merged into one layer, step by step, therefore takes linear time. Immutable.
 
     Args:
         parts: names and merged names; empty ones are dropped.

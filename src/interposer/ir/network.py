@@ -93,7 +93,7 @@ class Network(Builders):
         self._infer_from(layer)
 
     def _infer_from(self, layer: Layer) -> None:
-        """Infer this layer again, and the layers that depend on changed infos; do nothing if it is in a cycle."""
+        """Infer this layer and all layers that depend on changed infos again; do nothing if it is in a cycle."""
         changed: set[Layer] = set()
         for each in _behind(layer):
             if each is layer or any(value.producer in changed for value in each.values):

@@ -1,4 +1,4 @@
-"""The parser of the text form: from text to a graph, or to one `ParseError` that says where and what was expected."""
+"""The parser of the text form: from text to a graph, or to a `ParseError` with the position and what was expected."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
 
 
 class _Word(str):
-    """A bare word in place of a value: the name of an enum's member."""
+    """A bare word in place of a value: the name of an enum member."""
 
     __slots__ = ()
 
 
 class _Opaque:
-    """The place of an object that text cannot hold."""
+    """A placeholder for an object that text cannot represent."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Output:
 
 @dataclass(slots=True)
 class _Statement:
-    """One layer as it stands in the text; `names` are the tokens of its results, `places` those of its inputs."""
+    """One layer of the text; `names` has the tokens of its results, `places` the positions of its inputs."""
 
     start: Token
     names: list[Token]
@@ -90,7 +90,7 @@ class _Parser:
         return _Builder(self, name).built(self.block(self.statement))
 
     def block(self, item: Callable[[], _T]) -> list[_T]:
-        """Return what stands between braces, each item on lines of its own."""
+        """Return the items between braces, each on one or more lines."""
         items = []
         with self.deeper(self.lexer.take("mark", "{")):
             while not self.lexer.accept("mark", "}"):
@@ -302,7 +302,7 @@ class _Parser:
 
     @contextmanager
     def at(self, token: Token) -> Iterator[None]:
-        """What is refused within was written at `token`."""
+        """Raise an error in the ``with`` block as a `ParseError` at `token`."""
         try:
             yield
         except (ValueError, TypeError, OverflowError) as error:
@@ -318,7 +318,10 @@ class _Parser:
 
 
 class _Builder:
-    """Makes a graph of statements: first all layers, then what connects them, as a text may name a value early."""
+    """Builds a graph from statements: first all layers, then the connections.
+
+    A text may use a value before the statement that defines it.
+    """
 
     def __init__(self, parser: _Parser, name: str) -> None:
         self.parser = parser
@@ -366,7 +369,7 @@ class _Builder:
         return name
 
     def split(self, token: Token) -> tuple[str, int | None]:
-        """``%"a b":1`` is ("a b", 1), and ``%x`` is ("x", None)."""
+        """Split a token into name and output number: ``%"a b":1`` gives ("a b", 1), and ``%x`` gives ("x", None)."""
         text, colon, index = token.text[1:].rpartition(":")
         if not colon or index.endswith('"'):
             text, index = token.text[1:], ""
@@ -424,14 +427,14 @@ class _Builder:
 
 
 def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:
-    """Return the info of a constant's output knows its value, which the text says only once."""
+    """Return the info of a constant's output with the constant's value, which the text has only once."""
     if info is None or not isinstance(op, Constant):
         return info
     return info.with_constant(op.value) if info.constant is None else info
 
 
 def _named(value: Any, codec: Codec) -> Any:
-    """Bare words become what they name."""
+    """Replace bare words by the enum members that they name."""
     if isinstance(value, tuple):
         return tuple(_named(item, codec) for item in value)
     return codec.named(value) if isinstance(value, _Word) else value

@@ -31,10 +31,10 @@ _SIMPLE: Final = (bool, int, float, str, type(None))
 
 
 def print_graph(graph: Graph, *, elide: int | None = None) -> str:
-    """Return the graph as text, layers in running order, attributes at their default left out.
+    """Return the graph as text: layers in running order, without attributes that have their default value.
 
-    With `elide`, an array of more elements than that is shown as its shape and a short hash of its content: good to
-    look at and to compare, but it cannot be parsed back.
+    With `elide`, an array of more elements is shown as its shape and a short hash of its content. Such text can be
+    compared, but not parsed back.
     """
     return "\n".join(_Printer(elide).graph(graph))
 
@@ -178,7 +178,7 @@ def _quantization(q: Quantization) -> str:
 
 
 def _content(array: Array, most: int) -> str:
-    """Return numbers where they are few and say every bit (those of most NaNs do not), otherwise base64."""
+    """Return the numbers of a small array if they represent every bit (those of most NaNs do not), else base64."""
     if array.dtype.kind == "O":
         return ", ".join(map(_quoted, array.ravel()))
     if array.size <= most:
@@ -193,7 +193,7 @@ def _element(shown: str) -> Any:
 
 
 def _number(item: Any) -> str:
-    """Return the shortest decimal that gives the element back."""
+    """Return the shortest decimal number that is read back as the same element."""
     data_type = DataType.of(item.dtype)
     if not data_type.is_float:
         return str(bool(item)) if data_type is DataType.BOOL else str(int(item))

@@ -1,4 +1,4 @@
-"""Regions: the graphs inside of layers of control flow, their borders, and the way to the layers in them."""
+"""Regions: the graphs inside control flow layers, their inputs and outputs, and paths to the layers in them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _KNOWN_ELEMENTS: Final = 1024
 
 
 def region_title(layer: Layer, index: int) -> str:
-    """Return what a region is called: as its operator says, else by its number."""
+    """Return the name of a region: the name that the operator declares, or its number."""
     names = layer.op.region_names if isinstance(layer.op, ControlFlow) else ()
     return names[index] if index < len(names) else str(index)
 
 
 class Place(NamedTuple):
-    """A layer, the graph that it is in, and its name with those of the layers and regions around it in front."""
+    """A layer, its graph, and its full name, which begins with the names of the layers and regions around it."""
 
     name: str
     graph: Graph
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str, Graph]]:
-    """Yield a graph and all regions in it, each with what stands in front of its layers' names: ``"loop/body/"``."""
+    """Yield a graph and all regions in it, each with the prefix of its layers' full names, such as ``"loop/body/"``."""
     prefix = path(graph) if prefix is None else prefix
     yield prefix, graph
     for layer in graph:
@@ -41,15 +41,16 @@ def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str,
 
 
 def places(graph: Graph) -> Iterator[Place]:
-    """Yield all layers of a graph and of the regions in it, every graph's in running order."""
+    """Yield all layers of a graph and of the regions in it, each graph in running order."""
     for prefix, each in named_graphs(graph):
         yield from (Place(f"{prefix}{layer.name}", each, layer) for layer in each.topological())
 
 
 def path(graph: Graph) -> str:
-    """Return what stands in front of the names of a graph's layers; nothing where it is no region.
+    """Return the prefix of the full names of a graph's layers; empty if the graph is not a region.
 
-    A region does not know what the graph around it is a region of; `named_graphs` starts from there.
+    The prefix covers one level only, since a region does not know the graphs around its owner; `named_graphs` has full
+    prefixes.
     """
     owner = graph.owner
     if owner is None:
@@ -59,7 +60,7 @@ def path(graph: Graph) -> str:
 
 
 def find_layer(graph: Graph, name: str) -> Layer:
-    """Return the layer of that name, which may be one in a region; `InvalidArgumentError` if there is none."""
+    """Return the layer with this full name, also in a region; raise `InvalidArgumentError` if there is none."""
     result = {place.name: place.layer for place in places(graph)}
     if name not in result:
         raise InvalidArgumentError(f"no layer is called {name!r}{did_you_mean(name, result)}")
@@ -67,7 +68,7 @@ def find_layer(graph: Graph, name: str) -> Layer:
 
 
 def border_problems(layer: Layer) -> Iterator[str]:
-    """Yield what is wrong with the number of a layer's regions, and of their inputs and outputs."""
+    """Yield errors in the number of a layer's regions, and of their inputs and outputs."""
     op = layer.op
     if not isinstance(op, ControlFlow):
         return
@@ -94,7 +95,7 @@ def _id_problems(title: str, kind: str, layers: Iterable[Layer], count: int) -> 
 
 
 def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
-    """Return what is known of a region's input that is bound to a tensor of that info, or why it cannot be."""
+    """Return the info of a region's input that is bound to a tensor with `info`, or why it cannot be bound."""
     declared, constant = value.declared, info.constant
     if constant is not None and constant.size > _KNOWN_ELEMENTS:
         info = info.with_constant(None)

@@ -1,4 +1,4 @@
-"""Graphs as flat data, so that pickling needs no recursion from layer to layer."""
+"""Graphs as flat data, so that pickling does not recurse from layer to layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUE = ("info", "declared", "factory", "aliases")
 
 
 def parts_of(graph: Graph) -> tuple[Any, ...]:
-    """Return everything that a graph holds, layer by layer in running order, for `graph_of`."""
+    """Return the contents of a graph as tuples, one per layer in running order, for `graph_of`."""
     order = graph.topological()
     numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
     layers = [
@@ -33,7 +33,7 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
 
 
 def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -> Graph:
-    """Return the graph of such data."""
+    """Return the graph for the data that `parts_of` returned."""
     graph = Graph(name)
     graph.folded = folded
     values: list[Any] = []
@@ -50,13 +50,13 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
 
 
 def _without_constant(fact: Any, op: Op) -> Any:
-    """Return what is known of a constant's output, without the array, which is in the operator."""
+    """Return the info of a constant's output without the array, which the operator has."""
     known = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
     return (fact.with_constant(None),) if known else fact
 
 
 def _with_constant(fact: Any, op: Op) -> Any:
-    """Return the reverse of `_without_constant`."""
+    """Return the info of a constant's output with the operator's array, the inverse of `_without_constant`."""
     if isinstance(op, Constant) and isinstance(fact, tuple) and fact and isinstance(fact[0], TensorInfo):
         return fact[0].with_constant(op.value)
     return fact

@@ -1,8 +1,8 @@
 """Views of parts of a graph, and the division of a graph into parts.
 
-The parts that `select` gives keep three promises: each is connected; the quotient graph over all parts (layers that
-belong to no part count as parts of their own) is acyclic; and no two adjacent parts of one kind could be merged without
-a cycle. A largest division is a hard problem and is not promised.
+The parts that `select` returns have three properties. Each part is connected. The quotient graph of all parts is
+acyclic, where layers outside of all parts count as separate parts. No two adjacent parts of the same kind could be
+merged without a cycle. The number of parts is not always minimal, since that is a hard problem.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ __all__ = ["SubgraphView", "is_placed_by_a_backend", "quotient_is_acyclic", "sel
 
 
 def is_placed_by_a_backend(layer: Layer) -> bool:
-    """Return False for inputs, outputs and constants, and for layers that the runtime executes itself."""
+    """Return True unless the layer is an input, an output, a constant, or executed by the runtime itself."""
     return not isinstance(layer.op, Input | Output | Constant | MemCopy | MemImport | Debug | ControlFlow)
 
 
 class SubgraphView:
-    """A subset of a graph's layers, in topological order, with the values at its border. It never changes the graph.
+    """A subset of a graph's layers, in topological order, with the values at its border. The graph is not changed.
 
-    `operands` are all values that enter the view, in the order of first use: `inputs` are those that are not constant,
-    and `constants` the others. `outputs` are the values that are used outside. Constant layers are never in a view.
+    `operands` are all values from outside that the view reads, in order of first use: `inputs` are those that are not
+    constant, and `constants` the others. `outputs` are the values that layers outside read. Constant layers are never
+    in a view.
     """
 
     def __init__(self, graph: Graph, layers: Iterable[Layer], order: Iterable[Layer] | None = None) -> None:
@@ -58,7 +59,7 @@ class SubgraphView:
         """Return a view of some of these layers.
 
         Raises:
-            InvalidArgumentError: a layer that is not in this view.
+            InvalidArgumentError: a layer is not in this view.
         """
         requested = tuple(layers)
         for layer in requested:
@@ -101,7 +102,7 @@ def _only_user(layer: Layer) -> Layer | None:
 
 
 class _Division:
-    """Parts of a graph under merging: every part knows, as a set of bits, the parts that it depends on."""
+    """A division of a graph whose parts are merged step by step; bit sets hold the parts that each part depends on."""
 
     def __init__(self) -> None:
         self.members: dict[int, list[Layer]] = {}
@@ -121,12 +122,12 @@ class _Division:
         return part
 
     def can_merge(self, first: int, second: int) -> bool:
-        """Return True if `second` needs `first` only directly, not by way of a third part."""
+        """Return True if all dependencies of `second` on `first` are direct, not through a third part."""
         bit = 1 << first
         return not any(self.below[other] & bit for other in self.before[second] if other != first)
 
     def merge(self, first: int, second: int) -> None:
-        """Let `second` become part of `first`."""
+        """Merge the part `second` into the part `first`."""
         joining = self.members.pop(second)
         self.members[first] += joining
         self.part_of |= dict.fromkeys((layer.guid for layer in joining), first)
@@ -146,7 +147,7 @@ class _Division:
                 self.before[part] = (direct - {second}) | {first}
 
     def merge_into_a_producer(self, part: int) -> bool:
-        """Merge a part with one that it takes values from, where that is allowed."""
+        """Merge a part into one of the parts whose values it reads; return False if that is not possible."""
         for first in sorted(self.before[part]):
             if self.kinds[first] is not None and self.kinds[first] == self.kinds[part] and self.can_merge(first, part):
                 self.merge(first, part)
@@ -155,9 +156,10 @@ class _Division:
 
 
 def select(graph: Graph, kind: Callable[[Layer], Hashable | None]) -> list[SubgraphView]:
-    """Divide the layers for which `kind` gives something other than None into parts of one kind each.
+    """Divide the layers for which `kind` does not return None into parts of one kind each.
 
-    The parts come in running order and keep the promises at the head of this module; Constant layers are left out.
+    The parts are in running order and have the properties described in the docstring of this module. Constant layers
+    are left out.
     """
     division = _Division()
     order = graph.topological()
@@ -182,9 +184,9 @@ def _merge_until_stable(division: _Division) -> None:
 
 
 def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]]) -> bool:
-    """Return True if the graph of these parts, every other one of `layers` a part of its own, has no cycle.
+    """Return True if the quotient graph of these parts has no cycle; other layers count as separate parts.
 
-    `layers` are a whole graph, or a part of it that no path leaves and reenters: a cycle would lie within.
+    `layers` are a whole graph, or a convex part of it, which contains every cycle through its layers.
 
     Raises:
         InvalidArgumentError: a layer is in two parts.

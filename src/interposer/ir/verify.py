@@ -117,7 +117,7 @@ def _output_problems(layer: Layer) -> Iterator[str]:
 
 
 def _info_problems(layer: Layer) -> Iterator[str]:
-    """Yield the inputs' infos were found missing where they are given; what only follows from that is left out."""
+    """Yield errors in the infos of a layer, without errors that only follow from a missing info of an input."""
     yield from (f"output {value.name!r} has no info" for value in layer.outputs if value.info is None)
     if any(value.info is None for value in layer.values):
         return
@@ -130,7 +130,7 @@ def _info_problems(layer: Layer) -> Iterator[str]:
 
 
 def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
-    """Yield where what goes into a region or comes out of it is not what the other side knows of it."""
+    """Yield an error if an info at the border of a region contradicts the info on the other side."""
     operands = op.arguments(layer.input_infos)
     results = [[inner.values[0].info for inner in region.outputs if inner.values] for region in layer.regions]
     arguments = tuple(tuple(info for info in infos if info is not None) for infos in results)

@@ -93,7 +93,7 @@ def concat_from_sequence(op: ConcatFromSequence, sequence: Array) -> Array:
 @kernel(SplitToSequence)
 def split_to_sequence(op: SplitToSequence, x: Array, split: Array | None) -> Array:
     axis = normal_axis(op.axis, x.ndim)
-    sizes = op.extents(x.shape[axis], split)
+    sizes = op.piece_sizes(x.shape[axis], split)
     pieces = np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else []
     if split is None and not op.keepdims:
         pieces = [piece.squeeze(axis) for piece in pieces]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.axes import broadcast_shapes
-from interposer.ops.extents import Infos, by_name, dimension_problems, extents, shape_of
+from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape_of, sizes_by_letter
 
 __all__ = ["Attention", "AttentionScores", "RotaryEmbedding"]
 
@@ -149,7 +149,7 @@ class Attention(Op):
             return
         split = self._by_heads(infos)
         yield from dimension_problems(split, _WORDS)
-        match, mask = extents(split, _WORDS), infos["mask"]
+        match, mask = sizes_by_letter(split, _WORDS), infos["mask"]
         if match["G"] == 0 or match["H"] % match["G"]:
             yield f"{match['H']} heads of the query are not a multiple of the {match['G']} heads of key and value"
         if mask is not None:
@@ -169,7 +169,7 @@ class Attention(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
         infos = by_name(self, operands)
-        match = extents(self._by_heads(infos), _WORDS)
+        match = sizes_by_letter(self._by_heads(infos), _WORDS)
         scores = _score_shape(infos, match)
         match["K"] = scores[3]
         output = shape_of("BHQE", match)
@@ -182,7 +182,7 @@ class Attention(Op):
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         infos = by_name(self, inputs)
-        match = extents(self._by_heads(infos), _WORDS)
+        match = sizes_by_letter(self._by_heads(infos), _WORDS)
         return 2 * math.prod(_score_shape(infos, match)) * (match["D"] + match["E"])
 
 

@@ -305,7 +305,7 @@ class SplitToSequence(Op):
     axis: int = attribute(default=0, doc="The axis that is split; negative ones count from the end.")
     keepdims: bool = attribute(default=True, doc="Keep the axis with size 1 if ``split`` is absent.")
 
-    def extents(self, dimension: int, split: Array | None) -> list[int]:
+    def piece_sizes(self, dimension: int, split: Array | None) -> list[int]:
         """Return the dimensions of the pieces along an axis of this dimension.
 
         Raises:

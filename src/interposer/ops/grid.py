@@ -126,7 +126,7 @@ class AffineGrid(Op):
     def check(self, theta: TensorInfo) -> Iterator[str]:
         axes = len(self.extents)
         if axes not in (2, 3):
-            yield f"dimensions is {self.extents}; expected two or three"
+            yield f"extents is {self.extents}; expected two or three"
         elif differ(theta.shape[1], axes) or differ(theta.shape[2], axes + 1):
             yield f"theta has shape {theta.shape}; expected matrices of {axes} rows and {axes + 1} columns"
 

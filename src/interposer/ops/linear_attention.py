@@ -8,7 +8,7 @@ from typing import Any, Final
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape, differ
 from interposer.ops.attention import by_heads
-from interposer.ops.extents import Infos, by_name, dimension_problems, extents, shape_of
+from interposer.ops.named_sizes import Infos, by_name, dimension_problems, shape_of, sizes_by_letter
 
 __all__ = ["LinearAttention"]
 
@@ -78,7 +78,7 @@ class LinearAttention(Op):
         if not errors:
             split = self._by_heads(infos)
             yield from dimension_problems(split, _WORDS)
-            yield from self._gate_problems(infos, extents(split, _WORDS))
+            yield from self._gate_problems(infos, sizes_by_letter(split, _WORDS))
 
     def _head_problems(self, infos: Infos) -> Iterator[str]:
         if self.q_num_heads % self.kv_num_heads:
@@ -101,7 +101,7 @@ class LinearAttention(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        match = extents(self._by_heads(infos), _WORDS)
+        match = sizes_by_letter(self._by_heads(infos), _WORDS)
         query, past = operands[0], infos["past_state"]
         output = TensorShape((match["B"], match["T"], self.q_num_heads * match["E"]))
         state = shape_of("BGDE", match | {"G": self.kv_num_heads})

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo, TensorShape
-from interposer.ops.extents import Infos, by_name, dimension_problems, extents, matrix_operations, shape_of
+from interposer.ops.named_sizes import Infos, by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 from interposer.ops.recurrent import (
     DIRECTIONS,
     FusedActivation,
@@ -150,7 +150,7 @@ class LstmOperands(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
         """Return the infos of output state, cell state and output."""
         words, infos = self._words(), by_name(self, operands)
-        match, input = extents(infos, words), infos["input"]
+        match, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
         output_state = infos["output_state_in"] or input
         cell_state = infos["cell_state_in"] or input
@@ -428,7 +428,7 @@ class BidirectionalSequenceLstm(Op):
         states, widths, frame = [], [], TensorShape(())
         for _, side, features in self._sides(infos):
             words = features.words(sequence)
-            match, outputs = extents(side, words), words["output_state_in"][-1]
+            match, outputs = sizes_by_letter(side, words), words["output_state_in"][-1]
             frame = frame or shape_of(sequence[:-1], match)
             widths.append(match[outputs])
             states.append((side["output_state_in"] or input).with_shape(shape_of(f"B{outputs}", match)))

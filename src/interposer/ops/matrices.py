@@ -15,7 +15,7 @@ __all__ = ["Det", "EyeLike", "MatrixDiag", "MatrixSetDiag", "Trilu"]
 class Trilu(Op):
     """Keep the upper or lower triangle of every matrix, and set the other elements to zero.
 
-    Element (i, j) is kept if j - i >= k; without ``upper``, if j - i <= k.
+    Element (i, j) is unchanged if j - i >= k; without ``upper``, if j - i <= k.
 
     Shapes:
         input, output: any of rank 2 or more, the same

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo
-from interposer.ops.extents import by_name, dimension_problems, extents, matrix_operations, shape_of
 from interposer.ops.lstm import LstmOperands
+from interposer.ops.named_sizes import by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 
 __all__ = ["QLstm", "QuantizedLstm"]
 
@@ -138,7 +138,7 @@ class QuantizedLstm(Op):
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, TensorInfo]:
         infos = by_name(self, operands)
-        shape = shape_of("BU", extents(infos, _WORDS))
+        shape = shape_of("BU", sizes_by_letter(infos, _WORDS))
         cell_state, output_state = infos["cell_state_in"], infos["output_state_in"]
         assert cell_state is not None
         assert output_state is not None

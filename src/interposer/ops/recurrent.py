@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import TensorInfo, TensorShape
-from interposer.ops.extents import Infos, by_name, dimension_problems, extents, matrix_operations, shape_of
+from interposer.ops.named_sizes import Infos, by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 
 __all__ = [
     "BidirectionalSequenceRnn",
@@ -97,7 +97,7 @@ class _OneDirection(Op):
     def _infos(self, operands: Sequence[TensorInfo | None]) -> tuple[TensorInfo, TensorInfo]:
         """Return the infos of the output and of the hidden state."""
         words, infos = self._words(), by_name(self, operands)
-        match, input = extents(infos, words), infos["input"]
+        match, input = sizes_by_letter(infos, words), infos["input"]
         assert input is not None
         output = input.with_shape(shape_of(words["input"][:-1] + "U", match))
         state = infos["hidden_state_in"] or input
@@ -256,11 +256,11 @@ class BidirectionalSequenceRnn(Op):
         words = _sequence(self.time_major)
         input: TensorInfo = operands[0]
         states = [
-            (side["hidden_state_in"] or input).with_shape(shape_of("BU", extents(side, words)))
+            (side["hidden_state_in"] or input).with_shape(shape_of("BU", sizes_by_letter(side, words)))
             for side in self._sides(operands)
         ]
         forward, backward = (state.shape[1] for state in states)
-        frame = shape_of(words["input"][:-1], extents(self._sides(operands)[0], words))
+        frame = shape_of(words["input"][:-1], sizes_by_letter(self._sides(operands)[0], words))
         if self.merge_outputs:
             return input.with_shape((*frame, forward + backward)), *states
         return input.with_shape((*frame, forward)), *states, input.with_shape((*frame, backward))
@@ -319,7 +319,7 @@ class Svdf(Op):
         infos = {"input": input, "weights_feature": weights_feature, "weights_time": weights_time}
         words = {"input": "BI", "weights_feature": "FI", "weights_time": "FM"}
         yield from dimension_problems(infos, words)
-        match = extents(infos, words)
+        match = sizes_by_letter(infos, words)
         if match["F"] % self.rank:
             yield f"weights_feature has {match['F']} filters; expected a multiple of the rank, {self.rank}"
         for name, info, expected in (
@@ -338,7 +338,7 @@ class Svdf(Op):
         state_in: TensorInfo | None,
     ) -> tuple[TensorInfo, TensorInfo]:
         infos = {"weights_feature": weights_feature, "weights_time": weights_time}
-        match = extents(infos, {"weights_feature": "FI", "weights_time": "FM"})
+        match = sizes_by_letter(infos, {"weights_feature": "FI", "weights_time": "FM"})
         batch = input.shape[0]
         state = (state_in or input).with_shape((batch, match["F"] * match["M"]))
         return state, input.with_shape((batch, match["F"] // self.rank))

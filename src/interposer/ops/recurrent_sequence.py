@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataType, TensorInfo, TensorShape
 from interposer.ops.activation import ActivationFunction
-from interposer.ops.extents import by_name, dimension_problems, extents, matrix_operations, shape_of
+from interposer.ops.named_sizes import by_name, dimension_problems, matrix_operations, shape_of, sizes_by_letter
 from interposer.ops.recurrent import sequence_word
 
 __all__ = ["GruSequence", "LstmSequence", "RecurrentDirection", "RnnSequence"]
@@ -85,7 +85,7 @@ class _Sequence(Op):
         infos = by_name(self, operands)
         yield from self._function_problems()
         yield from dimension_problems(infos, self._words())
-        match = extents(infos, self._words())
+        match = sizes_by_letter(infos, self._words())
         directions, rows, hidden = match["D"], match["K"], match["H"]
         if not TensorShape((self.directions, self.gates * hidden)).accepts(TensorShape((directions, rows))):
             expected = f"({self.directions}, {self.gates} * H, I), where H is {hidden}, from recurrent_weights"
@@ -104,7 +104,7 @@ class _Sequence(Op):
                 yield f"{name} has {len(getattr(self, name))} numbers; expected {expected}, or none"
 
     def infer(self, *operands: Any) -> tuple[TensorInfo, ...]:
-        match, input = extents(by_name(self, operands), self._words()), operands[0]
+        match, input = sizes_by_letter(by_name(self, operands), self._words()), operands[0]
         match |= {"D": self.directions}
         states = [input.with_shape(shape_of(self._words()["hidden_state_in"], match))] * (len(self.results) - 1)
         return input.with_shape(shape_of("TDBH" if self.time_major else "BTDH", match)), *states

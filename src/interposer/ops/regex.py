@@ -360,7 +360,7 @@ def _others(ranges: Ranges) -> Iterator[tuple[int, int]]:
 class _State:
     """A state of the automaton: the condition to pass it (a character set or a position) and the next states."""
 
-    wanted: _Set | _Place | None
+    needs: _Set | _Place | None
     following: list[int]
 
 
@@ -413,7 +413,7 @@ class Pattern:
         reached = self._reached([self._start], None, text[:1] or None)
         for number, letter in enumerate(text):
             entered = [
-                state.following[0] for state in reached if isinstance(state.wanted, _Set) and letter in state.wanted
+                state.following[0] for state in reached if isinstance(state.needs, _Set) and letter in state.needs
             ]
             reached = self._reached(entered, letter, text[number + 1 : number + 2] or None)
         return self._states[0] in reached
@@ -424,7 +424,7 @@ class Pattern:
         while pending:
             state = self._states[pending.pop()]
             reached.append(state)
-            if isinstance(state.wanted, _Set) or (state.wanted is not None and not state.wanted.holds(before, after)):
+            if isinstance(state.needs, _Set) or (state.needs is not None and not state.needs.holds(before, after)):
                 continue
             pending += [item for item in state.following if item not in seen]
             seen.update(state.following)

@@ -8,7 +8,7 @@ from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.types import DataLayout, DataType, TensorInfo, differ
-from interposer.ops.extents import dimension_problems
+from interposer.ops.named_sizes import dimension_problems
 
 __all__ = ["HeatmapMaxKeypoint", "RoiAlign", "RoiAlignMode", "RoiPooling"]
 

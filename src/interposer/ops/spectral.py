@@ -40,7 +40,7 @@ class Dft(Op):
 
     The last axis has the real and imaginary part of each number. A signal that is too short is padded with zeros, and
     one that is too long is truncated. With ``onesided``, only the first N // 2 + 1 frequencies of real signals are
-    returned; the inverse takes these frequencies and returns real numbers. The inverse divides by N.
+    returned; the inverse takes these frequencies and returns a real signal. The inverse divides by N.
 
     Shapes:
         input: (..., L, ..., 1) for float values, (..., L, ..., 2) for complex ones

@@ -153,7 +153,7 @@ class MaxUnpooling(Op):
         if not input.shape.accepts(indices.shape):
             yield f"indices has shape {indices.shape}; expected {input.shape}, the shape of input"
         if len(self.extents) != input.rank - 2:
-            yield f"dimensions is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
+            yield f"extents is {self.extents}; expected one for each of {input.rank - 2} spatial axes"
         if input.dtype is DataType.STRING:
             yield "input is string, which has no zero; expected another type"
 

@@ -22,14 +22,14 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 def query(backend: Backend, view: SubgraphView, options: Options) -> list[Support]:
-    """Return what a backend says of every layer of a view; where asking it fails, a no with what it raised.
+    """Return the answer of a backend about every layer of a view; an exception of the backend becomes a refusal.
 
-    Of layers with tensors whose shapes depend on data, or with what is no tensor, only a backend that can run such
-    layers is asked.
+    Layers with tensors whose shapes depend on data, or with sequences and optionals, are refused without a query if the
+    backend lacks the capability for them.
 
     Raises:
-        BackendContractError: an answer of the wrong kind or length.
-        InvalidArgumentError: `layer_support` was given options that cannot be meant.
+        BackendContractError: the answer has the wrong type or length.
+        InvalidArgumentError: the backend rejects the options.
     """
     beyond = _layers_beyond(backend, view)
     if beyond:
@@ -40,12 +40,12 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
 
 
 def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers that a backend cannot take as it lacks a capability, each with the reason."""
+    """Return the layers that a backend cannot run because it lacks a capability, each with the reason."""
     return _late_layers(backend, view) | _layers_of_collections(backend, view)
 
 
 def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers that take or give what is no tensor, where a backend cannot take these."""
+    """Return the layers with sequences or optionals, each with the reason, if a backend cannot run such layers."""
     if backend.capabilities.has("Sequences"):
         return {}
     result = (
@@ -56,7 +56,7 @@ def _layers_of_collections(backend: Backend, view: SubgraphView) -> dict[Layer, 
 
 
 def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers that a backend cannot take as a tensor's shape depends on data, each with the reason."""
+    """Return the layers with shapes that depend on data, each with the reason, if a backend cannot run them."""
     known = all(value.known.is_concrete for layer in view for value in (*layer.values, *layer.outputs))
     if known or backend.capabilities.has("DynamicShapes"):
         return {}
@@ -95,7 +95,7 @@ def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> lis
 class Records:
     """The records of a network's assignment: all refusals, messages, and the backend of every layer.
 
-    Layers in regions are named with the layers and regions around them in front.
+    The name of a layer in a region is preceded by the names of the layers and regions around it.
     """
 
     def __init__(self) -> None:
@@ -105,9 +105,9 @@ class Records:
 
 
 class Assigner:
-    """Assigns the layers of one graph, the network's own or a region, and keeps `records` of what was said.
+    """Assigns the layers of one graph (the network's own or a region), and records all answers in `records`.
 
-    `prefix` stands in front of the layers' names in those.
+    `prefix` precedes the layers' names in the records.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Assigner:
         self._exclude = exclude or {}
 
     def with_regions(self) -> list[Assigner]:
-        """Return this one, and one for every region in the graph, all with the same records."""
+        """Return this assigner and one for every region in the graph, all with the same records."""
         inner = [(prefix, graph) for prefix, graph in named_graphs(self.graph, self.prefix) if graph is not self.graph]
         shared = self.backends, self._options, self._absent, self.records
         return [self, *(Assigner(graph, *shared, prefix, self._exclude) for prefix, graph in inner)]
@@ -140,10 +140,10 @@ class Assigner:
         return self._options.get(backend.id, {})
 
     def assign(self, layers: Iterable[Layer]) -> None:
-        """Give every one of these layers a backend, and layers of conversion that this needs as well.
+        """Assign a backend to each of these layers, and insert conversion layers where necessary.
 
         Raises:
-            UnsupportedLayerError: layers that no backend takes, with everything that was said of them.
+            UnsupportedLayerError: no backend supports some layers; has the reasons of all backends.
         """
         remaining = list(layers)
         while remaining:
@@ -158,7 +158,7 @@ class Assigner:
             remaining = added
 
     def refuse(self, backend: Backend, layers: Iterable[Layer], reason: str) -> None:
-        """Note that a backend gave layers back; they are without a backend then."""
+        """Record that a backend returned layers unsupported, and remove their assignment."""
         for layer in layers:
             layer.backend = None
             self._note(backend, layer, (reason,), "optimize")
@@ -234,7 +234,10 @@ class Assigner:
         return UnsupportedLayerError("\n".join(head + texts + absent), cached)
 
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
-        """A function that asks a backend about all layers of `snapshot`, once, when it is first called for it."""
+        """Return a function from a backend's id to its reasons against each layer of `snapshot`, by name.
+
+        The function asks each backend once, when it is first called for it.
+        """
         known: dict[str, dict[str, tuple[str, ...]]] = {}
         by_id: dict[str, Backend] = {backend.id: backend for backend in self.backends}
 

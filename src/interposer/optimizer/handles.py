@@ -1,4 +1,4 @@
-"""Where tensors lie, and how they get there: the kind of memory of each, and the layers that copy or import."""
+"""Placement of tensors in memory: the kind of memory of each tensor, and layers that copy or import tensors."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _MANY: Final = 8
 
 
 def place_tensors(graph: Graph, default: str, offers: Offers) -> list[Crossing]:
-    """Choose the kind of memory of every tensor, and put a layer wherever one crosses into another kind.
+    """Choose the kind of memory of every tensor, and insert a layer wherever a tensor moves to another kind.
 
-    Least bytes are copied first, then the backends' preferences count. One copy serves all that read it. An Input gets
-    the backend of its first consumer (`default` where it has none), and so does a layer with control flow; it takes its
-    operands from wherever the host can read them. Other layers of the runtime get the backend that they take data
-    from. Regions are treated in the same way.
+    The choice copies as few tensors as possible, and then follows the backends' preferences. All readers of one kind
+    share one copy. An Input, or a layer with control flow, gets the backend of its first consumer, or `default` without
+    consumers. A control flow layer reads its operands from any memory that the host can map. Other layers of the
+    runtime get the backend of the layer whose result they read. Regions are treated in the same way.
 
-    Returns what crosses, in running order.
+    Returns the crossings in running order.
 
     Raises:
-        IncompatibleMemoryError: there is no way from one backend's memory to another's.
+        IncompatibleMemoryError: a tensor cannot be moved from one backend's memory to another's.
     """
     placer = _Placer(default, offers)
     return [crossing for prefix, each in named_graphs(graph) for crossing in placer.place(each, prefix)]
@@ -86,7 +86,7 @@ class _Placer:
         return result
 
     def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
-        """Who gives or takes a tensor; the host can only work on memory that it can look into."""
+        """Return the side of a layer that writes or reads a value; the host only works on memory that can be mapped."""
         if isinstance(layer.op, Input | Output) and graph.owner is None:
             return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _is_hosts(layer):
@@ -126,7 +126,7 @@ def _is_hosts(layer: Layer) -> bool:
 
 
 def _grouped(value: Value) -> list[list[Layer]]:
-    """Return the layers that take a value: those of each backend together, and those that the host runs."""
+    """Return the consumers of a value in groups: those of each backend, and those of the host by operator."""
     groups: dict[str, list[Layer]] = {}
     for layer in value.consumers:
         groups.setdefault(type(layer.op).__name__ if _is_hosts(layer) else f"on {layer.backend}", []).append(layer)
@@ -141,7 +141,7 @@ def _backend_of(layer: Layer, default: str) -> str:
 
 
 def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
-    """Return what another backend reads where it was computed."""
+    """Return the crossings to other backends that read a value in the memory where it was computed."""
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
         return []
@@ -153,7 +153,7 @@ def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossi
 def _insert(
     graph: Graph, value: Value, source: Value, hop: Hop, readers: list[Layer], prefix: str
 ) -> tuple[Value, Crossing]:
-    """Return the layer of one step, on the backend that reads what it gives, and the record of it."""
+    """Insert the copy or import layer of one step; return its output and the record of the crossing."""
     owner = next((layer for layer in readers if layer.backend is not None), value.producer)
     last = readers[0].name if readers else hop.target
     op = MemImport() if hop.how == IMPORT else MemCopy()

@@ -1,4 +1,4 @@
-"""The pass that makes quantized layers of layers between Dequantize and Quantize, where the backends welcome them."""
+"""The pass that replaces float layers between Dequantize and Quantize by quantized layers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["ComputeInIntegers"]
 
 @dataclass(frozen=True)
 class ComputeInIntegers:
-    """Applies `INTEGERS`, as far as no layer leaves the backend that would compute it with float values.
+    """Applies the rewrites `INTEGERS` if no layer is moved to a less preferred backend.
 
-    A rewrite is applied where every new layer is taken by a backend that is preferred as much as the one that takes
-    the layer of float values.
+    A rewrite is applied only if, for every new layer, a backend supports it that is preferred at least as much as the
+    backend that supports the float layer.
     """
 
     backends: Sequence[Backend]
@@ -55,7 +55,7 @@ class ComputeInIntegers:
         )
 
     def _rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:
-        """Return the place of the first backend that takes such a layer; the number of backends where none does."""
+        """Return the position of the first backend that supports such a layer; the number of backends if none does."""
         key = (op, tuple(inputs), tuple(outputs))
         if key not in self._ranks:
             view = _alone(op, inputs, outputs)
@@ -65,7 +65,7 @@ class ComputeInIntegers:
 
 
 def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
-    """Yield a layer to be made and those that it needs, without constants."""
+    """Yield a new layer and the new layers that it reads, without constants, each with its info."""
     if isinstance(new.op, Constant):
         return
     yield new, info
@@ -75,7 +75,7 @@ def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo |
 
 
 def _alone(op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> SubgraphView:
-    """Return a graph of this one layer."""
+    """Return a view of a new graph that has only this layer."""
     network = Network("alone")
     values: list[Layer | Value | None] = []
     for index, info in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""What the backends of a network offer to each other: kinds of memory, and which of these each of them takes."""
+"""The kinds of memory that the backends of a network provide, and which of them each backend accepts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PADDING = "PaddingRequired"
 
 @dataclass(frozen=True)
 class Offers:
-    """All kinds of memory by id, and for each backend that has layers the ids of those that it takes, best first."""
+    """All kinds of memory by id, and for each backend with layers the ids of the accepted kinds, best first."""
 
     kinds: Mapping[str, Kind]
     preferences: Mapping[str, tuple[str, ...]]
@@ -35,10 +35,10 @@ class Offers:
 
     @classmethod
     def of(cls, backends: Iterable[Backend], used: Collection[str], options: Mapping[str, Options]) -> Offers:
-        """Ask the backends; `used` are the ids of those that have layers.
+        """Ask the backends for their kinds of memory; `used` has the ids of the backends that have layers.
 
         Raises:
-            BackendContractError: a backend's factories or preferences are not what they have to be.
+            BackendContractError: a backend's factories or preferences are invalid.
         """
         registry = TensorHandleFactoryRegistry()
         registry.register_factory(ArrayHandleFactory())
@@ -55,7 +55,7 @@ class Offers:
         return cls(kinds, preferences, registry, not plain)
 
     def at_the_border(self, backend: str) -> dict[str, int]:
-        """Return the ranks of what a backend takes for tensors that come from the caller or go there."""
+        """Return the ranks of the kinds that a backend accepts for inputs and outputs of the network."""
         ranks = self.ranks(backend)
         for rank in tuple(ranks):
             pair = self.registry.matching_import_factory(rank)
@@ -64,11 +64,11 @@ class Offers:
         return ranks
 
     def ranks(self, backend: str) -> dict[str, int]:
-        """Return the ranks of what a backend takes."""
+        """Return the ranks of the kinds that a backend accepts; 0 is the best."""
         return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
-        """Return the kinds that say that a tensor between these layers needs padding."""
+        """Return the kinds that require padding for a tensor between these layers."""
         if not self.asked:
             return frozenset()
         pairs = [(layer, consumer) for consumer in consumers]
@@ -77,7 +77,7 @@ class Offers:
         )
 
     def described(self, backend: str) -> str:
-        """Return the kinds that a backend takes, for people."""
+        """Return the kinds that a backend accepts as text for messages."""
         return "; ".join(str(self.kinds[preference]) for preference in self.preferences[backend])
 
 
@@ -112,7 +112,7 @@ def _preferences(
 
 
 def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
-    """Return the one kind of a backend without preferences: the default one, or what its workload factory makes."""
+    """Return the only kind of a backend without preferences: the default one, or that of its workload factory."""
     if type(backend).create_memory_manager is Backend.create_memory_manager:
         own = type(backend).create_workload_factory is not Backend.create_workload_factory
         if not own or alone or _makes_arrays(backend, options):
@@ -123,7 +123,7 @@ def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: 
 
 
 def _makes_arrays(backend: Backend, options: Options) -> bool:
-    """Return True if the backend's workload factory leaves the making of handles as it is."""
+    """Return True if the backend's workload factory creates plain array handles."""
     try:
         factory = backend.create_workload_factory(ArenaMemoryManager(), options)
     except Exception:  # the error is reported when the network is loaded

@@ -1,4 +1,4 @@
-"""`optimize`: from a network to an optimized network, in the order in which the steps stand here."""
+"""`optimize`: the steps from a network to an optimized network, in order."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def optimize(
     """Divide a network among backends.
 
     Args:
-        network: stays as it is.
+        network: the network, which is not changed.
         backends: ids in order of preference; None means all that are available, CpuRef last.
-        device_spec: whose backends these are, usually ``runtime.device_spec``; None means the process's own.
+        device_spec: the registry of the backends, usually ``runtime.device_spec``; None means that of the process.
         options: see `OptimizerOptions`.
 
     Raises:
         InvalidNetworkError: the network has errors; lists all of them.
-        UnknownBackendError: an id that nobody knows.
+        UnknownBackendError: no backend has one of the ids.
         BackendUnavailableError: none of the backends is available.
-        UnsupportedLayerError: layers that no backend takes, with what each said.
-        BackendContractError: a backend broke the rules of the plug-in interface.
-        InvalidArgumentError: an argument of the wrong kind, or a hint that cannot be followed.
+        UnsupportedLayerError: no backend supports some layers; has the reasons of each backend.
+        BackendContractError: a backend violated the plug-in interface.
+        InvalidArgumentError: an argument has the wrong type, or a hint names an unknown layer or backend.
         LoadError: there is not enough memory.
     """
     options = OptimizerOptions() if options is None else options
@@ -107,13 +107,13 @@ def simplified(
     device_spec: DeviceSpec | None = None,
     options: OptimizerOptions | None = None,
 ) -> Network:
-    """The network as backends are asked about it: with all infos, after the rewrites that do not depend on backends.
+    """Return the network as backends are queried about it: with all infos, after the backend-independent rewrites.
 
-    Takes what `optimize` takes. Hints stay with the layers that they were given for.
+    The arguments are those of `optimize`. Hints stay with their layers.
 
     Raises:
         InvalidNetworkError: the network has errors; lists all of them.
-        InterposerError: what `optimize` raises of its arguments.
+        InterposerError: an argument is invalid, as for `optimize`.
     """
     options = OptimizerOptions() if options is None else options
     chosen, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
@@ -150,7 +150,7 @@ def _reported(place: Place) -> Message:
 
 
 def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:
-    """Those of the layers that are still there, in order; conversions may have been placed and have gone since."""
+    """Return the placements of the layers that still exist, in order; conversions may have been removed since."""
     names = dict.fromkeys(place.name for graph in graphs for place in places(graph))
     return tuple(records.placements[name] for name in names if name in records.placements)
 

@@ -1,4 +1,4 @@
-"""What can be asked of the optimizer, and which backends it is to use."""
+"""The options of the optimizer, and the choice of backends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class OptimizerOptions:
     """Options of `optimize`.
 
     Args:
-        reduce_fp32_to_fp16: compute in float16 what is float32; inputs and outputs keep their type.
-        reduce_fp32_to_bf16: the same with bfloat16; not together with the other one.
-        debug: show every tensor while running, to the registered callback or on standard output.
+        reduce_fp32_to_fp16: compute float32 layers in float16; inputs and outputs keep their type.
+        reduce_fp32_to_bf16: the same with bfloat16; both options exclude each other.
+        debug: report every tensor during a run, to the registered callback or on standard output.
         rewrite: apply the rewrites that do not depend on backends.
-        compute_in_integers: make quantized layers of layers between Dequantize and Quantize, where the backends welcome
-            them; what is stored may differ by one step from computing with float values. Only with `rewrite`.
-        hints: for layers by name, the backend to ask first.
-        exclude: for types of layers, such as "Softmax", the ids of backends (or one id) that do not get them.
-        model_options: for backends by id, options that they understand.
-        placement: "order" gives each layer to the first backend that takes it; "measured" lets `load` time parts of the
-            network on all backends, and take the fastest plan.
-        budget_seconds: how long a measured placement may take.
+        compute_in_integers: replace float layers between Dequantize and Quantize by quantized layers, if backends
+            support them; quantized results may differ by one step from those of float layers. Only with `rewrite`.
+        hints: the backend to ask first, by layer name.
+        exclude: the ids of backends (or one id) that must not run an operator, by operator name such as "Softmax".
+        model_options: the options of backends, by backend id.
+        placement: "order" assigns each layer to the first backend that supports it; "measured" lets `load` time parts
+            of the network on all backends, and use the fastest plan.
+        budget_seconds: the time limit of a measured placement.
     """
 
     reduce_fp32_to_fp16: bool = False
@@ -64,13 +64,13 @@ class OptimizerOptions:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """`InvalidArgumentError` unless it is a number above 0 that is finite."""
+    """Raise `InvalidArgumentError` unless the value is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {value!r}")
 
 
 def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The exclusions with lists of ids; `InvalidArgumentError` unless the keys are types of layers that there are."""
+    """Return the exclusions with lists of ids; raise `InvalidArgumentError` unless all keys are known operators."""
     expect(exclude, Mapping, "exclude must be a mapping from a layer's type to ids of backends")
     for kind in exclude:
         if kind not in registered_ops():
@@ -83,14 +83,14 @@ def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ..
 def choose_backends(
     preferences: Iterable[str] | None, device_spec: DeviceSpec
 ) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
-    """Return the backends to use in order of preference, and those that were asked for but are absent.
+    """Return the backends to use in order of preference, and the requested ones that are not available.
 
-    No preferences mean all that are available and not `OnlyByName`, CpuRef last.
+    Without preferences, these are all available backends except those with `OnlyByName`, CpuRef last.
 
     Raises:
-        UnknownBackendError: an id that nobody knows.
+        UnknownBackendError: no backend has one of the ids.
         BackendUnavailableError: none of the preferred backends is available.
-        InvalidArgumentError: an empty list, or something other than ids.
+        InvalidArgumentError: the list is empty, or has something other than ids.
     """
     registry = device_spec.registry
     ids = _ids(preferences) if preferences is not None else device_spec.default_backends

@@ -1,7 +1,7 @@
-"""The passes that do not depend on backends: their order, and what runs them.
+"""The backend-independent passes: their order, and the function that runs them.
 
 A pass is a frozen dataclass with a name and an `apply`. `DEFAULT_PASSES` is the order in which `optimize` runs them.
-What Arm NN calls AddBroadcastReshapeLayer has no place here, as operands of different ranks broadcast by themselves.
+Arm NN's pass AddBroadcastReshapeLayer has no equivalent, as operands of different ranks broadcast by themselves.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 class Pass(Protocol):
-    """Something that changes a graph for the better, without changing what it computes."""
+    """A transformation that improves a graph without changing what the graph computes."""
 
     @property
     def name(self) -> str:
-        """What the pass is called in records and messages."""
+        """The name of the pass in records and messages."""
 
     def apply(self, graph: Graph) -> Rewritten:
         """Change the graph, and return how often each rewrite was applied."""
@@ -67,7 +67,7 @@ class Pass(Protocol):
 
 @dataclass(frozen=True)
 class RewritePass:
-    """Rewrites that are applied together until none finds anything."""
+    """A pass that applies rewrites until none of them matches any more."""
 
     name: str
     rewrites: tuple[Rewrite, ...]
@@ -79,12 +79,12 @@ class RewritePass:
 
 @dataclass(frozen=True)
 class SquashEqualLayers:
-    """Makes one layer of equal layers on equal inputs, constants among them."""
+    """A pass that replaces equal layers with equal inputs, including constants, by one layer."""
 
     name: str = "squash equal layers"
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Replace every layer that has an equal one before it."""
+        """Replace every layer that equals an earlier one."""
         pairs = list(equal_layers(graph))
         for layer, outputs in pairs:
             replace(graph, layer, outputs, by=equal_layers.__name__)
@@ -93,7 +93,7 @@ class SquashEqualLayers:
 
 @dataclass(frozen=True)
 class GraphPass:
-    """A function that goes through a graph once."""
+    """A pass that calls a function on the whole graph once."""
 
     name: str
     function: Callable[[Graph], Rewritten]
@@ -115,7 +115,7 @@ TIDY_REGIONS: Final = GraphPass("tidy regions", tidy_regions)
 
 @dataclass(frozen=True)
 class DropDeadLayers:
-    """Removes what nothing depends on."""
+    """A pass that removes layers on which no output depends."""
 
     name: str = "drop dead layers"
 
@@ -154,9 +154,9 @@ INVERSE_CONVERSIONS: Final[Sequence[Pass]] = (
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did: how often each of its rewrites was applied, and how many layers there were and are.
+    """The record of one pass: how often each rewrite was applied, and the number of layers before and after.
 
-    `finished` is False if it was stopped because it came to no end.
+    `finished` is False if the pass was stopped because its rewrites did not come to an end.
     """
 
     name: str
@@ -167,7 +167,7 @@ class PassRecord:
 
     @property
     def changed(self) -> bool:
-        """True if it did anything."""
+        """True if the pass changed the graph."""
         return any(self.counts.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,13 +186,13 @@ class PassRecord:
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[PassRecord]:
-    """Run passes in order, and all of them again while they change anything, on a graph and the regions of its layers.
+    """Run passes in order on a graph and its regions, and repeat all of them while they change anything.
 
-    The graph is verified after every pass that changed it. At most `rounds` are made. Records of later rounds are
-    given only where something changed.
+    The graph is verified after every pass that changed it. There are at most `rounds` rounds. In later rounds, only
+    passes that changed something are recorded.
 
     Raises:
-        VerificationError: a pass broke the graph; names it and what is broken.
+        VerificationError: a pass violated an invariant of the graph; names the pass and the violations.
     """
     order = tuple(passes)
     latest = [_run(item, graph) for item in order]
@@ -225,9 +225,9 @@ def _apply(item: Pass, graph: Graph) -> Rewritten:
 
 
 def insert_debug_layers(graph: Graph) -> list[Layer]:
-    """Put a Debug layer after every output of every layer but Output, Debug and Constant; returns them.
+    """Insert a Debug layer after every output of every layer except Output, Debug and Constant; return the new layers.
 
-    Layers in regions are watched too, and named with the layers and regions around them in front.
+    This includes layers in regions, whose names are preceded by the names of the layers and regions around them.
     """
     result = []
     for prefix, each in list(named_graphs(graph)):

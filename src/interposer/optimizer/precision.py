@@ -38,7 +38,7 @@ FP32: Final = DataType.FLOAT32
 
 
 class Half(NamedTuple):
-    """A half-precision type: the layers that convert to it and from it, and its name in theirs."""
+    """A half-precision type, with the conversion operators to and from it, and its name in the names of layers."""
 
     narrow: type[Op]
     widen: type[Op]
@@ -82,7 +82,7 @@ def _reduce(graph: Graph, dtype: DataType) -> list[Message]:
 
 
 class _Reducer:
-    """Reduces layers in running order; a value that another layer wants in the other type is converted once."""
+    """Reduces layers in running order; a value that layers need in the other type is converted once."""
 
     def __init__(self, graph: Graph, dtype: DataType) -> None:
         self.graph, self.dtype = graph, dtype
@@ -92,7 +92,7 @@ class _Reducer:
         self._reduced: set[Value] = set()
 
     def visit(self, layer: Layer) -> None:
-        """Reduce one layer, or give it the float32 that it needs."""
+        """Reduce one layer, or convert its inputs to float32 if it must stay in float32."""
         if isinstance(layer.op, Input | Constant):
             return
         if not any(info.dtype is FP32 for info in (*_infos(layer), *layer.output_infos)) and not self._took(layer):
@@ -110,7 +110,7 @@ class _Reducer:
         return any(value in self._reduced for value in layer.values)
 
     def _reduced_op(self, layer: Layer) -> Op | None:
-        """Return the operator in half precision; None if the layer has to stay in float32."""
+        """Return the operator in half precision; None if the layer must stay in float32."""
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced = _retyped(layer, {FP32: self.dtype})
@@ -145,7 +145,7 @@ class _Reducer:
 
 
 def has_half_types(layer: Layer) -> bool:
-    """Return True if a layer takes or gives half-precision tensors and could do the same in float32."""
+    """Return True if a layer has half-precision inputs or outputs and could compute in float32 instead."""
     halves = any(info.dtype in _HALVES for info in (*_infos(layer), *layer.output_infos))
     if not halves or layer.regions or isinstance(layer.op, _CONVERSIONS) or not _on_tensors(layer):
         return False
@@ -153,7 +153,7 @@ def has_half_types(layer: Layer) -> bool:
 
 
 def in_fp32(layer: Layer) -> SubgraphView:
-    """Return a view of a copy of the layer in float32, in a graph of its own, to ask backends about.
+    """Return a view of a copy of the layer in float32, in a separate graph, to query backends about it.
 
     Raises:
         InvalidArgumentError: the layer cannot be in float32 (see `has_half_types`).
@@ -226,7 +226,7 @@ def _infos(layer: Layer) -> tuple[TensorInfo, ...]:
 
 
 def _on_tensors(layer: Layer) -> bool:
-    """False if a layer takes or gives a sequence or an optional, whose elements keep their type."""
+    """Return False if a layer has a sequence or an optional, whose elements keep their type."""
     return all(info.is_tensor for info in (*_infos(layer), *layer.output_infos))
 
 
@@ -235,7 +235,7 @@ def _with_types(info: TensorInfo, types: Mapping[DataType, DataType]) -> TensorI
 
 
 def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
-    """The layer's operator with all its types changed; None if it does not work on tensors of the other types."""
+    """Return the layer's operator with all its types replaced; None if it does not support tensors of the new types."""
     values = layer.op.attribute_values()
     changes = {name: types[value] for name, value in values.items() if isinstance(value, DataType) and value in types}
     try:
@@ -247,7 +247,7 @@ def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
 
 
 def _change_type(layer: Layer, op: Op, types: Mapping[DataType, DataType]) -> None:
-    """Set a layer's operator, and its outputs' infos as far as they follow from the inputs'."""
+    """Set a layer's operator, and the infos of its outputs that follow from its inputs."""
     layer.op = op
     inferred = op.infer_infos(*layer.input_infos)
     for value, info in zip(layer.outputs, inferred, strict=True):
@@ -262,7 +262,7 @@ def _cast(array: Array, dtype: DataType) -> Array:
 
 
 def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) -> Value:
-    """Return the value in another type: a constant at once, anything else by a layer of conversion."""
+    """Return the value in another type: a constant is converted immediately, anything else by a new layer."""
     info = value.known
     if value.is_constant:
         return graph.constant(_cast(np.asarray(value.constant), dtype), name=value.name)

@@ -1,6 +1,6 @@
-"""The way of one tensor from the memory that it is computed in to all those that it is read from, with least copying.
+"""The cheapest path of one tensor from the memory where it is computed to all memories from which it is read.
 
-Tensors do not depend on each other, so the least for each of them is the least for the whole network.
+Tensors are independent of each other, so minimal copies for each of them are minimal for the whole network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COPY, DEVICE_COPY, IMPORT = "copy", "device copy", "import"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of memory: what its factory says of itself."""
+    """A kind of memory: the properties that its tensor handle factory declares."""
 
     id: str
     maps: bool = True
@@ -40,7 +40,7 @@ class Kind:
         )
 
     def way_to(self, other: Kind, padded: bool = False) -> str | None:
-        """Return how a tensor gets from here to the other kind; None if it cannot in one step."""
+        """Return how a tensor gets from this kind to the other kind in one step; None if it cannot."""
         if self.exports & other.imports and not padded:
             return IMPORT
         if (self.copies_itself and other.maps) or (other.copies_itself and self.maps):
@@ -61,10 +61,10 @@ def _named(sources: MemorySource) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """One who gives or takes a tensor: the kinds of memory that it works on, each with its rank, 0 the best.
+    """The writer or a reader of a tensor: the kinds of memory that it works on, each with its rank, 0 the best.
 
-    `costs` says how often the tensor is copied beyond that, for some of these, as between a device and the caller, and
-    `guest_cost` the same for what is only imported into a kind of memory, and cannot lie elsewhere.
+    `costs` has the number of additional copies for some kinds, such as between a device and the caller. `guest_cost` is
+    that number for a tensor that is only imported into a kind of memory.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Side:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """Equal for sides that are alike."""
+        """A key that is equal for sides with equal properties."""
         return self.name, tuple(self.ranks.items()), tuple(self.costs.items()), self.guest_cost
 
     def best(self, kinds: Mapping[str, bool]) -> tuple[int, int, str] | None:
-        """Return copies, rank and id of the kind that it would take, of those that there are; None if it can take none.
+        """Return copies, rank and id of the best of these kinds; None if this side works on none of them.
 
-        `kinds` says of each whether the tensor is only imported there.
+        The values of `kinds` say whether the tensor is only imported there.
         """
         able = [kind for kind in kinds if kind in self.ranks]
         return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in able), default=None)
@@ -90,7 +90,7 @@ class Side:
 
 
 class Hop(NamedTuple):
-    """One step of a tensor from one kind of memory to another."""
+    """One step of a tensor from one kind of memory to another, by import or copy."""
 
     source: str
     target: str
@@ -99,7 +99,7 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a tensor is computed, the steps that it makes, in order, and which kind each taker reads."""
+    """The kind of memory where a tensor is computed, the steps in order, and the kind that each reader uses."""
 
     home: str
     hops: tuple[Hop, ...]
@@ -113,9 +113,14 @@ class Route:
 def find_route(
     kinds: Mapping[str, Kind], giver: Side, takers: Sequence[Side], padded: frozenset[str] = frozenset()
 ) -> Route | None:
-    """Return the best way: fewest copies first, then the best ranks, then the fewest steps; None if there is none.
+    """Return the best route of a tensor, or None if there is none.
+
+    Fewest copies come first, then the best ranks, then the fewest steps.
 
     Args:
+        kinds: all kinds of memory by id.
+        giver: the writer of the tensor.
+        takers: the readers of the tensor.
         padded: kinds that can neither import nor export this tensor.
     """
     routes = (_route(giver, takers, *state) for state in _states(kinds, giver, padded))
@@ -129,7 +134,7 @@ _State = tuple[int, int, tuple[str, ...], tuple[Hop, ...]]
 def _states(
     kinds: Mapping[str, Kind], giver: Side, padded: frozenset[str]
 ) -> Iterator[tuple[int, str, tuple[Hop, ...]]]:
-    """All sets of kinds that the tensor can be in, copied or imported, each with the fewest copies that lead there."""
+    """Yield all sets of kinds that the tensor can be copied or imported to, each with the fewest copies."""
     queue: list[_State] = [(giver.costs.get(home, 0), 0, (home,), ()) for home in giver.ranks if home in kinds]
     heapq.heapify(queue)
     seen = set()
@@ -147,7 +152,7 @@ def _states(
 
 
 def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
-    """Return an import and a copy, each where there is one: what is imported may have to be copied further on."""
+    """Return the cheapest import and the cheapest copy to a kind; an imported tensor may need a copy to get further."""
     ways = [(item, kinds[item].way_to(kinds[target], item in padded or target in padded)) for item in reached]
     hops = [Hop(item, target, how) for item, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))

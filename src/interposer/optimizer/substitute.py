@@ -1,4 +1,4 @@
-"""Backends look at the parts that they were given, and replace, give back, or leave alone pieces of them."""
+"""The step in which backends optimize their own parts: they replace layers, return them, or leave them unchanged."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 def let_backends_optimize(assigner: Assigner) -> None:
-    """Offer every backend its parts, and parts that others gave back, until nothing is left to offer.
+    """Offer every backend its parts, including layers that other backends returned, until nothing is left to offer.
 
-    A layer is offered to a backend once, and given back by it at most once.
+    A layer is offered to each backend at most once, and each backend returns it at most once.
 
     Raises:
-        BackendContractError: an answer that cannot be run.
-        UnsupportedLayerError: a layer was given back and nobody else takes it.
+        BackendContractError: the answer of a backend is invalid.
+        UnsupportedLayerError: a backend returned a layer, and no other backend supports it.
     """
     offered: set[tuple[int, str]] = set()
     while any([_offer_parts(assigner, backend, offered) for backend in assigner.backends]):
@@ -86,7 +86,7 @@ def _blaming(backend: Backend) -> Iterator[None]:
 def _apply(
     assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]
 ) -> list[Layer]:
-    """Carry out an answer; returns the layers that were given back and have no backend now."""
+    """Apply the answer of a backend; return the layers that it returned, which have no backend now."""
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
         with _blaming(backend):

@@ -1,1 +1,1 @@
-"""What is shown to people: optimized networks, explanations, estimates, times, and the page that draws them."""
+"""The results that users see: optimized networks, explanations, estimates, times, and the page that draws them."""

@@ -1,4 +1,4 @@
-"""What a graph will take to run: bytes that live at the same time, and operations."""
+"""Estimates of the memory and of the number of operations that a run of a graph needs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ __all__ = ["Estimate", "estimate"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The plan of one run.
+    """The estimate of one run.
 
-    `peak_bytes` counts the tensors that live at once, and padded copies of images; `operations` what operators count.
+    `peak_bytes` is the largest total size of tensors that are alive at the same time, including padded copies of
+    images. `operations` is the sum of the operators' own counts.
     """
 
     peak_bytes: int
@@ -28,9 +29,10 @@ class Estimate:
 
 
 def estimate(graph: Graph) -> Estimate:
-    """Compute the plan of a graph without allocating anything; what has an unknown shape counts as nothing.
+    """Estimate a run of a graph without allocating anything; a tensor of unknown shape counts as 0.
 
-    Regions count as often as their layer runs them, or once where that is not known; of two branches, the dearer one.
+    Regions count once per iteration, or once if the number of iterations is unknown. Of two branches, the more
+    expensive one counts.
     """
     order = graph.topological()
     constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
@@ -45,7 +47,7 @@ def estimate(graph: Graph) -> Estimate:
 
 
 def operations(layer: Layer) -> int:
-    """Return the operations of one layer; 0 where a shape is unknown."""
+    """Return the number of operations of one layer; 0 if a shape is unknown."""
     infos = [value.known for value in (*layer.values, *layer.outputs)]
     if isinstance(layer.op, Input | Output | Constant) or not all(info.is_concrete for info in infos):
         return 0
@@ -60,7 +62,7 @@ def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
 
 
 def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
-    """`inner` says how many bytes live at once in the regions of a layer, which all are gone when it has run."""
+    """Return the largest total size in bytes of live tensors; `inner` has the peak of each layer's regions."""
     left = {value: len(value.consumers) for layer in order for value in layer.outputs}
     live = peak = 0
     for layer in order:
@@ -80,7 +82,7 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 
 
 def _scratch(layer: Layer) -> int:
-    """Return the bytes of the padded copy of an image, and of the windows of a row of it; 0 without padding."""
+    """Return the bytes of a layer's padded image and of the windows of one row; 0 without padding."""
     layout = getattr(layer.op, "data_layout", None)
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
     if layout is None or not any(pads.values()):
@@ -93,7 +95,7 @@ def _scratch(layer: Layer) -> int:
 
 
 def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
-    """Return bytes of an element in the padded copy: pooling sums in 64 bits, convolutions in 32 bits or more."""
+    """Return the bytes of an element of the padded image: pooling sums in 64 bits, convolutions in 32 or more."""
     pools = getattr(layer.op, "pool_type", None)
     if pools is not None:
         return image.dtype.itemsize if pools.name == "MAX" else 8
@@ -101,7 +103,7 @@ def _computed_itemsize(layer: Layer, image: TensorInfo) -> int:
 
 
 def _row(layer: Layer) -> int:
-    """Bytes of the windows of one output row, which a convolution as a matrix product copies at least (im2col)."""
+    """Return the bytes of the windows of one output row, the smallest copy that an im2col convolution makes."""
     weights = layer.operand("weights") if layer.kind in ("Convolution2d", "Convolution3d") else None
     output = layer.output_infos[0]
     if weights is None or not (weights.known.is_concrete and output.is_concrete):

@@ -1,4 +1,4 @@
-"""Explanations: for every layer the backend that has it, and for every other backend why not."""
+"""Explanations: the backend of every layer, and for every other backend the reason why it does not run the layer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _DISAGREES: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one backend that has not got a layer says of it: reasons for its no, or none where it could run it."""
+    """The answer of one backend about a layer that runs elsewhere.
+
+    It has the reasons of a refusal, or none if the backend supports the layer.
+    """
 
     backend: str
     reasons: tuple[str, ...]
@@ -46,9 +49,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The placement of a whole network with the verdicts of all its backends. ``print`` shows tables for people.
+    """The placement of a whole network with the verdicts of all backends. ``print`` shows it as tables.
 
-    `to_dict` and `to_json` give it as data, `to_html` as a page that draws the network.
+    `to_dict` and `to_json` return it as data, and `to_html` as a page that draws the network.
     """
 
     network: str
@@ -64,16 +67,16 @@ class Explanation:
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
-        """The crossings where a tensor is copied in every run."""
+        """The crossings at which a tensor is copied in every run."""
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     def counts(self) -> dict[str, int]:
-        """Return how many layers each backend has, in order of preference."""
+        """Return the number of layers of each backend, in order of preference."""
         counted = Counter(placement.backend for placement, _ in self.rows)
         return {backend: counted[backend] for backend in self.preferences}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON-compatible data; docs/explaining.md describes it."""
+        """Return the explanation as JSON-compatible data; docs/explaining.md describes the format."""
         part_of = {name: part.number for part in self.facts.parts for name in part.layers}
         clock = Clock(self.facts, self.times)
         layers = [
@@ -120,17 +123,17 @@ class Explanation:
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return everything as a JSON text: see `to_dict`."""
+        """Return the explanation as JSON text; see `to_dict`."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def to_html(self) -> str:
-        """Return a page that stands alone: the network drawn, with everything that is known of each layer."""
+        """Return a self-contained HTML page that draws the network and shows all facts about each layer."""
         from interposer.report.page import html  # noqa: PLC0415 - seldom needed
 
         return html(self.to_dict())
 
     def refusals(self) -> dict[Verdict, Counter[str]]:
-        """Return every no that was given, once, with the operators it was given for; in order of preference."""
+        """Return each refusal once, with the number of refused layers by operator, in order of preference."""
         result: dict[Verdict, Counter[str]] = {}
         for placement, verdicts in self.rows:
             for verdict in filter(_is_refusal, verdicts):
@@ -138,9 +141,9 @@ class Explanation:
         return dict(sorted(result.items(), key=lambda item: self.preferences.index(item[0].backend)))
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return a row of titles and one row per layer. Numbers in brackets refer to the reasons that `summary` lists.
+        """Return a row of titles and one row per layer, without empty columns.
 
-        Columns that would be empty are left out.
+        Numbers in brackets refer to the reasons that `summary` lists.
         """
         numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
         clock = None if self.times is None else Clock(self.facts, self.times)
@@ -149,10 +152,10 @@ class Explanation:
         return _without_empty(_TITLES, rows, _ALWAYS)
 
     def part_table(self) -> list[tuple[str, ...]]:
-        """Return a row of titles and one row per part: its backend, layers and time, and the tensors at its border.
+        """Return a row of titles and one row per part: its backend, layers, time, and the tensors at its border.
 
-        Times with a ~ are estimated; where nothing is measured, it is the share of the work instead. Empty where
-        there is one part only, of which nothing is known.
+        Times with a ~ are estimated. If nothing is measured, the share of the work is shown instead. The table is empty
+        if the network is a single part without any known time.
         """
         if len(self.facts.parts) < 2 and self.times is None:
             return []
@@ -173,7 +176,7 @@ class Explanation:
         return ", ".join(f"{size:,} bytes {how}" for how, size in sizes.items())
 
     def summary(self) -> Iterator[str]:
-        """What there is to say of the whole, of each backend with its refusals, and of what crosses, line by line."""
+        """Yield lines about the whole network, about each backend with its refusals, and about copied tensors."""
         several = len(self.preferences) > 1
         count = len(self.copies)
         copied = f", {_counted(count, 'copy', 'copies') if count else 'no copies'} between backends" if several else ""
@@ -267,7 +270,7 @@ def _cells(
 
 
 def _bare(tensor: Tensor) -> dict[str, Any]:
-    """Return a tensor at the border of the network, without what only operands have."""
+    """Return a tensor at the border of the network, without the fields that only apply to operands."""
     reported = {name: getattr(tensor, name) for name in ("name", "type", "shape", "bytes", "quantization", "layer")}
     return reported | {"name": tensor.role, "crossing": tensor.crossing}
 

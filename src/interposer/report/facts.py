@@ -1,4 +1,4 @@
-"""What an explanation says of layers and parts beside verdicts: tensors, work, units that run, and borders."""
+"""The facts that an explanation shows about layers and parts: tensors, work, running layers, and crossings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _short.maxlist = _short.maxtuple = 16
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor that a layer takes or gives.
+    """An operand or result of a layer.
 
-    `role` is the operand's or result's name, `layer` who gives it (an Input too), or "" for a constant, whose `value`
-    is there if it is small. `crossing` is the number of the crossing by which it came.
+    `role` is the name of the operand or result. `layer` is the name of the producing layer, which may be an Input, or
+    "" for a constant, whose `value` is present if it is small. `crossing` is the number of the crossing through which
+    the tensor came.
     """
 
     role: str
@@ -49,7 +50,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerFacts:
-    """One layer: its attributes that are not at their defaults, its tensors, and what a run of it takes."""
+    """The facts about one layer: attributes that differ from their defaults, tensors, and the work of a run."""
 
     name: str
     kind: str
@@ -61,11 +62,11 @@ class LayerFacts:
 
     @property
     def work(self) -> float:
-        """Bytes that are read and written, and operations as bytes: see `OPERATIONS_PER_BYTE`."""
+        """The bytes that are read and written, plus the operations converted to bytes by `OPERATIONS_PER_BYTE`."""
         return self.bytes + self.operations / OPERATIONS_PER_BYTE
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON-compatible data, but for name and kind."""
+        """Return the facts as JSON-compatible data, without name and kind."""
         return {
             "attributes": dict(self.attributes),
             "inputs": [asdict(item) for item in self.inputs],
@@ -77,9 +78,10 @@ class LayerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Connected layers on one backend. `units` are the layers that run in their place, such as one compiled object.
+    """Connected layers on one backend.
 
-    `incoming` and `outgoing` are numbers of crossings.
+    `units` are the layers that run in their place, such as one compiled subgraph. `incoming` and `outgoing` are numbers
+    of crossings.
     """
 
     number: int
@@ -92,9 +94,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Facts:
-    """Of a network: its layers by name, those that the runtime runs itself, its border, its parts, and who runs what.
+    """The facts about a network: layers by name, layers of the runtime, inputs and outputs, parts, and running layers.
 
-    `units` are, for every layer, the names of the layers that run in its place.
+    `units` has for every layer the names of the layers that run in its place.
     """
 
     layers: Mapping[str, LayerFacts] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class Facts:
 
 
 def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Sequence[Crossing]) -> Facts:
-    """Return the facts about the layers in `names`, which backends were asked about.
+    """Return the facts about the layers as they were before backends replaced them, and about their placement.
 
     Args:
         graph: the graph that runs.
@@ -131,7 +133,7 @@ def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Se
 
 
 def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """For every layer the layers that run in its place, in running order."""
+    """Return for every layer the layers that run in its place, in running order."""
     result: dict[str, list[str]] = {name: [] for name in names}
     running = [(prefix, layer) for prefix, each in named_graphs(graph) for layer in each.topological()]
     placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
@@ -178,7 +180,7 @@ def _operand(
 
 
 def _owner(prefix: str) -> str:
-    """Return the name of the layer that a region belongs to, from ``"loop/body/"``."""
+    """Return the name of the layer that owns a region, from a prefix such as ``"loop/body/"``."""
     return prefix.removesuffix("/").rpartition("/")[0]
 
 
@@ -226,7 +228,7 @@ def _quantization(quantization: Quantization | None) -> str:
 
 
 class _Borders:
-    """How tensors get from layer to layer of the graph that runs, by numbers of crossings."""
+    """The paths of tensors between layers of the running graph, as numbers of crossings."""
 
     def __init__(self, graph: Graph, crossings: Sequence[Crossing]) -> None:
         self._crossings = crossings
@@ -247,7 +249,7 @@ class _Borders:
             self._between.setdefault((giver, f"{prefix}{layer.name}"), []).extend(numbers)
 
     def way(self, prefix: str, value: Value, target: str) -> tuple[str, list[int]]:
-        """Return the layer that computed a value, and the crossings on its way to a backend."""
+        """Return the layer that computed a value, and the crossings on its path to a backend."""
         numbers: list[int] = []
         while True:
             producer = value.producer
@@ -260,7 +262,7 @@ class _Borders:
             [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
-        """Return the crossing of a tensor of so many bytes, where there is one."""
+        """Return the crossing of a tensor of `size` bytes between these backends, or None."""
         result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
         fitting = [item for item in result if self._crossings[item].num_bytes == size]
         return next(iter(fitting or result), None)

@@ -1,4 +1,4 @@
-"""`OptimizedNetwork`: a graph with a backend for every layer, and the record of how that came about."""
+"""`OptimizedNetwork`: a graph with a backend for every layer, and records of how it was divided."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Verdicts = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AbsentBackend:
-    """A preferred backend that is known but not available, and was skipped."""
+    """A requested backend that is known but not available, and was therefore skipped."""
 
     id: str
     reason: str
@@ -28,9 +28,9 @@ class AbsentBackend:
 class OptimizedNetwork:
     """A network that is divided among backends and ready to be loaded by a runtime.
 
-    `graph` holds the layers as they will run, `placements` one record for each layer as it was before backends
-    replaced parts, `refusals` every no that was given, `crossings` where data goes from backend to backend. It keeps
-    the backends alive. It is never changed; several runtimes may load it.
+    `graph` has the layers as they will run. `placements` has one record for each layer before backends replaced some of
+    them, `refusals` every refusal, and `crossings` every tensor that passes between backends. The object keeps the
+    backends alive and is immutable; several runtimes may load it.
     """
 
     graph: Graph
@@ -49,7 +49,7 @@ class OptimizedNetwork:
 
     @property
     def copies(self) -> tuple[Crossing, ...]:
-        """The crossings where a tensor is copied in every run."""
+        """The crossings at which a tensor is copied in every run."""
         return tuple(crossing for crossing in self.crossings if crossing.is_copy)
 
     @property
@@ -68,10 +68,12 @@ class OptimizedNetwork:
         return self.graph.outputs
 
     def explain(self, times: Times | None = None) -> Explanation:
-        """Return which backend has which layer, and why the others have not; backends not asked before are asked now.
+        """Return the backend of each layer, and why the other backends do not run it.
+
+        Backends that were not asked are asked now.
 
         Args:
-            times: what is known of how long runs take; `Model.explain` finds it out.
+            times: the measured times of runs; `Model.explain` passes them.
         """
         refusals = {(refusal.layer, refusal.backend): refusal.reasons for refusal in self.refusals}
         return Explanation(

@@ -1,4 +1,4 @@
-"""What the optimizer found out and did, as data: refusals, placements, copies and messages."""
+"""Records of the optimizer as data: refusals, placements, crossings and messages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COMPILING_RAISED: Final = "optimize_subgraph raised"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One backend's no to one layer, with its reasons.
+    """The refusal of one layer by one backend, with the reasons.
 
-    `stage` says when: "support" (it was asked whether it can), "optimize" (it had taken the layer and gave it back).
-    `layer` is the layer's name, `kind` its operator.
+    `stage` is "support" if the backend refused when it was queried, or "optimize" if it first accepted the layer and
+    then returned it unchanged. `layer` is the layer's name, and `kind` its operator.
     """
 
     layer: str
@@ -31,7 +31,7 @@ class Refusal:
 
     @property
     def is_problem(self) -> bool:
-        """True if the backend did not refuse, but failed."""
+        """True if the backend failed with an exception instead of refusing."""
         return any(reason.startswith((ASKING_RAISED, COMPILING_RAISED)) for reason in self.reasons)
 
     def __str__(self) -> str:
@@ -50,10 +50,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one layer runs: on `backend`, by itself or inside the layer `runs_in` that the backend put in its place.
+    """The placement of one layer on `backend`.
 
-    `replaced` names the layers of the original network that it stands for where a rewrite merged some; `source` says
-    where the layer came from.
+    `runs_in` is the name of the layer that the backend substituted for it, or empty. `replaced` has the names of layers
+    of the original network that rewrites merged into this layer. `source` is the layer's origin in a model file.
     """
 
     layer: str
@@ -77,11 +77,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A tensor that crosses from one backend to another, or between a backend's own memory and the caller's.
+    """A tensor that passes from one backend to another, or between a backend's memory and the caller's.
 
-    `how` says in which way: "direct" (both work on the same memory), "import" (the target uses the source's memory in
-    place), "device copy" (a device copies it) or "copy" (the host does). `layer` is the layer that does it, none for
-    "direct"; `memory` are the tensor handle factories of both ends. `source` or `target` is "" for the caller.
+    `how` is "direct" (both work on the same memory), "import" (the target uses the source's memory in place), "device
+    copy" (a device copies the tensor) or "copy" (the host copies it). `layer` is the layer that copies or imports,
+    empty for "direct". `memory` has the tensor handle factories of both ends. `source` or `target` is "" for the
+    caller.
     """
 
     layer: str
@@ -94,12 +95,12 @@ class Crossing:
 
     @property
     def is_copy(self) -> bool:
-        """True if the tensor's bytes move in every run."""
+        """True if the tensor is copied in every run."""
         return self.how in ("copy", "device copy")
 
     @property
     def num_bytes(self) -> int:
-        """The tensor's bytes; 0 where that is not known before running."""
+        """The size of the tensor in bytes; 0 if it is unknown before running."""
         result = self.info.num_bytes
         return 0 if isinstance(result, Dim) else int(result)
 

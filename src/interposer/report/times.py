@@ -1,4 +1,4 @@
-"""How long the layers and parts of a network take: measured, or estimated from what was measured and from the work."""
+"""The times of a network's layers and parts: measured, or estimated from measurements and the amount of work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BASIS: Final = f"bytes read and written, {OPERATIONS_PER_BYTE} operations as one
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What is known of the times of one run, in milliseconds.
+    """The measured times of one run, as medians in milliseconds.
 
-    `whole` is a run from arrays to arrays, `units` the layers that run, copies too, by name: empty where only the whole
-    was measured, as for a plan. `source` says by whom, `runs` how often. Medians. `candidates` are whole runs of other
-    ways to place the network, by name.
+    `whole` is the time of a run from input arrays to output arrays. `units` has the times of the running layers, copies
+    included, by name; it is empty if only the whole run was measured, as for a plan. `source` says what measured them,
+    and `runs` how many runs were measured. `candidates` has the times of whole runs with other placements, by name.
     """
 
     whole: float | None = None
@@ -31,10 +31,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Of a layer or part: milliseconds of one run, if there is any ground for them, and its share of all layers.
+    """The time of a layer or part: milliseconds per run, None if unknown, and its share of all layers.
 
-    Where it is not measured, both are estimated: what was measured of the whole, or of the unit that the layer runs in,
-    is divided by the work that its layers are.
+    Without a measurement, both are estimated: the time of the whole run, or of the unit that contains the layer, is
+    divided among its layers in proportion to their work.
     """
 
     ms: float | None
@@ -51,7 +51,7 @@ class Time:
 
 
 def time_text(ms: float) -> str:
-    """Return milliseconds as people read them."""
+    """Return milliseconds as text for users."""
     if ms >= 1000:
         return f"{ms / 1000:.3g} s"
     return f"{ms:.3g} ms" if ms >= 0.1 else f"{1000 * ms:.3g} µs"
@@ -82,7 +82,7 @@ class Clock:
         return self._known(ms, all(len(self._inside[unit]) == 1 for unit in units))
 
     def _of_unit(self, unit: str) -> float:
-        """Return what was measured: nothing for what did not run, such as a branch that was not taken."""
+        """Return the measured time of a unit; 0 for a unit that did not run, such as a branch that was not taken."""
         return self._times.units.get(unit, 0.0)
 
     def _share_in(self, unit: str, name: str) -> float:

@@ -70,29 +70,32 @@ MOST_CACHED: Final = 1 << 29
 
 @dataclass(frozen=True)
 class Entry:
-    """A cached network: `made` has the versions and options it was made with, `parts` the images of compiled parts."""
+    """A cached network, with the images of its compiled `parts`.
 
-    made: Mapping[str, Any]
+    `origin` has the versions and the options with which it was created.
+    """
+
+    origin: Mapping[str, Any]
     network: Mapping[str, Any]
     parts: tuple[Image, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
         """Return the reason why the entry can no longer be used here, or None if it can."""
-        name = self.made["backends"][0]
+        name = self.origin["backends"][0]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "it is not registered"
         if absent is not None:
             return f"backend {name!r} is not available: {absent}"
-        if self.made["interposer"] != __version__:
-            return f"it was made by version {self.made['interposer']} of interposer; this is {__version__}"
-        if self.made["code"] != _code():
+        if self.origin["interposer"] != __version__:
+            return f"it was made by version {self.origin['interposer']} of interposer; this is {__version__}"
+        if self.origin["code"] != _code():
             return "the package has changed since"
-        if self.made["backend"] != getattr(registry.get(name), "identity", ""):
+        if self.origin["backend"] != getattr(registry.get(name), "identity", ""):
             return f"backend {name!r} has changed since"
         return None
 
     def content(self) -> list[bytes | memoryview]:
         """Return the content of the file: the facts as JSON, then the tables and pointer positions of each part."""
-        facts = {"made": self.made, "network": self.network, "digests": [part.digest for part in self.parts]}
+        facts = {"made": self.origin, "network": self.network, "digests": [part.digest for part in self.parts]}
         return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
 
 

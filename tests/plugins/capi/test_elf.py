@@ -134,7 +134,7 @@ def changed(content: bytes, offset: int, layout: str, value: int) -> bytes:
         (16, "<H", 77, "it is an ELF file of kind 77, not a shared object"),
         (56, "<H", 0, "it is not a shared object: nothing in it is for the dynamic linker"),
         (56, "<H", 60000, "it is damaged: it has 60,000 segments"),
-        (32, "<Q", 1 << 62, "it is damaged: something that it tells of lies behind its end"),
+        (32, "<Q", 1 << 62, "it is damaged: an offset in it is beyond the end of the file"),
     ],
     ids=["arm", "unknown", "big-endian", "32-bit", "object", "program", "kind", "empty", "many", "behind"],
 )

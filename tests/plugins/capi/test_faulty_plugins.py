@@ -69,11 +69,11 @@ REFUSED = {
                       "it begins with 0x0000000000000001, not with 0x31444e4b42525049: BackendFactory gave no "
                       "ipr_backend (a backend for Arm NN exports the same functions, and gives a C++ object)"),
     "a short struct_size": ([table_with("t.struct_size -= 8;")], "table",
-                            "its struct_size is 80; version 1.0 of the interface, which GetVersion tells, needs at "
+                            "its struct_size is 80; version 1.0 of the interface, which GetVersion returns, needs at "
                             "least 88, and 65,536 is the most"),
     "an enormous struct_size": ([table_with("t.struct_size = 1ull << 40;")], "table",
                                 "its struct_size is 1,099,511,627,776; version 1.0 of the interface, which GetVersion "
-                                "tells, needs at least 88, and 65,536 is the most"),
+                                "returns, needs at least 88, and 65,536 is the most"),
     **{f"a NULL {name}": ([table_with(f"t.{name} = NULL;")], "table", f"its member {name} is NULL")
        for name in REQUIRED},
     "data for code": ([table_with("t.execute = (void*)&t;")], "table", None),
@@ -182,7 +182,7 @@ def test_a_file_that_is_no_library_for_this_machine_is_refused(fault, install, r
         ),
         "half a file": (
             content[: len(content) // 2],
-            "it is damaged: something that it tells of lies behind its end",
+            "it is damaged: an offset in it is beyond the end of the file",
         ),
     }[fault]
     path.write_bytes(wrong)

@@ -1,9 +1,10 @@
-"""The part of the TFLite schema, version 3, that is read here: tables, unions and enumerations as plain data.
+"""The part of the TFLite schema, version 3, that Interposer uses: tables, unions and enumerations as plain data.
 
-One line a table, its fields in the order of their slots: ``name:type`` or ``name:type=default`` (0 where no default is
-given), ``[type]`` for a vector, ``-`` for a slot that is no longer used. A field whose type is a union takes two slots,
-that of ``name_type`` and its own. An options table that is not listed has no fields. The schema is that of TFLite 2.18;
-later fields of known tables are skipped, later members of unions and enumerations are refused.
+Each line describes a table, with its fields in the order of their slots: ``name:type`` or ``name:type=default`` (the
+default is 0 if it is omitted), ``[type]`` for a vector, and ``-`` for a slot that is no longer used. A field whose type
+is a union takes two slots: one for ``name_type`` and one for the field. An options table that is not listed has no
+fields. The schema is that of TFLite 2.18. Later fields of known tables are skipped, and later members of unions and
+enumerations are refused.
 """
 
 from __future__ import annotations
@@ -217,9 +218,12 @@ OPERATORS = tuple(_OPERATORS.split())
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a table; `type` is a scalar (``i32``), a table or a union: that of the elements for a vector.
+    """One field of a table.
 
-    `width` is its size in bytes inside of the table: of the scalar itself, or of the offset to anything else.
+    `type` is a scalar such as ``i32``, a table or a union; for a vector, it is that of the elements.
+
+    `width` is the size of the field in bytes inside of the table: the size of the scalar, or of the offset to anything
+    else.
     """
 
     name: str
@@ -230,7 +234,10 @@ class Field:
 
 
 def _lines(text: str) -> dict[str, str]:
-    """Return the text's lines as name to rest, an indented line belonging to the one before."""
+    """Return the lines of a text as a map from their first word to the rest.
+
+    An indented line continues the one before.
+    """
     merged = text.strip().replace("\n    ", " ")
     return dict(line.split(": ", 1) for line in merged.split("\n"))
 
@@ -257,7 +264,7 @@ def _scalar(name: str, type: str, default: str) -> Field:
 
 
 def _declared(text: str) -> list[Field | None]:
-    """Return the one or two slots that one word of a table's line stands for."""
+    """Return the one or two slots that one word of a table's line declares."""
     if text == "-":
         return [None]
     name, _, rest = text.partition(":")
@@ -269,7 +276,7 @@ def _declared(text: str) -> list[Field | None]:
 
 
 def table_names() -> frozenset[str]:
-    """Return all tables that can be read, those without fields included."""
+    """Return the names of all tables that can be read, including tables without fields."""
     return frozenset(_FIELDS).union(*UNIONS.values())
 
 
@@ -281,5 +288,5 @@ def slots(table: str) -> tuple[Field | None, ...]:
 
 @functools.cache
 def defaults(table: str) -> Mapping[str, int | float | bool | None]:
-    """Return what the fields of a table are where the file does not say."""
+    """Return the values of a table's fields that a file does not contain."""
     return MappingProxyType({field.name: field.default for field in slots(table) if field})

@@ -153,7 +153,7 @@ def _dimensions(op: SplitToSequence, x: Value, split: Value | None) -> list[int]
     size = x.known.shape[op.axis]
     count, _ = op.pieces(size, info)
     few = not isinstance(size, Dim) and count <= _TRACED
-    return op.extents(size, None if split is None else split.constant) if few else None
+    return op.piece_sizes(size, None if split is None else split.constant) if few else None
 
 
 # --- optionals --------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ __all__ = ["guarded", "operator", "overrides"]
 def operator(name: str, *, domain: str = "", since: int = 1) -> Callable[[Converter], Converter]:
     """Register the decorated function for an operator that Interposer does not know, for all models that are loaded.
 
-    The function gets a `Node`, makes layers of it, and returns the value that is the node's output, or a sequence of
-    values, with None for an output that it cannot give. It may be called from several threads. A function that is
-    defined again, in a notebook's cell that is run again, takes the place of the old one.
+    The function gets a `Node`, adds layers for it, and returns the value of the node's output, or a sequence of values,
+    with None for an output that it does not support. It may be called from several threads. A function that is defined
+    again, for example when a notebook cell is run again, replaces the old one.
 
     Args:
         name: the operator's name, the `op_type` of its nodes.

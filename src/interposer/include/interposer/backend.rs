@@ -1111,7 +1111,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// # Safety
     /// The run, and all that it points to, is valid for the lifetime `'a` and as the header describes it; nothing else
-    /// uses the memory of its outputs or its workspace meanwhile.
+    /// uses the memory of its outputs or its workspace during this time.
     pub unsafe fn from_raw(raw: &'a ipr_run) -> Run<'a> {
         Run { raw, taken: RefCell::new(vec![false; raw.output_count as usize]), workspace_taken: Cell::new(false) }
     }
@@ -1506,7 +1506,7 @@ pub struct Answer {
     pub failures: Vec<Failure>,
 }
 
-/// What the host offers. It may be kept: after `shutdown` it offers nothing (no threads, no folder, no log).
+/// What the host offers. It may be stored: after `shutdown` it offers nothing (no threads, no folder, no log).
 #[derive(Clone)]
 pub struct Host(Arc<RwLock<HostPointer>>);
 
@@ -1575,7 +1575,7 @@ unsafe fn write_line(ring: *mut ipr_log_ring, level: i32, line: &str) {
     (*addr_of_mut!((*slot).sequence).cast::<AtomicU64>()).store(number + 1, Ordering::Release);
 }
 
-/// Is told of networks ("ipr.context/1"). An error with the status `raw::REFUSED` refuses one, before it is loaded or
+/// Is notified of networks ("ipr.context/1"). An error with the status `raw::REFUSED` refuses one, before it is loaded or
 /// unloaded.
 pub trait Context: Send + Sync + 'static {
     fn before_load(&self, _network: i64) -> Result<()> {
@@ -1730,7 +1730,7 @@ pub trait Backend: Send + Sync + 'static {
     fn create_context(&self, _options: Attributes) -> Result<Box<dyn Context>> {
         Err("there are no contexts".into())
     }
-    /// Whether compiled parts can be kept: `Executable::save`, `fingerprint`, `check` and `restore`.
+    /// Whether compiled parts can be saved: `Executable::save`, `fingerprint`, `check` and `restore`.
     fn has_blobs(&self) -> bool {
         false
     }
@@ -2142,7 +2142,7 @@ unsafe extern "C" fn destroy_context(_this: Raw, context: Raw) {
     drop_box::<Box<dyn Context>>(context)
 }
 
-/// The functions by which a context is told of networks.
+/// The functions by which a context is notified of networks.
 macro_rules! notice {
     ($($name:ident)+) => {
         $(unsafe extern "C" fn $name(_this: Raw, context: Raw, network: *const ipr_network, error: *mut ipr_error) -> i32 {

@@ -1,4 +1,4 @@
-"""The rewrites that do not depend on backends, a file for each kind, and the driver that applies them."""
+"""The backend-independent rewrites, one module for each kind, and the driver that applies them."""
 
 from interposer.optimizer.rewrites.driver import Rewritten, apply_rewrites
 from interposer.optimizer.rewrites.pattern import New, Replacement, Rewrite, rewrite

@@ -1,6 +1,6 @@
-"""Batch normalization that becomes part of the convolution before it.
+"""The rewrite that folds a batch normalization into the preceding convolution.
 
-This rounds in another order: results agree within ordinary float tolerance, not to the bit.
+Numbers are rounded in another order. Results agree within the usual float tolerance, but not bit by bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Convolution: TypeAlias = Convolution2d | DepthwiseConvolution2d | TransposeConvo
 
 @rewrite(BatchNormalization)
 def fold_batch_normalization(op: BatchNormalization, layer: Layer) -> Replacement:
-    """Return a BatchNormalization that alone uses a convolution is another weight and bias of the convolution."""
+    """Replace a convolution and the BatchNormalization that alone reads it by a convolution."""
     result = above(layer.inputs[0], Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
     if result is None or not _can_fold(result, op, layer):
         return None
@@ -52,7 +52,7 @@ def _can_fold(producer: Producer[Convolution], op: BatchNormalization, layer: La
 def _folded(
     convolution: Convolution, weights: Value, bias: Value | None, op: BatchNormalization, layer: Layer
 ) -> tuple[Array, Array]:
-    """Return the new weights and bias, computed in double precision."""
+    """Return the new weights and bias, computed in float64."""
     with np.errstate(all="ignore"):
         mean, variance, beta, gamma = (_doubles(value) for value in layer.values[1:])
         scale = gamma / np.sqrt(variance + op.eps)

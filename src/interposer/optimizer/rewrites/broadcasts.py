@@ -1,4 +1,4 @@
-"""Broadcasting that the operators do by themselves."""
+"""The rewrite that removes broadcasts before operators that broadcast by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BROADCASTS"]
 
 @rewrite(ElementwiseBinary, Comparison, LogicalBinary, Where, Prelu)
 def drop_broadcast(op: Op, layer: Layer) -> Replacement:
-    """Return an elementwise layer does without a BroadcastTo where its own broadcasting gives the same shape."""
+    """Remove a BroadcastTo before an elementwise layer whose own broadcasting gives the same shape."""
     for position, value in enumerate(layer.values):
         narrow = [*layer.values]
         narrow[position] = _before_broadcast(value)

@@ -1,4 +1,4 @@
-"""Clamps: maximum and minimum with constants, and activations that bound what is bounded already."""
+"""Rewrites of clamps: Maximum and Minimum with constants, and activations that clamp a clamped value."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Bounds(NamedTuple):
         return min(self.high, max(self.low, value))
 
     def activation(self) -> Activation | None:
-        """Return the activation that clamps so; None if none does with finite parameters."""
+        """Return the activation that clamps to this interval; None if no activation with finite parameters does."""
         if self.high == math.inf:
             return Activation(ActivationFunction.RELU) if self.low == 0 else None
         return Activation(ActivationFunction.BOUNDED_RELU, self.high, self.low) if self.low > -math.inf else None
 
 
 class Limit(NamedTuple):
-    """A value that a layer bounds by a number, on one side."""
+    """A value that a layer bounds by a constant number, above or below."""
 
     value: Value
     bound: float
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 @rewrite(Minimum, Maximum)
 def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
-    """Minimum with one number after Maximum with a lower one, or the other way round, is a bounded ReLU."""
+    """Replace a Minimum and a Maximum with constant numbers, in either order, by a bounded ReLU."""
     outer = _limit(layer)
     below = above(outer.value, Maximum if isinstance(op, Minimum) else Minimum) if outer else None
     inner = _limit(below.layer) if below else None
@@ -50,7 +50,10 @@ def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
 
 
 def _limit(layer: Layer) -> Limit | None:
-    """Return what a Minimum or Maximum bounds, and by which number, where nothing else about the tensor changes."""
+    """Return the operand and the number of a Minimum or Maximum with a constant.
+
+    None if it changes shape or quantization.
+    """
     for value, other in (layer.values, reversed(layer.values)):
         bound, info = scalar(other), value.known
         alike = layer.output.known == info and other.known.quantization == info.quantization
@@ -61,7 +64,7 @@ def _limit(layer: Layer) -> Limit | None:
 
 @rewrite(Activation)
 def join_clamps(op: Activation, layer: Layer) -> Replacement:
-    """A clamp after a clamp is one; it is the first one where the second bounds no further."""
+    """Merge two consecutive clamps into one; the second one is removed if it bounds no further."""
     inner = above(layer.inputs[0], Activation)
     outer_bounds = _bounds(op)
     inner_bounds = _bounds(inner.op) if inner else None

@@ -1,4 +1,4 @@
-"""What can be computed before running: layers on constants."""
+"""Constant folding."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 
 @rewrite(Op)
 def fold_constants(op: Op, layer: Layer) -> Replacement:
-    """Return a layer whose inputs are all constant is a constant, unless that would be much larger than its inputs.
+    """Replace a layer on constants by a constant, unless the result would be much larger than the inputs.
 
-    So is a layer whose result shape inference knows. Weights that get another type are folded, unless they are many and
-    have few bits: those of a language model would take eight times the memory. What is no tensor is no constant.
+    A layer whose result is known from shape inference is replaced too. Conversions of weights are folded, except of
+    large weights with few bits: those of a language model would need eight times the memory. Sequences and optionals
+    are not folded.
     """
     if not op.executable or layer.regions or not _is_known(layer) or not _is_small(layer):
         return None
@@ -41,7 +42,7 @@ def fold_constants(op: Op, layer: Layer) -> Replacement:
 
 
 def _is_known(layer: Layer) -> bool:
-    """Return whether its results are known, or its inputs, of which there are some."""
+    """Return True if the layer's results are known, or if it has inputs and all are constants."""
     if all([value.constant is not None for value in layer.outputs]):
         return True
     return bool(layer.inputs) and all([isinstance(value.producer.op, Constant) for value in layer.values])

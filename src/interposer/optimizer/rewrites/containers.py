@@ -1,4 +1,4 @@
-"""Sequences and optionals of which it is known what they hold: who reads them, reads that instead."""
+"""Rewrites that remove sequences and optionals with known elements: their readers read the elements directly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST: Final = 256
 
 
 def _tensors(sequence: Value | None) -> list[Value] | None:
-    """Return the tensors that a sequence was made of, where these are known."""
+    """Return the tensors from which a sequence was constructed; None if they are not known."""
     if above(sequence, SequenceEmpty):
         return []
     created = above(sequence, SequenceConstruct)
@@ -38,7 +38,7 @@ def _tensors(sequence: Value | None) -> list[Value] | None:
 
 
 def _place(position: Value | None, low: int, high: int, default: int) -> int | None:
-    """Return a place counted from the front; None if it is not known, or where there is none such."""
+    """Return a position counted from the front; None if it is unknown or out of range."""
     constant = None if position is None else position.constant
     if position is not None and (constant is None or constant.size != 1):
         return None
@@ -50,7 +50,7 @@ def _place(position: Value | None, low: int, high: int, default: int) -> int | N
 
 @rewrite(SequenceAt)
 def take_known_tensor(op: SequenceAt, layer: Layer) -> Replacement:
-    """Return a tensor of a sequence that was made of tensors."""
+    """Replace the reading of an element of a known sequence by the element itself."""
     tensors = _tensors(layer.inputs[0]) or []
     place = _place(layer.inputs[1], -len(tensors), len(tensors) - 1, 0)
     return None if place is None else tensors[place]
@@ -67,7 +67,7 @@ def join_known_tensors(op: ConcatFromSequence, layer: Layer) -> Replacement:
 
 @rewrite(SequenceInsert)
 def insert_into_known_tensors(op: SequenceInsert, layer: Layer) -> Replacement:
-    """Return a sequence of the tensors that another one was made of, and one more."""
+    """Replace an insertion into a sequence of known tensors by the construction of the longer sequence."""
     tensors, tensor = _tensors(layer.inputs[0]), layer.inputs[1]
     if tensors is None or tensor is None or len(tensors) == _MOST:
         return None
@@ -77,7 +77,7 @@ def insert_into_known_tensors(op: SequenceInsert, layer: Layer) -> Replacement:
 
 @rewrite(SequenceErase)
 def erase_from_known_tensors(op: SequenceErase, layer: Layer) -> Replacement:
-    """Return a sequence of all but one of the tensors that another one was made of."""
+    """Replace an erasure from a sequence of known tensors by the construction of the shorter sequence."""
     tensors = _tensors(layer.inputs[0])
     if not tensors or len(tensors) == 1:
         return None
@@ -88,7 +88,7 @@ def erase_from_known_tensors(op: SequenceErase, layer: Layer) -> Replacement:
 
 @rewrite(OptionalGetElement)
 def take_known_element(op: OptionalGetElement, layer: Layer) -> Replacement:
-    """Return the element that an optional was made of."""
+    """Replace the reading of an optional that was constructed from a known element by the element itself."""
     created = above(layer.inputs[0], OptionalConstruct)
     return created.layer.inputs[0] if created else None
 
@@ -103,10 +103,12 @@ CONTAINERS: Final = (
 
 
 def take_apart(graph: Graph) -> Rewritten:
-    """Apply the rewrites, and infer again what follows, as more is known of a tensor than of any element of a sequence.
+    """Apply the rewrites, and infer the following layers again.
+
+    The info of a tensor has more than that of the elements of a sequence.
 
     Raises:
-        InvalidNetworkError: dimensions that are known now do not fit a layer.
+        InvalidNetworkError: dimensions that became known do not fit a layer.
     """
     done = apply_rewrites(graph, CONTAINERS)
     for layer in graph.topological() if done.counts else ():

@@ -1,4 +1,4 @@
-"""Conversions between types that undo each other."""
+"""Rewrites that remove conversions which undo each other."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ _EXACT_SCALES: Final = (1e-30, 1e30)
 
 @rewrite(ConvertFp32ToFp16, ConvertFp32ToBf16)
 def drop_widening_and_narrowing(op: ConvertFp32ToFp16 | ConvertFp32ToBf16, layer: Layer) -> Replacement:
-    """Return a half-precision number that is made wider and narrow again is the same."""
+    """Remove a conversion of a half-precision value to float32 and back."""
     inner = above(layer.inputs[0], _WIDER[type(op)])
     return inner.layer.inputs[0] if inner else None
 
 
 @rewrite(ConvertFp16ToFp32, ConvertBf16ToFp32)
 def drop_inserted_conversions(op: ConvertFp16ToFp32 | ConvertBf16ToFp32, layer: Layer) -> Replacement:
-    """Leave out the rounding of float32 results to half precision and back that the optimizer inserted.
+    """Remove an inserted rounding of a float32 result to half precision and back.
 
-    It stays where a reader shows it: a discontinuous layer, such as `Quantize`, would give other integers, and a layer
-    whose own result is not rounded to half precision, such as a `Cast` to float32, would give more digits.
+    The rounding remains if a consumer would reveal its absence. A discontinuous layer, such as `Quantize`, would return
+    other integers. A layer whose own result is not rounded to half precision, such as a `Cast` to float32, would return
+    more digits.
     """
     inner = above(layer.inputs[0], _NARROWER[type(op)])
     if inner is None or not layer.source == inner.layer.source == INSERTED:
@@ -59,9 +60,9 @@ def _is_inserted_narrowing(layer: Layer) -> bool:
 
 @rewrite(Quantize)
 def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
-    """Codes of at most 16 bits that are dequantized to float32 and quantized as before are the same codes.
+    """Remove a Dequantize to float32 and a Quantize with the same quantization, of values of at most 16 bits.
 
-    The way there rounds by 2**-24 of the number and the way back again, which 2**16 codes do not notice.
+    Both roundings have a relative error of 2**-24, which is too small to change a value of 16 bits.
     """
     inner = above(layer.inputs[0], Dequantize)
     if inner is None or inner.layer.values[0].known != layer.output.known:

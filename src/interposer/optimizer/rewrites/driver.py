@@ -1,4 +1,4 @@
-"""Applies rewrites to a graph until none has anything to say.
+"""The driver of rewrites: applies them to a graph until none of them matches any more.
 
 All rewrites are applied in the same way. The new layers are created and their infos inferred. Each replacement value
 must have the info of the value that it replaces. Then all uses are replaced, and unused layers are removed. The names
@@ -31,17 +31,17 @@ _PER_LAYER: Final = 16
 
 @dataclass
 class Rewritten:
-    """What came of applying rewrites: how often each was applied, and whether they came to an end."""
+    """The result of applying rewrites: how often each was applied, and whether they came to an end."""
 
     counts: Counter[str] = field(default_factory=Counter)
     finished: bool = True
 
 
 def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
-    """Try every rewrite on every layer, in running order and again where something changed, until nothing changes.
+    """Try every rewrite on every layer in running order, and repeat this until nothing changes.
 
     Raises:
-        VerificationError: a rewrite proposed something that does not fit; the graph may be half changed then.
+        VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
     """
     done = Rewritten()
     bound = _PER_LAYER * (len(graph) + 1)
@@ -56,7 +56,7 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
 def _sweep(
     graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
 ) -> bool:
-    """Return one round over all layers; True if another one is needed."""
+    """Run one round over all layers; return True if another round is needed."""
     before = done.counts.total()
     pending = deque(graph.topological())
     while pending:
@@ -92,10 +92,10 @@ def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replaceme
 
 
 def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
-    """Let `replacement` stand in for the outputs of `layer`, which goes; returns the layers to be looked at again.
+    """Replace the outputs of `layer` by `replacement` and erase the layer; return the layers to examine again.
 
     Raises:
-        VerificationError: the replacement does not fit; names the rewrite `by` and what is wrong.
+        VerificationError: the replacement is invalid; names the rewrite `by` and the errors.
     """
     requested = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
@@ -114,7 +114,11 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
 
 
 def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
-    """Note the names of erased layers in the layer that is like them, else in new layers, else in the stand-ins."""
+    """Record the names of erased layers in the layers that replace them.
+
+    These are the new layers with `like` set to the erased layer, else the other new layers, else the producers of the
+    stand-ins.
+    """
     for layer, new in created.items():
         _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
     claimed = {new.like for new in created.values()}
@@ -126,18 +130,21 @@ def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Se
 
 
 def _note(layer: Layer, names: MergedNames) -> None:
-    """Set the names that a layer stands for; none if it stands for itself alone."""
+    """Set the names of the layers that a layer replaces; none if it only replaces itself."""
     layer.merged = NO_NAMES if names.is_only(layer.name) and not isinstance(layer.op, Constant) else names
 
 
 def _stood_for(layer: Layer) -> MergedNames:
-    """Return the layers of the original network that a layer stands for, itself included unless it is a constant."""
+    """Return the names of the original layers that a layer represents, including itself unless it is a constant."""
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
     return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
 
 
 class _Maker:
-    """Makes the new layers of one replacement; names come last, when those of the replaced layers are free."""
+    """Creates the new layers of one replacement.
+
+    They are named last, when the names of the replaced layers are free.
+    """
 
     def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
         self.graph, self.replaced, self.by = graph, replaced, by
@@ -146,7 +153,7 @@ class _Maker:
         self._names: dict[Layer, str] = {}
 
     def stand_in(self, item: Value | New | None, old: Value) -> Value:
-        """Return the value that takes the place of `old`, checked."""
+        """Return the value that replaces `old`, after checking that it has the same info."""
         if item is None:
             raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
         value = item if isinstance(item, Value) else self._root(item, old)
@@ -186,7 +193,7 @@ class _Maker:
 
 
 def _same(new: TensorInfo | None, old: TensorInfo) -> bool:
-    """Return True if both are the same, but that the new one may know more dimensions."""
+    """Return True if both infos are the same, except that the new one may have more known dimensions."""
     if new is None or (new.dtype, new.quantization) != (old.dtype, old.quantization):
         return False
     if not (new.is_ranked and old.is_ranked) or not new.is_tensor:

@@ -1,4 +1,4 @@
-"""Layers that do nothing: their output is their input."""
+"""Rewrites that remove layers whose output equals their input."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["IDENTITIES"]
 
 @rewrite(Transpose, Permute)
 def drop_idle_transpose(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """Return a Transpose that leaves every axis where it is."""
+    """Remove a Transpose that leaves every axis in place."""
     return _input(layer) if op.permutation == tuple(range(len(op.permutation))) else None
 
 
 @rewrite(Reshape, BroadcastTo, Tile)
 def drop_idle_reshape(op: Reshape | BroadcastTo | Tile, layer: Layer) -> Replacement:
-    """Return a Reshape, BroadcastTo or Tile to the shape that its input has."""
+    """Remove a Reshape, BroadcastTo or Tile whose result has the shape of its input."""
     before, after = layer.inputs[0], layer.output.known.shape
     same = before is not None and before.known.shape == after and after.count(UNKNOWN) <= 1
     return _input(layer) if same else None
@@ -45,7 +45,7 @@ def drop_idle_reshape(op: Reshape | BroadcastTo | Tile, layer: Layer) -> Replace
 
 @rewrite(Pad, SpaceToBatchNd, BatchToSpaceNd)
 def drop_idle_pad(op: Pad | SpaceToBatchNd | BatchToSpaceNd, layer: Layer) -> Replacement:
-    """Return a Pad of nothing; a block of one element without pads or crops."""
+    """Remove a Pad of width 0, or a block operator with blocks of one element and no padding or crops."""
     pads = op.crops if isinstance(op, BatchToSpaceNd) else op.pad_list
     blocks = () if isinstance(op, Pad) else op.block_shape
     return None if any(map(any, pads)) or set(blocks) - {1} else _input(layer)
@@ -53,13 +53,13 @@ def drop_idle_pad(op: Pad | SpaceToBatchNd | BatchToSpaceNd, layer: Layer) -> Re
 
 @rewrite(SpaceToDepth, DepthToSpace)
 def drop_idle_block(op: SpaceToDepth | DepthToSpace, layer: Layer) -> Replacement:
-    """Return a SpaceToDepth or DepthToSpace with blocks of one element."""
+    """Remove a SpaceToDepth or DepthToSpace with blocks of one element."""
     return _input(layer) if op.block_size == 1 else None
 
 
 @rewrite(Slice)
 def drop_idle_slice(op: Slice, layer: Layer) -> Replacement:
-    """Return a Slice of everything."""
+    """Remove a Slice of the whole tensor."""
     before = layer.values[0].known.shape
     whole = not any(op.begin) and all(size in (-1, dim) for size, dim in zip(op.size, before, strict=True))
     return _input(layer) if whole else None
@@ -67,7 +67,7 @@ def drop_idle_slice(op: Slice, layer: Layer) -> Replacement:
 
 @rewrite(StridedSlice)
 def drop_idle_strided_slice(op: StridedSlice, layer: Layer) -> Replacement:
-    """Return a StridedSlice of everything in steps of one."""
+    """Remove a StridedSlice of the whole tensor with strides of 1."""
     before = layer.values[0].known
     index = op.index(before.rank)
     whole = all(
@@ -91,9 +91,9 @@ def drop_lone_part(op: Concat | Splitter, layer: Layer) -> Replacement:
 
 @rewrite(Cast, Quantize)
 def drop_idle_cast(op: Cast | Quantize, layer: Layer) -> Replacement:
-    """Return a Cast to the type, or a Quantize to the type and quantization, that the input has.
+    """Remove a Cast to the input's type, or a Quantize to the input's type and quantization.
 
-    Codes of more than 16 bits are left alone: requantizing them need not be exact.
+    Quantized values of more than 16 bits are not affected, since requantizing them need not be exact.
     """
     before = layer.values[0].known
     wide = isinstance(op, Quantize) and before.dtype.itemsize > 2
@@ -102,7 +102,7 @@ def drop_idle_cast(op: Cast | Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Activation)
 def drop_linear(op: Activation, layer: Layer) -> Replacement:
-    """Return the linear function 1 * x + 0."""
+    """Remove the linear activation 1 * x + 0."""
     idle = op.function is ActivationFunction.LINEAR and op.a == 1 and op.b == 0
     return layer.inputs[0] if idle and layer.values[0].known == layer.output.known else None
 

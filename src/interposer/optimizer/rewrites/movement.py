@@ -1,4 +1,4 @@
-"""Fewer moves of data: transposes that undo or follow each other or only seem to move, and reshapes in a row."""
+"""Rewrites that remove or merge transposes and reshapes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FAR: Final = 16
 
 @rewrite(Transpose, Permute)
 def join_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """Transpose(q) after Transpose(p) is one, or nothing where q undoes p."""
+    """Merge two consecutive transposes into one, or remove both if they undo each other."""
     inner = above(layer.inputs[0], Transpose, Permute)
     if inner is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
         return None
@@ -78,7 +78,7 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 
 def _leads_to_transpose(value: Value, far: int) -> bool:
-    """Return True if a Transpose that is moved up from here meets others at all inputs but one, or at the only one."""
+    """Return True if a Transpose moved up from here meets transposes at all inputs but one, or at the only input."""
     if above(value, Transpose, Permute):
         return True
     inner = above(value, *POINTWISE)
@@ -90,7 +90,10 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
 
 
 def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
-    """Return the value with the axes of what it is broadcast to in another order."""
+    """Return the value with permuted axes, after axes of size 1 are added up to the broadcast rank.
+
+    None if impossible.
+    """
     info, missing = value.known, len(axes) - value.known.rank
     name = f"moved_up-{below.removeprefix('moved_up-')}"
     if info.num_elements == 1:
@@ -105,7 +108,7 @@ def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | 
 
 @rewrite(BatchToSpaceNd)
 def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Replacement:
-    """Transpose(3, 1, 2, 0), then BatchToSpaceNd to a batch and a channel of one, is a DepthToSpace (all NHWC)."""
+    """Replace Transpose(3, 1, 2, 0) and BatchToSpaceNd to one image of one channel by a DepthToSpace (NHWC)."""
     inner = above(layer.inputs[0], Transpose, Permute)
     if inner is None or inner.op.permutation != (3, 1, 2, 0) or not keeps_codes(inner.layer):
         return None
@@ -119,7 +122,7 @@ def join_transpose_and_batch_to_space(op: BatchToSpaceNd, layer: Layer) -> Repla
 
 @rewrite(Transpose, Permute)
 def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """Return a Transpose that moves only axes of size 1 is a Reshape."""
+    """Replace a Transpose that moves only axes of size 1 by a Reshape."""
     before = layer.values[0].known.shape
     real = [axis for axis in op.permutation if before[axis] != 1]
     target = _reshape_to(layer.output.known.shape)
@@ -130,7 +133,7 @@ def transpose_as_reshape(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Reshape)
 def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
-    """Return a Reshape after another one does not need the first."""
+    """Remove a Reshape before another Reshape."""
     inner = above(layer.inputs[0], Reshape)
     target = _reshape_to(layer.output.known.shape) or (None if op.copy_zeros else op)
     if inner is None or target is None or not keeps_codes(inner.layer) or not keeps_codes(layer):
@@ -139,7 +142,7 @@ def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
 
 
 def _reshape_to(shape: TensorShape) -> Reshape | None:
-    """Return the Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
+    """Return a Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
     unknown = sum(isinstance(dim, Dim) for dim in shape)
     if unknown > 1 or (unknown and 0 in shape):
         return None

@@ -1,4 +1,4 @@
-"""Pads that the padding of a window takes over."""
+"""Rewrites that merge a Pad into the padding of the following convolution or pooling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["PADS"]
 
 
 class Border(NamedTuple):
-    """What a Pad adds around an image."""
+    """The padding that a Pad adds around an image, and its value."""
 
     image: Value
     value: float
@@ -37,7 +37,7 @@ class Border(NamedTuple):
 
 
 def _border(value: Value | None, layout: DataLayout) -> Border | None:
-    """The border that a Pad puts around the image, where it adds one value and nothing along batch and channels."""
+    """Return the border of a Pad of images; None if it pads batch or channels, or not with a constant value."""
     pad = above(value, Pad)
     if pad is None or pad.op.padding_mode is not PaddingMode.CONSTANT or not keeps_codes(pad.layer):
         return None
@@ -51,7 +51,7 @@ def _border(value: Value | None, layout: DataLayout) -> Border | None:
 
 @rewrite(Convolution2d, DepthwiseConvolution2d)
 def fold_pad_into_convolution(op: Convolution2d | DepthwiseConvolution2d, layer: Layer) -> Replacement:
-    """Return a convolution pads with zeros itself; what it pads already is added to."""
+    """Merge a Pad with zeros into the padding of the following convolution."""
     border = _border(layer.inputs[0], op.data_layout)
     if border is None or border.value != 0:
         return None
@@ -65,9 +65,10 @@ def _pads(op: Convolution2d | DepthwiseConvolution2d | Pooling2d, border: Border
 
 @rewrite(Pooling2d)
 def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
-    """Return a pooling pads itself: with what never wins a maximum, or with zeros that count in a mean.
+    """Merge a Pad into the padding of the following pooling, if the pad value cannot change the result.
 
-    A mean of quantized numbers is left alone, as it may be rounded in another way.
+    This applies to values that are never a maximum, and to zeros that count in a mean. Means of quantized values are
+    not affected, as they may be rounded differently.
     """
     border = _border(layer.inputs[0], op.data_layout)
     if border is None or not (op.pool_width and op.pool_height):
@@ -82,7 +83,7 @@ def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
 
 
 def _never_wins(op: Pooling2d, border: Border, pads: dict[str, int]) -> bool:
-    """Return True if every window has a cell of the image, which is not less than the border."""
+    """Return True if every window has an element of the image, which is not less than the pad value."""
     high = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
     wide = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
     return high and wide and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)
@@ -95,7 +96,7 @@ def _counts_as_zero(op: Pooling2d, border: Border) -> bool:
 
 
 def _least(value: Value) -> float:
-    """Return a number that no element is less than."""
+    """Return a lower bound of the elements of a value."""
     info = value.known
     least = -math.inf
     if info.is_quantized:

@@ -1,12 +1,12 @@
-"""How a rewrite is written: a pure function from a layer to what may stand in for its output.
+"""The form of a rewrite: a pure function from a layer to a replacement for its output.
 
-It answers with a value that is there already, or with a `New` that describes a layer to be made, on values and on other
-new layers; None if it has nothing better. It changes nothing: the driver does, and checks that the stand-in has the
-very info (shape, type, quantization) of what it replaces::
+The function returns an existing value, or a `New` that describes a layer on values and on other new layers; None means
+no replacement. The function changes nothing. The driver changes the graph, and checks that the replacement has exactly
+the info (shape, type, quantization) of the replaced value::
 
     @rewrite(Transpose)
     def drop_inverse_transposes(op: Transpose, layer: Layer) -> Replacement:
-        \"\"\"A Transpose that undoes another one is the other one's input.\"\"\"
+        \"\"\"Replace a Transpose that undoes another one by the other one's input.\"\"\"
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _C = TypeVar("_C", bound=Op)
 
 @dataclass(frozen=True, eq=False)
 class New:
-    """A layer with one output that is to be made.
+    """A description of a new layer with one output.
 
-    The layer that takes the place of the replaced one gets its info, and its name unless one is given here; `like` is
-    a layer whose name, source and hint it gets instead. Other new layers infer their info or get `info`.
+    The layer that replaces the old one gets its info, and also its name unless `name` is set. With `like`, it gets the
+    name, source and hint of that layer instead. Other new layers get `info`, or an inferred info.
     """
 
     op: Op
@@ -68,14 +68,14 @@ Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite with the operators that it looks at."""
+    """A rewrite, and the operators to which it applies."""
 
     name: str
     ops: tuple[type[Op], ...]
     function: Callable[[Any, Layer], Replacement]
 
     def __call__(self, layer: Layer) -> Replacement:
-        """Return what may stand in for the layer's outputs; nothing where that hangs on a rank that is not known."""
+        """Return the replacement of the layer's outputs, or None; also None if the rewrite needs an unknown rank."""
         try:
             return self.function(layer.op, layer) if isinstance(layer.op, self.ops) else None
         except UnknownRankError:
@@ -83,7 +83,7 @@ class Rewrite:
 
 
 def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], Rewrite]:
-    """Make a rewrite of a function, to be tried on the layers of these operators and of their subclasses."""
+    """Return a decorator that makes a function a rewrite of layers of these operators and their subclasses."""
 
     def made(function: Callable[[Any, Layer], Replacement]) -> Rewrite:
         return Rewrite(function.__name__, ops, function)
@@ -92,7 +92,7 @@ def rewrite(*ops: type[Op]) -> Callable[[Callable[[Any, Layer], Replacement]], R
 
 
 class Producer(NamedTuple, Generic[_O_co]):
-    """The layer that gives a value, and its operator by type."""
+    """The layer that produces a value, and its operator."""
 
     op: _O_co
     layer: Layer
@@ -107,21 +107,21 @@ def above(value: Value | None, a: type[_A], b: type[_B], c: type[_C], /) -> Prod
 @overload
 def above(value: Value | None, *kinds: type[Op]) -> Producer[Op] | None: ...
 def above(value: Value | None, *kinds: type[Op]) -> Producer[Any] | None:
-    """Return the producer of a value, where it is of one of these kinds."""
+    """Return the producer of a value if its operator is of one of these classes, else None."""
     if value is None or not isinstance(value.producer.op, kinds):
         return None
     return Producer(value.producer.op, value.producer)
 
 
 def info_of(item: Value | New | None) -> TensorInfo | None:
-    """Return the info that a value has or a new layer will have."""
+    """Return the info of a value or of a new layer."""
     if isinstance(item, Value):
         return item.info
     return None if item is None else item.info or gives(item.op, item.inputs)
 
 
 def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
-    """Return the info of the operator's only output on these inputs; None if it does not take them."""
+    """Return the info of the operator's only output for these inputs; None if it does not accept them."""
     infos = [info_of(item) for item in inputs]
     if any(info is None and item is not None for info, item in zip(infos, inputs, strict=True)):
         return None
@@ -129,13 +129,13 @@ def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
 
 
 def keeps_codes(layer: Layer) -> bool:
-    """Return True if a layer that moves data does no more than that: its output is quantized as its input is."""
+    """Return True if a layer that moves data leaves elements unchanged: output and input have the same quantization."""
     moved = layer.op.infer_infos(*layer.input_infos)[0]
     return moved is not None and moved.quantization == layer.output.known.quantization
 
 
 def scalar(value: Value | None) -> float | None:
-    """Return the float value that a constant of a single element stands for, where it is one."""
+    """Return the float value of a constant with a single element; None for any other value."""
     if value is None or not value.is_constant or value.known.num_elements != 1:
         return None
     info = value.known

@@ -1,14 +1,13 @@
-"""Layers between Dequantize and Quantize that become quantized layers, as exporters of such files intend.
+"""Rewrites of float layers between Dequantize and Quantize to quantized layers, as exporters intend.
 
-There are two kinds of rewrites, which differ in what they may change:
+There are two kinds of rewrites, with different accuracy:
 
-- What moves or chooses elements does the same with stored integers, and the numbers are the same to the bit.
-- What computes sums and multiplies the same float values without an error, as integers do, and then rounds to the
-  steps of the result, as the reference does it: in fixed point. The stored result differs by one step at most from that
-  of computing in float32, which has rounded its sums before.
+- Layers that move or select elements do the same with quantized values. The results are equal bit by bit.
+- Layers that add and multiply compute exact integer sums, and rescale them in fixed point as the reference does. The
+  quantized result differs by at most one step from that of float32, which rounds its sums first.
 
-The second kind asks for a Quantize that rounds half to even, as ONNX's does: in other formats, a Dequantize
-before a layer means that the layer computes with float values.
+The second kind requires a Quantize that rounds half to even, as ONNX's does. In other formats, a Dequantize before a
+layer means that the layer computes with float values.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ _BIAS_ERROR: Final = 1 / 128
 
 
 def codes_of(value: Value | None) -> Value | None:
-    """Return the stored integers that float values of float32 are made of, or None."""
+    """Return the quantized values from which a float32 value was dequantized, or None."""
     result = above(value, Dequantize)
     return result.layer.inputs[0] if result and result.op.dtype is DataType.FLOAT32 else None
 
 
 def computing_layer(layer: Layer) -> Layer:
-    """Return the layer that does the work which a rewrite of `layer` replaces."""
+    """Return the layer whose computation a rewrite of `layer` replaces."""
     producer = layer.inputs[0].producer if layer.inputs and layer.inputs[0] else layer
     return producer if isinstance(layer.op, Quantize) else layer
 
@@ -94,7 +93,7 @@ _MOVES: Final = (
 
 @rewrite(*_MOVES, Pooling2d, Reduce, Resize, Activation)
 def dequantize_later(op: Op, layer: Layer) -> Replacement:
-    """Return what moves or chooses elements does it before they are dequantized."""
+    """Move a Dequantize after a layer that moves or selects elements."""
     codes = codes_of(layer.inputs[0])
     if codes is None or not _commutes(op, codes.known):
         return None
@@ -124,7 +123,7 @@ def _chooses(op: Op) -> bool:
 
 
 def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
-    """Return the info of the moved codes, where they are quantized as before."""
+    """Return the info of the moved quantized values if their quantization does not change, else None."""
     info = gives(op, [codes, *layer.inputs[1:]])
     if info is None or info.quantization is None:
         return None
@@ -144,14 +143,14 @@ def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
 
 @rewrite(*_MOVES)
 def move_stored_weights(op: Op, layer: Layer) -> Replacement:
-    """Return weights that are moved while they are still stored integers."""
+    """Move weights while they are quantized, and dequantize them afterwards."""
     first = layer.inputs[0]
     return fold_constants(layer) if first is not None and first.known.is_quantized else None
 
 
 @rewrite(Quantize)
 def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
-    """A clamp of quantized numbers has the bounds' codes for bounds; it is none where these span the type."""
+    """Replace a clamp and a Quantize by a clamp of quantized values; no clamp is needed if its bounds span the type."""
     result, info = above(layer.inputs[0], Activation), layer.output.known
     if result is None or not _alone(result.layer) or info.dtype not in _TYPES or not _one_scale(info):
         return None
@@ -169,7 +168,7 @@ def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
-    """Return what a layer computes is quantized before it is moved, so that the layer may compute it in integers."""
+    """Move a Quantize before a layer that moves elements, so that the producer may be computed in integers."""
     result, info = above(layer.inputs[0], *_MOVES), layer.output.known
     if result is None or not _alone(result.layer) or not _one_scale(info) or _rule(result.layer.values[0]) is None:
         return None
@@ -180,7 +179,7 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
-    """Return a piece of a tensor that is quantized as the tensor was is a slice of its stored integers."""
+    """Replace a slice and a Quantize with the tensor's own quantization by a slice of its quantized values."""
     value = layer.inputs[0]
     result = above(value, Splitter)
     codes = codes_of(result.layer.inputs[0]) if result else None
@@ -198,7 +197,7 @@ def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
-    """Return a layer of dequantized tensors whose result alone is quantized is a quantized layer."""
+    """Replace a float layer between Dequantize and Quantize by a quantized layer."""
     inner, output = layer.values[0].producer, layer.output.known
     rule = _rule(layer.values[0])
     if rule is None or not _alone(inner) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
@@ -212,7 +211,7 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
 
 
 def _rule(value: Value) -> Rule | None:
-    """Return what makes a quantized layer of the one that gives a value."""
+    """Return the rule that creates a quantized layer from the producer of a value, or None."""
     return next((_RULES[kind] for kind in type(value.producer.op).__mro__ if kind in _RULES), None)
 
 
@@ -225,7 +224,7 @@ def _one_scale(info: TensorInfo) -> bool:
 
 
 def _operand(value: Value | None, output: TensorInfo) -> Value | None:
-    """Return the stored integers of an operand, of the result's type and with one scale."""
+    """Return the quantized values of an operand if they have the result's type and a single scale, else None."""
     codes = codes_of(value)
     return codes if codes is not None and codes.known.dtype is output.dtype and _one_scale(codes.known) else None
 
@@ -236,7 +235,10 @@ def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
-    """Input, weights and perhaps a bias, of which the last two are known."""
+    """Return the quantized layer for an input, constant weights and an optional constant bias.
+
+    None if a value is not suitable.
+    """
     x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
     if x is None or weights is None or weights.quantization is None:
         return None
@@ -252,12 +254,12 @@ def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _fits(largest: float, factor: float) -> bool:
-    """True if integers up to the largest one can be multiplied by a factor in 32 bits, to which the rest is lost."""
+    """Return True if integers up to `largest` can be multiplied by `factor` without overflow of int32."""
     return factor < 1 or largest * factor < 2**30
 
 
 def _weights(value: Value | None) -> Constant | None:
-    """Known weights as integers of 8 bits, all with one zero point."""
+    """Return constant 8-bit weights that all have the same zero point, or None."""
     codes = codes_of(value)
     if codes is None or codes.constant is None or codes.known.dtype.bits > 8:
         return None
@@ -270,7 +272,7 @@ def _weights(value: Value | None) -> Constant | None:
 
 
 def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
-    """Return a known bias in steps of the products, where that says the same."""
+    """Return a constant bias quantized with the scales of the products; None if that is not accurate enough."""
     real = _real(value)
     if real is None or real.ndim != 1 or len(weights.scales) not in (1, len(real)):
         return None
@@ -292,7 +294,10 @@ def _real(value: Value) -> Array | None:
 
 
 def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
-    """Return a product with a known matrix is a layer of a neural network, and one of two tensors stays what it is."""
+    """Return a quantized layer for a matrix product.
+
+    A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul.
+    """
     known = codes_of(layer.inputs[1])
     a = layer.values[0].known
     if known is None or known.constant is None or known.known.rank != 2 or a.rank < 2 or op.transpose_x or op.adjoint_y:
@@ -316,7 +321,7 @@ def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New 
 
 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
-    """Over the whole image it is a mean; else the mean is rounded to the input's steps first, which must be as fine."""
+    """Return a Mean for an average over the whole image, else a quantized pooling if its output scale is not finer."""
     x = _operand(layer.inputs[0], output)
     if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
         return None
@@ -332,7 +337,10 @@ def _mean(op: Mean | Reduce, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _function(op: Activation, layer: Layer, output: TensorInfo) -> New | None:
-    """8 bits have so few codes that all are looked up; HARD_SWISH has a rule of its own, which is less exact."""
+    """Return a quantized activation of 8 bits, which a lookup table computes.
+
+    HARD_SWISH is excluded, as its rule is less exact.
+    """
     known = output.dtype in EIGHT_BITS and op.function is not ActivationFunction.HARD_SWISH
     return _all_operands(op, layer, output) if known else None
 

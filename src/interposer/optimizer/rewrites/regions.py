@@ -1,4 +1,4 @@
-"""The borders of regions: constants go inside, and what no region takes is no operand."""
+"""The pass that minimizes the inputs of regions: constants move inside, and unused operands are removed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["tidy_regions"]
 
 
 def tidy_regions(graph: Graph) -> Rewritten:
-    """Make the borders of all regions in a graph as narrow as they can be.
+    """Minimize the inputs of all regions in a graph.
 
-    A carried value that no iteration changes is captured; a captured constant becomes a constant of the regions, which
-    backends may prepare once; what the regions do not take is no operand any more.
+    A carried value that no iteration changes becomes a captured value. A captured constant becomes a constant of the
+    regions, which backends can prepare once. Operands that the regions do not read are removed.
     """
     counts: Counter[str] = Counter()
     for value in graph:
@@ -29,7 +29,7 @@ def tidy_regions(graph: Graph) -> Rewritten:
 
 
 def _takers(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
-    """Return the inputs of the regions that are bound to a captured operand."""
+    """Return the Input layers of the regions that are bound to a captured operand."""
     return [region.inputs[position - op.offset] for region in layer.regions]
 
 
@@ -58,14 +58,14 @@ def _drop_operands(graph: Graph, layer: Layer, op: ControlFlow) -> Iterator[int]
 
 
 def _number(region: Graph, first: int, step: int) -> None:
-    """Move the binding ids of the inputs from one on."""
+    """Add `step` to the binding ids of the inputs from `first` on."""
     for layer in region.inputs:
         if isinstance(layer.op, Input) and layer.op.binding_id >= first:
             layer.op = Input(layer.op.binding_id + step)
 
 
 def _with_unchanged_captured(graph: Graph, layer: Layer, counts: Counter[str]) -> Layer:
-    """The layer that stands for this one, where values that come out of its body as they went in are captured."""
+    """Return the layer that replaces this one, with carried values that its body returns unchanged made captured."""
     while isinstance(layer.op, Loop | While):
         index = _unchanged(layer, layer.op)
         if index is None:
@@ -87,7 +87,7 @@ def _unchanged(layer: Layer, op: Loop | While) -> int | None:
 
 
 def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
-    """Return a layer like this one, whose carried value of that number is captured, in its place."""
+    """Replace a layer by a copy in which the carried value with this number is captured, and return the copy."""
     first, head = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
     count, value = len(layer.inputs), layer.inputs[first + index]
     assert value is not None

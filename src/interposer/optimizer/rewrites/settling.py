@@ -1,4 +1,4 @@
-"""What becomes known when sizes are: layers whose attributes are tensors turn into those that have them as such."""
+"""The pass that replaces layers whose attributes are tensors by their equivalents, once the tensors are known."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAME: Final = "settle_layers"
 
 
 def settle_layers(graph: Graph) -> Rewritten:
-    """Go through a graph with such layers once, in running order, folding and settling what the layers before allow.
+    """Visit the graph once, in running order, and fold or settle every layer whose tensors earlier layers made known.
 
     Raises:
-        InvalidNetworkError: dimensions that were found do not fit a layer.
+        InvalidNetworkError: dimensions that became known do not fit a layer.
     """
     counts: Counter[str] = Counter()
     stale: set[Layer] = set()
@@ -43,7 +43,7 @@ def _infer_again(graph: Graph, layer: Layer) -> None:
 
 
 def _settle(graph: Graph, layer: Layer) -> str:
-    """Return what was done to a layer, if anything."""
+    """Fold or settle a layer, if possible; return the name of what was done, or an empty text."""
     if isinstance(layer.op, DynamicOp):
         static = layer.op.settled(*layer.input_infos)
         if static is None:

@@ -1,4 +1,4 @@
-"""Equal layers on equal inputs, constants among them, are one layer."""
+"""Detection of equal layers on equal inputs, including constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow that is known before running: the branch that is taken, and loops of few iterations, in place."""
+"""The pass that inlines control flow that is known before running: branches that are taken, and short loops."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MOST_LAYERS: Final = 1024
 
 
 def unroll(graph: Graph) -> Rewritten:
-    """Put what is known to run in place of layers with control flow, and infer again what follows from it.
+    """Replace control flow layers with known behaviour by the layers that run, and infer the following layers again.
 
     Raises:
-        InvalidNetworkError: dimensions that are known now do not fit a layer.
+        InvalidNetworkError: dimensions that became known do not fit a layer.
     """
     counts: Counter[str] = Counter()
     stale: set[Layer] = set()
@@ -64,7 +64,7 @@ def _infer(graph: Graph, layer: Layer) -> None:
 
 
 def _unrolled(graph: Graph, layer: Layer) -> list[Value] | None:
-    """Return the values that a layer gives, from layers in its place; None if it stays."""
+    """Inline a control flow layer, and return the values that replace its outputs; None if it cannot be inlined."""
     for kind, function in _UNROLLED.items():
         if isinstance(layer.op, kind):
             return function(graph, layer, layer.op)
@@ -137,7 +137,7 @@ _UNROLLED: Final[dict[type[Op], Callable[[Graph, Layer, Any], list[Value] | None
 
 
 def _in_place(graph: Graph, layer: Layer, index: int, values: Sequence[Value]) -> list[Value]:
-    """What a region gives for these values, its layers copied into the graph under names with those of its layer."""
+    """Copy the layers of a region into the graph, bound to these values; return the values of the region's outputs."""
     region = layer.regions[index]
     known = dict(zip((inner.output for inner in region.inputs), values, strict=True))
     inner = [item for item in region.topological() if not isinstance(item.op, Input | Output)]
@@ -155,7 +155,7 @@ def _made(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:
 
 
 def _size(graph: Graph) -> int:
-    """Return how many layers a graph may become, loops of a known count unrolled."""
+    """Return the number of layers of a graph after unrolling all loops with a known number of iterations."""
     return sum(1 + _times(layer) * sum(map(_size, layer.regions)) for layer in graph)
 
 

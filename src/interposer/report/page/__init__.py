@@ -1,4 +1,4 @@
-"""The page that draws an explanation: one file of HTML, which asks needlessly from anywhere."""
+"""The page that draws an explanation: one HTML file that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"
 
 
 def html(data: Mapping[str, Any]) -> str:
-    """Return the page for what `Explanation.to_dict` gave.
+    """Return the page for the data of `Explanation.to_dict`.
 
-    Nothing in the data can become markup or code: texts are set as text only, and the page's security policy
-    forbids other scripts and all network access.
+    Nothing in the data can become markup or code: the page inserts it as text only. Its content security policy forbids
+    other scripts and all network access.
     """
     folder = Path(__file__).parent
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)

@@ -296,7 +296,7 @@ IPR_EXPORT void* BackendFactory(void) {{
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ("t->struct_size = 80;", "its struct_size is 80; version 1.0 of the interface, which GetVersion tells"),
+        ("t->struct_size = 80;", "its struct_size is 80; version 1.0 of the interface, which GetVersion returns"),
         ("t->struct_size = 1 << 20;", "its struct_size is 1,048,576"),
         ("t->magic = 0;", "it begins with 0x0000000000000000"),
         *((f"t->{name} = NULL;", f"its member {name} is NULL") for name in abi.REQUIRED),

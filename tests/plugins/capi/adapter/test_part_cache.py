@@ -112,7 +112,7 @@ def test_what_the_plug_in_refuses_is_compiled_anew_and_replaced(plugin, restored
     run()
     [name] = kept()
     part = read_part(read_cached(name))
-    write_cached(name, CachedPart(part.made, Blob(b"TAPE9999" + bytes(part.blob.data[8:]), True)).content())
+    write_cached(name, CachedPart(part.origin, Blob(b"TAPE9999" + bytes(part.blob.data[8:]), True)).content())
     assert (run(), restored()) == ([4, 6, 8], 0)
     assert (run(), restored()) == ([4, 6, 8], 1)
 

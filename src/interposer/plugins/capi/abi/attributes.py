@@ -30,7 +30,7 @@ class AttributeTable(NamedTuple):
 
     address: int
     length: int
-    kept: Any
+    memory: Any
 
 
 class _Text:

@@ -77,7 +77,7 @@ class _Buffer:
         self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
     def is_blank(self) -> bool:
-        """False if a function filled in the error although it succeeded."""
+        """Return True unless a function filled in the error although it succeeded."""
         return not (self.words[_KIND] or self.words[_LENGTH])
 
     def overrun(self) -> bool:
@@ -121,16 +121,16 @@ class ErrorBuffers:
     def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
         """Return a function that repeats `call` with the same arguments; not thread-safe."""
         buffer = _Buffer()
-        given, words = (*arguments, buffer.address), buffer.words
+        passed, words = (*arguments, buffer.address), buffer.words
 
         def call() -> None:
-            nonlocal buffer, given, words
+            nonlocal buffer, passed, words
             if _watchers:
                 announce(name)
-            status = function(*given)
+            status = function(*passed)
             if status or words[_KIND] or words[_LENGTH]:
                 used, buffer = buffer, _Buffer()
-                given, words = (*arguments, buffer.address), buffer.words
+                passed, words = (*arguments, buffer.address), buffer.words
                 if status:
                     self._fail(name, status, used)
 

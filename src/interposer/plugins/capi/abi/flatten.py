@@ -183,7 +183,7 @@ class FlatGraph:
         self._constant_table = table
 
     def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
-        """The address and file position of the data; a copy for alignment is made only once."""
+        """Return the address, the size and the file position of the data; a copy for alignment is made only once."""
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
             result = suitable(array, alignment)

@@ -81,23 +81,23 @@ _log = logging.getLogger("interposer.cache")
 
 @dataclass(frozen=True)
 class CachedPart:
-    """A cached compiled part; `made` has the backend, the part and the options that it was made with."""
+    """A cached compiled part; `origin` has the backend, the part and the options that it was compiled from."""
 
-    made: Mapping[str, Any]
+    origin: Mapping[str, Any]
     blob: Blob
 
     def fault(self, registry: BackendRegistry) -> str | None:
         """Return why the part can no longer be used here, or None if it probably can."""
-        name = self.made["backend"]
+        name = self.origin["backend"]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
             return f"backend {name!r} is not available: {absent}"
         backend: Any = registry.get(name)
-        if self.made["stamp"] != getattr(backend, "identity", ""):
+        if self.origin["stamp"] != getattr(backend, "identity", ""):
             return f"backend {name!r} was changed since"
-        blobs, options = backend.blobs, self.made["options"]
+        blobs, options = backend.blobs, self.origin["options"]
         try:
-            if blobs.fingerprint(options) != self.made["fingerprint"]:
+            if blobs.fingerprint(options) != self.origin["fingerprint"]:
                 return None  # of use with another number of threads, say
             said: str | None = blobs.fault(self.blob, options)
         except InterposerError as error:
@@ -106,7 +106,7 @@ class CachedPart:
 
     def content(self) -> list[bytes | memoryview]:
         """Return the content of the file."""
-        return Record({"made": self.made, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
+        return Record({"made": self.origin, "needs_graph": self.blob.needs_graph}, [self.blob.data]).content(_MAGIC)
 
 
 def read_part(content: bytes | memoryview) -> CachedPart:
@@ -121,7 +121,7 @@ def cache_directory(library: Library, options: Options) -> str:
     if declared is None:
         return ""
     said = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
-    return said if isinstance(said, str) else ""  # what it should be is told by those who check options
+    return said if isinstance(said, str) else ""  # the check of options reports a value of another type
 
 
 def without_directory(library: Library, options: Options) -> Options:
@@ -155,7 +155,7 @@ class PartKeeper:
             fingerprint = None if blobs is None else blobs.fingerprint(options)
             stamp = library.stamp
         except (InterposerError, OSError) as error:
-            _log.info("what %s compiles is not kept: %s", library.id, error)
+            _log.info("compiled parts of %s are not cached: %s", library.id, error)
             return None
         if blobs is None:
             return None
@@ -214,7 +214,7 @@ class PartKeeper:
             with trial(self.name, self._folder, saves=True) as allowed:
                 blob = self._blobs.save(executable) if allowed else None
         except (InterposerError, MemoryError) as error:
-            _log.info("what %s compiled is not kept: %s", self._made["backend"], error)
+            _log.info("a part that %s compiled is not cached: %s", self._made["backend"], error)
             return
         if blob is None:
             return

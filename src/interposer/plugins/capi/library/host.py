@@ -72,7 +72,7 @@ class LogRing:
             self._reading.release()
 
     def after_fork(self) -> None:
-        """In the child: nobody else reads here."""
+        """Replace the lock in the child process, where no other thread reads the log."""
         self._reading = threading.Lock()
 
     def _lines(self) -> Iterator[tuple[int, str]]:

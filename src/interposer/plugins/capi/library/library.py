@@ -200,8 +200,8 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
         raise PluginError(
             path,
             "table",
-            f"its struct_size is {value:,}; version {identity.version} of the interface, which GetVersion tells, needs "
-            f"at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
+            f"its struct_size is {value:,}; version {identity.version} of the interface, which GetVersion returns, "
+            f"needs at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
         )
     return read(address, min(value, ctypes.sizeof(abi.Backend)), "the table")
 
@@ -210,7 +210,7 @@ class _Held(NamedTuple):
     """An object of the plug-in that must be released, and the data that must stay valid until then."""
 
     release: Callable[[], None] | None
-    kept: object
+    data: object
 
 
 class Library:
@@ -508,7 +508,7 @@ class Library:
         self._ring.drain(self.log)
 
     def after_fork(self) -> None:
-        """In the child: forget the parent's other threads, which are not here."""
+        """Forget, in the child process, the threads of the parent process, which do not exist there."""
         self._refuses = self.closed or not self._usable_here()
         self._compiling, self._closing = threading.Lock(), threading.RLock()
         self._inside.clear()

@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["Elf", "elf_problem"]
 
-CUT_OFF: Final = "it is damaged: something that it tells of lies behind its end"
+CUT_OFF: Final = "it is damaged: an offset in it is beyond the end of the file"
 MOST_SEGMENTS: Final = 4096
 MOST_DYNAMIC_BYTES: Final = 1 << 20
 LONGEST_CHAIN: Final = 1 << 16
@@ -102,8 +102,8 @@ def elf_problem(descriptor: int, functions: Sequence[str]) -> str | None:
     try:
         elf = Elf.of(descriptor)
         return _header_problem(elf) or _symbols_problem(elf, functions)
-    except ValueError as fault:
-        return str(fault)
+    except ValueError as error:
+        return str(error)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
 

@@ -76,7 +76,7 @@ class DynamicBackends:
         self.records = tuple(records)
 
     def close(self) -> None:
-        """Deregister the backends; each is shut down when it is no longer used. May be called again."""
+        """Deregister the backends; each is shut down when it is no longer used. A second call does nothing."""
         for name in self._registered:
             with suppress(UnknownBackendError):
                 self._registry.deregister(name)
@@ -140,8 +140,8 @@ class _Search:
     def folder(self, folder: Folder) -> None:
         """Load the entries of a folder."""
         try:
-            if folder.fault:
-                raise StepError(Step.FOLDER, folder.fault)
+            if folder.problem:
+                raise StepError(Step.FOLDER, folder.problem)
             names = _entries(folder.path)
         except StepError as error:
             self._record(DynamicBackendRecord(folder.path, error.state, error.step, error.reason))
@@ -230,7 +230,7 @@ class _File:
     def _check_probe(self, descriptor: int) -> None:
         """Try the file out in a child process, or only read its id there if isolation depends on that id.
 
-        The package's own files are never tried: their names tell their ids.
+        The package's own files are never tried: their names contain their ids.
         """
         if self.ours or not (self.options.probe_seconds or self.search.registry.isolates_any):
             return

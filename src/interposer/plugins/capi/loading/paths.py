@@ -31,10 +31,10 @@ OWN_BACKENDS: Final = ("CpuAcc",)
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder to search; `fault` is the reason why it cannot be searched, or empty."""
+    """A folder to search; `problem` is the reason why it cannot be searched, or empty."""
 
     path: str
-    fault: str = ""
+    problem: str = ""
 
 
 def own_file(backend_id: str, folder: str = PACKAGE_FOLDER) -> str:
@@ -74,7 +74,7 @@ def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
 def _without_repetitions(folders: Iterable[Folder]) -> Iterable[Folder]:
     seen = set()
     for folder in folders:
-        key = folder.path if folder.fault else os.path.realpath(folder.path)
+        key = folder.path if folder.problem else os.path.realpath(folder.path)
         if key not in seen:
             yield folder
         seen.add(key)

@@ -112,7 +112,7 @@ class _Watch:
         return Verdict(str(self.found.get("id", "")), str(self.found.get("version", "")), error, files=files)
 
 
-# --- verdicts that are kept -------------------------------------------------------------------------------------------
+# --- cached verdicts -------------------------------------------------------------------------------------------
 
 
 def _name(digest: str) -> str:

@@ -115,7 +115,7 @@ class Optimizer:
 
 
 def _sort_outputs(graph: Graph, order: Sequence[int]) -> None:
-    """Renumber the outputs of a graph: the output with number ``order[0]`` becomes the first one, and so on."""
+    """Renumber the outputs of a graph, so that the output with number ``order[0]`` becomes the first one, and so on."""
     sources = [layer.values[0] for layer in graph.outputs]
     for layer in graph.outputs:
         graph.erase(layer)

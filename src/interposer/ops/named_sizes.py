@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from interposer.core.schema import Op
 from interposer.core.types import UNKNOWN, Dim, TensorInfo, TensorShape, differ
 
-__all__ = ["Infos", "by_name", "dimension_problems", "extents", "matrix_operations", "shape_of"]
+__all__ = ["Infos", "by_name", "dimension_problems", "matrix_operations", "shape_of", "sizes_by_letter"]
 
 Infos = Mapping[str, TensorInfo | None]
 
@@ -19,10 +19,10 @@ def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorIn
     return {declared.name: info for declared, info in zip(op.operands, value, strict=True)}
 
 
-def extents(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
+def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:
     """Return the size of every letter; a known size is preferred over an unknown one.
 
-    >>> extents({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
+    >>> sizes_by_letter({"x": TensorInfo((None, 3)), "w": TensorInfo((4, 3))}, {"x": "BI", "w": "UI"})
     {'B': ?, 'I': 3, 'U': 4}
     """
     result: dict[str, int] = dict.fromkeys("".join(words.values()), UNKNOWN)
