@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import sys
 import threading
@@ -45,7 +46,7 @@ def leaks(bench: Bench, variant: str) -> Iterator[str]:
     The check looks for leaked managers, factories, handles and workloads, for leaked native memory, and for a few bytes
     leaked per load of a small network.
     """
-    with _only_new_objects():
+    with _only_new_objects(), _no_log_records():
         yield from {"objects": _objects_left, "memory": _memory_left, "small": _bytes_left}[variant](bench)
 
 
@@ -57,6 +58,17 @@ def _only_new_objects() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def _no_log_records() -> Iterator[None]:
+    """Disable logging, as a handler may retain every record: pytest's does, and its memory would count as leaked."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _objects_left(bench: Bench) -> Iterator[str]:
