@@ -169,7 +169,8 @@ def _prepared(
         messages += reduce_precision(graph, DataType.FLOAT16)
     if options.reduce_fp32_to_bf16:
         messages += reduce_precision(graph, DataType.BFLOAT16)
-    verify(graph, after="the rewrites")
+    if options.reduce_fp32_to_fp16 or options.reduce_fp32_to_bf16:  # rewrites are verified one by one
+        verify(graph, after="the reduction of precision")
     return graph, messages
 
 

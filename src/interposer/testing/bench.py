@@ -22,7 +22,7 @@ from interposer.runtime import Runtime
 from interposer.testing.census import Census
 from interposer.testing.contents import Guarded
 from interposer.testing.oracle import Oracle
-from interposer.testing.patterns import Pool
+from interposer.testing.patterns import Growth, Pool
 from interposer.testing.progress import note
 from interposer.testing.refusals import Refusals
 from interposer.testing.sample import Sample
@@ -104,8 +104,10 @@ class Bench:
             tuple[object, ...], dict[int, Array]
         ] = {}  # results of layers that ran as single-layer networks
         self.optimized_alone: dict[tuple[object, ...], OptimizedNetwork] = {}  # networks of such layers
+        self.growths: dict[str, Growth] = {}  # networks of several layers that checks share
         self.verdicts: dict[Sample, bool] = {}  # whether the backend supports a sample, as far as queried
         self.refusals = Refusals()
+        self.is_partial = False  # whether the samples of some families were left out
         self.given: Any = None  # the id, class or path that another process makes the backend from
 
     @property

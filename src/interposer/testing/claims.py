@@ -34,6 +34,7 @@ from interposer.testing.bench import Bench, can_be_shaped, view_of
 from interposer.testing.contents import Contents, rubbish
 from interposer.testing.contracts import on_backend
 from interposer.testing.oracle import reference_outputs
+from interposer.testing.outcome import Skipped
 from interposer.testing.progress import note
 from interposer.testing.sample import Sample
 from interposer.testing.tolerances import same
@@ -317,10 +318,17 @@ def _dynamic_shapes(bench: Bench) -> Iterator[str]:
         else:
             reason = reason or "; ".join(verdict.reasons)
     if asked and not taken:
+        _require_all_families(bench, "DynamicShapes")
         yield (
             f"it says that it has DynamicShapes, but refuses all {asked} layers that it takes with known dimensions; "
             f"of the first one it says: {reason}"
         )
+
+
+def _require_all_families(bench: Bench, capability: str) -> None:
+    """Raise `Skipped` if only some families are tried, as operators of the other ones may use the capability."""
+    if bench.is_partial:
+        raise Skipped(f"none of the tried operators uses the capability {capability}; those of other families may")
 
 
 def _open(sample: Sample) -> tuple[Network | None, list[dict[int, Array]]]:
@@ -488,6 +496,7 @@ def _non_constant_weights(bench: Bench) -> Iterator[str]:
                 break
             refusals.append(f"{sample.id}: {reason}")
     if refusals and not accepted:
+        _require_all_families(bench, "NonConstWeights")
         yield f"it says that it has NonConstWeights, but refuses all weights that are no constants: {refusals[0]}"
 
 

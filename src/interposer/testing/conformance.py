@@ -168,6 +168,7 @@ class Conformance:
         usable = [other for other in others if not self._is_fork or survives_fork(other)]
         tried = [sample for sample in self.samples if not self.families or sample.op.family in self.families]
         bench = Bench(self.backend, tried, self.settings, usable)
+        bench.is_partial = bool(self.families)
         bench.given = self.given if self.runtime is None and not isinstance(self.given, Backend) else None
         return bench
 

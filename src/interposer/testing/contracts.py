@@ -39,6 +39,13 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
 
 def grown(bench: Bench, variant: str) -> Growth:
     """Return a network built from a pattern and a number; raise `Refused` if no supported samples fit the pattern."""
+    if variant not in bench.growths:
+        bench.growths[variant] = new_growth(bench, variant)
+    return bench.growths[variant]
+
+
+def new_growth(bench: Bench, variant: str) -> Growth:
+    """Return a network like `grown`, but build it again, for a check in which the backend may change it."""
     growth = Growth(bench.pool, variant)
     PATTERNS[variant.partition("-")[0]](growth)
     return growth
@@ -113,7 +120,7 @@ def substitution(bench: Bench, variant: str) -> Iterator[str]:
     Each must have the same inputs and outputs as its replacement. Subgraphs that the backend returns unchanged need a
     reason.
     """
-    graph = grown(bench, variant).network.graph
+    graph = new_growth(bench, variant).network.graph
     view, before = view_of(graph), _state(graph)
     answer: object = bench.offer(view)
     if not isinstance(answer, OptimizationViews):

@@ -51,6 +51,8 @@ class Recording:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self._positions: dict[tuple[str, int | None], list[int]] = {}
+        self._indexed = 0
         self.titles: list[str] = []
         self.problems: list[str] = []
         self.manager_of: dict[int, int] = {}
@@ -79,7 +81,12 @@ class Recording:
 
     def positions(self, what: str, thing: int | None = None) -> list[int]:
         """Return the positions in the log at which a method was called (on one object)."""
-        return [at for at, event in enumerate(self.events) if event.what == what and thing in (None, event.thing)]
+        for at in range(self._indexed, len(self.events)):
+            event = self.events[at]
+            self._positions.setdefault((event.what, None), []).append(at)
+            self._positions.setdefault((event.what, event.thing), []).append(at)
+        self._indexed = len(self.events)
+        return self._positions.get((what, thing), [])
 
     def things(self, what: str) -> list[int]:
         """Return the numbers of the objects on which this method was called, without duplicates."""

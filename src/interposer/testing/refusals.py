@@ -32,7 +32,8 @@ class Refusals:
     def __init__(self) -> None:
         self._known: dict[type[Op], Reasons | None] = {}
         self._begun: dict[type[Op], Sample] = {}
-        self._seen: set[tuple[type[Op], Reasons]] = set()
+        self._seen: dict[type[Op], set[Reasons]] = {}
+        self._texts: dict[type[Op], str] = {}
 
     def of(self, sample: Sample, bench: Any) -> Reasons | None:
         """Return why a backend refuses the operator of a sample for all tensors and attributes; None if it does not."""
@@ -48,12 +49,16 @@ class Refusals:
         """Return True if samples of the operator are refused without another query."""
         return self._known.get(type(sample.op)) is not None and type(sample.op) in self._begun
 
-    def is_new(self, sample: Sample, reasons: Reasons) -> bool:
-        """Return True for the first refusal of an operator for these reasons; only this refusal is queried twice."""
-        key = type(sample.op), tuple(reasons)
-        new = key not in self._seen
-        self._seen.add(key)
-        return new
+    def is_queried_twice(self, sample: Sample, reasons: Reasons) -> bool:
+        """Return True if this refusal is queried a second time, for a comparison of the two verdicts.
+
+        This holds for the 1st, 2nd, 4th, 8th ... set of reasons of an operator, when the reasons first occur.
+        """
+        seen = self._seen.setdefault(type(sample.op), set())
+        if reasons in seen:
+            return False
+        seen.add(reasons)
+        return len(seen).bit_count() == 1
 
     def is_first(self, sample: Sample) -> bool:
         """Return True for the first sample of every operator."""
@@ -70,9 +75,11 @@ class Refusals:
         kind = type(sample.op)
         if self._begun.get(kind, sample) is sample:
             return ""
-        reasons = self._known.get(kind) or ()
-        explained = any(text.strip() and text not in Support.no().reasons for text in reasons)
-        return "; ".join(reasons) if explained else ""
+        if kind not in self._texts:
+            reasons = self._known.get(kind) or ()
+            explained = any(text.strip() and text not in Support.no().reasons for text in reasons)
+            self._texts[kind] = "; ".join(reasons) if explained else ""
+        return self._texts[kind]
 
 
 def _asked(kind: type[Op], bench: Any) -> Reasons | None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value, binding_id
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output
-from interposer.testing.bench import Bench
+from interposer.testing.bench import Bench, Loaded
 from interposer.testing.oracle import layer_values
 
 __all__ = ["layer_alone", "one_by_one"]
+
+Kind = tuple[object, ...]
+"""What equal layers share: the operator, the infos of the inputs, the constants, the declared infos, the regions."""
 
 
 def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
@@ -46,12 +50,36 @@ def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Arr
     return network.add_input_layer(number, info)
 
 
-def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
+class _SingleLayers:
+    """Runs single layers on the backend. A network stays loaded until `close`, for equal layers on other arrays."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.loaded: dict[Kind, Loaded] = {}
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        """Unload the networks."""
+        self._stack.close()
+
+    def run(self, kind: Kind, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
+        """Run the network of one layer; the network is optimized once for each kind of layer."""
+        network, feeds = layer_alone(layer, known, merged=False)
+        if kind not in self.bench.optimized_alone:
+            self.bench.optimized_alone[kind] = self.bench.optimize(network)
+        if kind not in self.loaded:
+            loaded = self.bench.loaded(self.bench.optimized_alone[kind])
+            self.loaded[kind] = self._stack.enter_context(loaded)
+        return self.loaded[kind].run(feeds)
+
+
+def _run_alone(singles: _SingleLayers, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
     """Return the backend's results for one layer of another network.
 
-    The same layer on the same arrays runs once. For other arrays, the network is loaded again, but not optimized again.
-    A value that the layer reads twice is passed as two tensors, so that layers that confuse the two are detected.
+    The same layer on the same arrays runs once. A value that the layer reads twice is passed as two tensors, so that
+    layers that confuse the two are detected.
     """
+    bench = singles.bench
     arrays = [known[value] for value in layer.values]
     if any(array.dtype.kind == "O" for array in arrays):
         return bench.run(*layer_alone(layer, known, merged=False))
@@ -60,11 +88,7 @@ def _run_alone(bench: Bench, layer: Layer, known: Mapping[Value, Array]) -> dict
     kind = (layer.op, tuple(_given(layer)), constants, tuple(_declared(layer)), tuple(layer.regions))
     key = (kind, contents)
     if key not in bench.alone:
-        network, feeds = layer_alone(layer, known, merged=False)
-        if kind not in bench.optimized_alone:
-            bench.optimized_alone[kind] = bench.optimize(network)
-        with bench.loaded(bench.optimized_alone[kind]) as created:
-            bench.alone[key] = created.run(feeds)
+        bench.alone[key] = singles.run(kind, layer, known)
     return dict(bench.alone[key])
 
 
@@ -93,6 +117,19 @@ def one_by_one(
     Layers whose names are in `held_back` are computed by their reference kernels, all others by the backend.
     """
     known: dict[Value, Array] = {}
+    with closing(_SingleLayers(bench)) as singles:
+        _run_layers(singles, network, feeds, held_back, known)
+    return {binding_id(layer): known[layer.values[0]] for layer in network.graph.outputs}
+
+
+def _run_layers(
+    singles: _SingleLayers,
+    network: Network,
+    feeds: Mapping[int, Array],
+    held_back: Collection[str],
+    known: dict[Value, Array],
+) -> None:
+    """Add every value of the network to `known`."""
     for layer in network.graph.topological():
         if isinstance(layer.op, Input):
             known[layer.output] = feeds[binding_id(layer)]
@@ -101,6 +138,5 @@ def one_by_one(
         elif layer.name in held_back:
             known.update(zip(layer.outputs, layer_values(layer, known), strict=True))
         elif not isinstance(layer.op, Output):
-            result = _run_alone(bench, layer, known)
+            result = _run_alone(singles, layer, known)
             known.update({value: result[value.index] for value in layer.outputs})
-    return {binding_id(layer): known[layer.values[0]] for layer in network.graph.outputs}

@@ -113,7 +113,8 @@ class Trial:
             return
         try:
             first = self._verdicts(view_of(self.network.graph))
-            if len(first) != 1 or first[0] or self.bench.refusals.is_new(self.sample, first[0].reasons):
+            refusals = self.bench.refusals
+            if len(first) != 1 or first[0] or refusals.is_queried_twice(self.sample, tuple(first[0].reasons)):
                 self._ask_again(first)
         except Exception as error:
             self.failure = f"asking raised {type(error).__name__}: {error}"
