@@ -2,6 +2,7 @@
 
 from interposer.backend.allocator import PROTECTED_CONTENT, CustomAllocator
 from interposer.backend.base import API_VERSION, Backend, BackendContext, BackendId
+from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Capability, Options, OptionValue
 from interposer.backend.events import BackendEvent
 from interposer.backend.external import ExternalMemory, MemoryDescriptor, machine_sources
@@ -56,6 +57,7 @@ __all__ = [
     "OptimizationViews",
     "OptionValue",
     "Options",
+    "SavedPart",
     "SubgraphView",
     "Substitution",
     "Support",

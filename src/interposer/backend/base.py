@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from interposer._version import API_VERSION
 from interposer.backend.allocator import CustomAllocator
+from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Capabilities, Options
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import ArenaMemoryManager, MemoryManager, MemorySource
 from interposer.backend.support import KernelSupport, LayerSupport
 from interposer.backend.views import OptimizationViews
 from interposer.backend.workload import KernelWorkloadFactory, WorkloadFactory
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import BackendContractError, InvalidArgumentError
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelTable
 
@@ -62,7 +63,8 @@ class Backend:
 
     Instances are cheap and stateless; the objects that they create may outlive them. A backend that only has kernels
     sets `id` and `kernels`, and inherits everything else. A backend that compiles subgraphs overrides
-    `optimize_subgraph` and `create_workload_factory`. A backend with its own memory registers tensor handle factories.
+    `optimize_subgraph` and `create_workload_factory`; if its compiled parts can be cached on disk, also `identity`,
+    `save_compiled` and `restore_compiled`. A backend with its own memory registers tensor handle factories.
     Several threads may call the methods concurrently.
     """
 
@@ -144,6 +146,41 @@ class Backend:
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Return replacements for parts of a subgraph that was assigned to the backend, and parts it cannot run."""
         return OptimizationViews(view)
+
+    # --- caches on disk -----------------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """A text that changes if the backend would compile a network otherwise, such as its version and its driver's.
+
+        Networks that the backend runs completely are cached under its identity, and placements are measured again if
+        it changes. If it is empty, as by default, nothing that the backend compiles is cached.
+        """
+        return ""
+
+    def save_compiled(self, compiled: Any) -> SavedPart | None:
+        """Return the object of a `PreCompiled` layer as bytes, or None if it cannot be saved.
+
+        Called for each compiled part of a new network, by the thread that calls `load`. If the method returns None or
+        raises an exception, the network is not cached.
+        """
+        return None
+
+    def restore_compiled(self, saved: SavedPart, options: Options) -> Any:
+        """Return the object of a `PreCompiled` layer that `save_compiled` saved, for a network with these options.
+
+        The content of a file is checked before, and the backend has the same identity as when it was saved. If the
+        method raises an exception, the network is optimized as if it was not cached.
+        """
+        raise BackendContractError(f"{type(self).__name__} restores no compiled parts", backend=self.id)
+
+    def cache_directory(self, options: Options) -> str:
+        """Return the folder that a network's options name for cached files; empty for the usual cache folder."""
+        return ""
+
+    def without_directory(self, options: Options) -> Options:
+        """Return a network's options without the one that `cache_directory` reads; the rest is a key."""
+        return options
 
     def __repr__(self) -> str:
         return f"<Backend {self.id}>"

@@ -1,8 +1,9 @@
 """The cache of optimized networks on disk, which lets a second `load` skip reading and dividing the network.
 
-The cache has networks that a single plug-in runs completely, in the form of the tables that the plug-in reads
-(`plugins.capi.abi.images`). The plug-in compiles these tables, or restores its own cached result
-(`plugins.capi.caching.part_cache`). The model file is read only when its layers are requested.
+The cache has networks that a single backend has compiled completely, in the form in which the backend saves its parts
+(`Backend.save_compiled`). A plug-in in a shared object saves the tables that it reads, and compiles them again or
+restores its own cached result (`plugins.capi.caching.part_cache`). The model file is read only when its layers are
+requested.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from interposer._version import __version__
-from interposer.backend import DEFAULT_FACTORY
+from interposer.backend import DEFAULT_FACTORY, Backend, SavedPart
 from interposer.core.cache import (
     LATER,
     Record,
@@ -40,7 +42,7 @@ from interposer.ir.inference import infer_layer
 from interposer.ir.network import Network
 from interposer.ops.control import Constant, Input, Output, PreCompiled
 from interposer.optimizer import OptimizerOptions
-from interposer.plugins.capi.caching.recording import Recording, recording
+from interposer.plugins.capi.caching.recording import recording
 from interposer.plugins.registry import BackendRegistry
 from interposer.report.estimate import Estimate
 from interposer.report.optimized import OptimizedNetwork
@@ -49,9 +51,6 @@ from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.variants import Blueprint, KnownBlueprint
 
-if TYPE_CHECKING:
-    from interposer.plugins.capi.abi.images import Image
-
 __all__ = ["FOLDER", "NAMES", "Entry", "Keeper", "read_entry"]
 
 _log = logging.getLogger("interposer.session")
@@ -59,7 +58,7 @@ FOLDER: Final = "networks"
 """The name of the folder inside the cache folder."""
 NAMES: Final = own_names("[0-9a-f]{32}")
 """The pattern of the file names that this module writes."""
-MAGIC: Final = b"interposer network 3\n"
+MAGIC: Final = b"interposer network 4\n"
 MOST_BYTES: Final = 1 << 26
 """The largest model file that is cached, in bytes. Dividing a larger network is fast compared with reading it."""
 UNCERTAIN: Final = 2.0
@@ -70,14 +69,14 @@ MOST_CACHED: Final = 1 << 29
 
 @dataclass(frozen=True)
 class Entry:
-    """A cached network, with the images of its compiled `parts`.
+    """A cached network, with its saved compiled `parts`.
 
     `origin` has the versions and the options with which it was created.
     """
 
     origin: Mapping[str, Any]
     network: Mapping[str, Any]
-    parts: tuple[Image, ...]
+    parts: tuple[SavedPart, ...]
 
     def fault(self, registry: BackendRegistry) -> str | None:
         """Return the reason why the entry can no longer be used here, or None if it can."""
@@ -89,23 +88,23 @@ class Entry:
             return f"it was made by version {self.origin['interposer']} of interposer; this is {__version__}"
         if self.origin["code"] != _code():
             return "the package has changed since"
-        if self.origin["backend"] != getattr(registry.get(name), "identity", ""):
+        if self.origin["backend"] != _identity_of(registry.get(name)):
             return f"backend {name!r} has changed since"
         return None
 
     def content(self) -> list[bytes | memoryview]:
-        """Return the content of the file: the facts as JSON, then the tables and pointer positions of each part."""
-        facts = {"made": self.origin, "network": self.network, "digests": [part.digest for part in self.parts]}
-        return Record(facts, [piece for part in self.parts for piece in (part.data, part.places)]).content(MAGIC)
+        """Return the content of the file: the facts as JSON, then the pieces of all parts."""
+        parts = [(len(part.pieces), part.digest) for part in self.parts]
+        facts = {"made": self.origin, "network": self.network, "parts": parts}
+        return Record(facts, [piece for part in self.parts for piece in part.pieces]).content(MAGIC)
 
 
 def read_entry(content: bytes | memoryview) -> Entry:
     """Return the entry in the content of a cache file; raise ValueError if it is damaged or not an entry."""
-    from interposer.plugins.capi.abi.images import Image  # noqa: PLC0415 - only where there are plug-ins
-
     facts, pieces = read_record(content, MAGIC)
-    parts = zip(pieces[::2], pieces[1::2], facts["digests"], strict=True)
-    return Entry(facts["made"], facts["network"], tuple(Image(*part) for part in parts))
+    rest = iter(pieces)
+    parts = tuple(SavedPart(tuple(islice(rest, count)), digest) for count, digest in facts["parts"])
+    return Entry(facts["made"], facts["network"], parts)
 
 
 class _NotCachedError(Exception):
@@ -152,12 +151,10 @@ class Keeper:
         absent = [name for name in ids if registry.reason_absent(name) is not None]
         if not ids or absent:
             raise _NotCachedError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
-        backend: Any = registry.get(ids[0])
-        identity = getattr(backend, "identity", None)
-        if identity is None:
-            raise _NotCachedError(
-                f"backend {ids[0]!r}, which is asked first, is no shared object, and only those compile networks"
-            )
+        backend = registry.get(ids[0])
+        identity = _identity_of(backend)
+        if not identity:
+            raise _NotCachedError(f"backend {ids[0]!r}, which is asked first, does not save what it compiles")
         options = options or OptimizerOptions()
         own = options.model_options.get(ids[0], {})
         created = {
@@ -168,7 +165,7 @@ class Keeper:
         }  # fmt: skip
         return cls(created, file, backend, options)
 
-    def __init__(self, created: Mapping[str, Any], file: _File, backend: Any, options: OptimizerOptions) -> None:
+    def __init__(self, created: Mapping[str, Any], file: _File, backend: Backend, options: OptimizerOptions) -> None:
         self._made, self._backend, self._options = created, backend, options
         self._file: _File | None = file  # dropped as soon as possible, because it may be large
         said = backend.cache_directory(options.model_options.get(backend.id, {}))
@@ -248,7 +245,11 @@ class Keeper:
         if fact["kind"] != "PreCompiled":
             return Input(fact["binding"]) if fact["kind"] == "Input" else Output(fact["binding"])
         options = self._options.model_options.get(self._backend.id, {})
-        created = self._backend.compiled_image(entry.parts[fact["part"]], options)
+        try:
+            created = self._backend.restore_compiled(entry.parts[fact["part"]], options)
+        except Exception as error:
+            _log.info("backend %r cannot restore a part of %s: %s", self._backend.id, self.name_of_source, error)
+            raise ValueError("a part cannot be restored") from error
         return PreCompiled(num_outputs=len(fact["outputs"]), object=created)
 
     def keeping(self, source: object, make: Callable[[], Model]) -> Model:
@@ -259,13 +260,13 @@ class Keeper:
         """
         file, self._file = self._file, None
         assert file is not None
-        with recording(self.name_of_source, whole=True) as recorded:
+        with recording(self.name_of_source, whole=True):
             model = make()
-        try:
-            entry = self._entry(model, recorded, file)
-        except _NotCachedError as reason:
-            _log.debug("%s is not stored in the network cache: %s", self.name_of_source or "a network", reason)
-            return model
+            try:
+                entry = self._entry(model, file)
+            except _NotCachedError as reason:
+                _log.debug("%s is not stored in the network cache: %s", self.name_of_source or "a network", reason)
+                return model
         if file.is_still(source):
             if len(file.content) > LATER:
                 later(self.name, lambda: self._write(entry))
@@ -282,8 +283,8 @@ class Keeper:
         try:
             keeper = cls._of(source, None, None, None, registry)
             assert keeper._file is not None
-            with recording(keeper.name_of_source, whole=True) as recorded, make() as model:
-                keeper._entry(model, recorded, keeper._file)
+            with recording(keeper.name_of_source, whole=True), make() as model:
+                keeper._entry(model, keeper._file)
         except _NotCachedError as reason:
             return str(reason)
         except InterposerError as error:
@@ -295,7 +296,7 @@ class Keeper:
         make_room(FOLDER, NAMES, MOST_CACHED, sum(map(len, content)), self._folder)
         write_cached(self.name, content, self._folder)
 
-    def _entry(self, model: Model, recorded: Recording, file: _File) -> Entry:
+    def _entry(self, model: Model, file: _File) -> Entry:
         if not file.is_by_itself():
             raise _NotCachedError("its weights are in separate files")
         if not model.is_prepared or model._estimate is None:
@@ -305,15 +306,15 @@ class Keeper:
             raise _NotCachedError(f"backend {optimized.preferences[0]!r} does not run all of its layers")
         if not all(info is None or info.is_tensor for info in (*model.inputs.values(), *model.outputs.values())):
             raise _NotCachedError("some of its inputs or outputs are not tensors")
-        parts: list[Image] = []
+        parts: list[SavedPart] = []
         layers = []
         index: dict[Any, int] = {}
         for layer in optimized.graph.topological():
-            if isinstance(layer.op, Constant):  # constants of compiled parts are in the images
+            if isinstance(layer.op, Constant):  # constants of compiled parts are saved with the parts
                 continue
-            fact = self._layer(layer, index, recorded, parts)
+            fact = self._layer(layer, index, parts)
             if fact is None:
-                raise _NotCachedError(f"layer {layer.name!r} is not part of what a shared object has compiled")
+                raise _NotCachedError(f"layer {layer.name!r} is not a compiled part that its backend saves")
             layers.append(fact)
             for value in layer.outputs:
                 index[value] = len(index)
@@ -325,9 +326,7 @@ class Keeper:
         }  # fmt: skip
         return Entry({**self._made, "time": time.time()}, network, tuple(parts))
 
-    def _layer(
-        self, layer: Layer, index: Mapping[Any, int], recorded: Recording, parts: list[Image]
-    ) -> dict[str, Any] | None:
+    def _layer(self, layer: Layer, index: Mapping[Any, int], parts: list[SavedPart]) -> dict[str, Any] | None:
         plain = all(value.known.is_tensor and value.known.is_concrete for value in layer.outputs)
         if (
             not plain
@@ -342,11 +341,29 @@ class Keeper:
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
             return fact | {"binding": layer.op.binding_id}
-        image = next((item for created, item in recorded.parts if created is getattr(layer.op, "object", None)), None)
-        if not isinstance(layer.op, PreCompiled) or image is None:
+        saved = self._saved(layer.op.object) if isinstance(layer.op, PreCompiled) else None
+        if saved is None:
             return None
-        parts.append(image)
+        parts.append(saved)
         return fact | {"part": len(parts) - 1}
+
+    def _saved(self, compiled: object) -> SavedPart | None:
+        try:
+            saved = self._backend.save_compiled(compiled)
+        except Exception as error:
+            raise _NotCachedError(f"backend {self._backend.id!r} cannot save what it compiled: {error}") from error
+        if isinstance(saved, SavedPart | None):
+            return saved
+        raise _NotCachedError(f"backend {self._backend.id!r} saved a part as {saved!r}; expected a SavedPart or None")
+
+
+def _identity_of(backend: Backend) -> str:
+    """Return the identity of a backend; an empty text if it cannot tell."""
+    try:
+        return backend.identity
+    except Exception as error:
+        _log.info("what backend %r compiles is not cached: %s", backend.id, error)
+        return ""
 
 
 class _Identity(NamedTuple):

@@ -32,7 +32,7 @@ def _build(runtime: Runtime, backend: str) -> str:
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""
-    return str(getattr(registry.get(backend), "identity", ""))
+    return registry.get(backend).identity
 
 
 @cache

@@ -93,7 +93,7 @@ class CachedPart:
         if absent is not None:
             return f"backend {name!r} is not available: {absent}"
         backend: Any = registry.get(name)
-        if self.origin["stamp"] != getattr(backend, "identity", ""):
+        if self.origin["stamp"] != backend.identity:
             return f"backend {name!r} was changed since"
         blobs, options = backend.blobs, self.origin["options"]
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from interposer.backend.allocator import CustomAllocator
 from interposer.backend.base import Backend, BackendContext
+from interposer.backend.caching import SavedPart
 from interposer.backend.capabilities import Options, OptionValue
 from interposer.backend.handles import TensorHandleFactoryRegistry
 from interposer.backend.memory import MemoryManager, MemorySource
@@ -23,6 +25,7 @@ from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import Image
 from interposer.plugins.capi.caching.blobs import Blobs
 from interposer.plugins.capi.caching.part_cache import cache_directory, without_directory
+from interposer.plugins.capi.caching.recording import current_recording
 from interposer.plugins.capi.library.executable import Executable
 from interposer.plugins.capi.library.information import DeclaredOption
 from interposer.plugins.capi.library.library import Library
@@ -136,14 +139,22 @@ class DynamicBackend(Backend):
         """Return the options of a network without the option for that folder."""
         return without_directory(self.library, options)
 
-    def compiled_image(self, image: Image, options: Options) -> Executable:
-        """Compile a part that is stored as an image, for a network with these options, or restore its compiled blob.
+    def save_compiled(self, compiled: Any) -> SavedPart | None:
+        """Return the tables that a part was compiled from, if it was compiled in a recording; see `recording`."""
+        recorded = current_recording()
+        parts = () if recorded is None else recorded.parts
+        image = next((image for executable, image in parts if executable is compiled), None)
+        return None if image is None else SavedPart((image.data, image.places), image.digest)
+
+    def restore_compiled(self, saved: SavedPart, options: Options) -> Executable:
+        """Compile a part from its saved tables, or restore its compiled blob.
 
         Raises:
             CallError: the plug-in failed.
-            InvalidArgumentError: the image is damaged, or the options are not valid.
+            InvalidArgumentError: the tables are damaged, or the options are not valid.
         """
-        return compile_image(self.library, image, self._options(options), self)
+        data, places = saved.pieces
+        return compile_image(self.library, Image(data, places, saved.digest), self._options(options), self)
 
     @property
     def blobs(self) -> Blobs | None:
