@@ -2,6 +2,7 @@
 
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]
+    python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
@@ -38,7 +39,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import placement
+from benchmarks import convolutions, placement
 from benchmarks.engines import command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +60,8 @@ def main() -> int:
         return command.main(sys.argv[2:])
     if sys.argv[1:2] == ["placement"]:
         return placement.main(sys.argv[2:])
+    if sys.argv[1:2] == ["convolutions"]:
+        return convolutions.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; everything by default")
     parser.add_argument("--models", type=Path, default=None, help="folder with model files")
