@@ -1,11 +1,14 @@
 // Kernels of float32 that are limited by multiply-adds; weights are of a constant, as speed does not depend on values.
 
+#include <numeric>
+
 #include "bench.hpp"
 #include "cpuacc/kernels/attention_f32.hpp"
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/lstm.hpp"
 #include "cpuacc/kernels/matmul_f32.hpp"
 #include "cpuacc/kernels/winograd_f32.hpp"
+#include "cpuacc/lower/window_f32.hpp"
 
 namespace native::bench {
 namespace {
@@ -66,29 +69,29 @@ Case window(int32_t size, int32_t channels, int32_t outputs, int32_t kernel, int
             const ConvKernels& kernels = kernels_of(isa);
             const int32_t out_size = (size + stride - 1) / stride, taps = kernel * kernel,
                           blocks = int32_t(blocks_of(outputs));
-            const int32_t phases = std::min(kernel, stride), strip = std::min(8, out_size), step = planar ? 1 : 16;
-            const int32_t rows = strip + (kernel - 1) / stride, columns = out_size + (kernel - 1) / stride;
-            auto offsets = std::make_shared<std::vector<int32_t>>();
-            for (int32_t c = 0; c < (planar ? channels : 1); ++c)
-              for (int32_t tap = 0; tap < taps; ++tap) {
-                const int32_t y = tap / kernel, x = tap % kernel,
-                              phase = (c * phases + y % stride) * phases + x % stride;
-                offsets->push_back(((phase * rows + y / stride) * columns + x / stride) * step);
-              }
             const int64_t input = int64_t{size} * size * (planar ? channels : blocks_of(channels) * 16);
-            Operands of(input, int64_t{blocks} * 16 * out_size * out_size, int64_t{blocks} * 16 * channels * taps,
-                        int64_t{phases} * phases * rows * columns * (planar ? channels : blocks_of(channels) * 16));
             Convolution c{};
-            c.gemm = {channels, blocks, of.weights.get(), of.bias.get(), kNoEpilogue};
+            c.gemm = {channels, blocks, nullptr, nullptr, kNoEpilogue};
+            c.depth = c.out_depth = c.kernel_depth = c.stride_z = c.dilation_z = 1;
             c.height = c.width = size, c.out_height = c.out_width = out_size, c.kernel_height = c.kernel_width = kernel;
             c.stride_y = c.stride_x = stride, c.dilation_y = c.dilation_x = 1, c.pad_top = c.pad_left = kernel / 2;
-            c.strip = strip, c.planar = planar;
-            const InputStrides strides = planar ? InputStrides{int64_t{size} * size, size, 1, 0, 0}
-                                                : InputStrides{0, size * 16, 16, int64_t{size} * size * 16, 0};
+            c.strip = std::min(8, out_size), c.planar = planar;
+            const WindowAxis columns{kernel, stride, 1, kernel / 2, size, out_size};
+            auto segments = std::make_shared<std::vector<Segment>>(one_segment(columns));
+            auto offsets = std::make_shared<std::vector<int32_t>>(make_taps(c));
+            auto positions = std::make_shared<std::vector<int32_t>>(offsets->size());
+            std::iota(positions->begin(), positions->end(), 0);
+            c.segment_count = 1;
+            Operands of(input, int64_t{blocks} * 16 * out_size * out_size, int64_t{blocks} * 16 * channels * taps,
+                        StripLayout(c).channel * (planar ? channels : blocks_of(channels) * 16));
+            c.gemm.weights = of.weights.get(), c.gemm.bias = of.bias.get();
+            const InputStrides strides = planar ? InputStrides{int64_t{size} * size, size, 1, 0, 0, 0}
+                                                : InputStrides{0, size * 16, 16, int64_t{size} * size * 16, 0, 0};
             return {planar ? Limit::multiply_add : limit_of(kernels),
                     2.0 * out_size * out_size * channels * outputs * taps, [=, &kernels] {
                       Convolution convolution = c;
-                      convolution.taps = offsets->data();
+                      convolution.taps = offsets->data(), convolution.positions = positions->data();
+                      convolution.segments = segments->data();
                       kernels.direct(convolution, of.in.get(), strides, of.out.get(),
                                      {int64_t{out_size} * out_size * 16, out_size * 16, 16}, nullptr, of.scratch.get(),
                                      {0, out_size, 0, blocks});

@@ -51,7 +51,7 @@ int64_t Tensor::elements() const { return ipr_elements(shape.data(), rank()); }
 uint64_t Tensor::bytes() const {
   uint64_t item = ipr::item_size(dtype);
   if (layout == Layout::plain) return uint64_t(std::max<int64_t>(elements(), 0)) * item;
-  int64_t c = extent(layout == Layout::blocked_nchw ? 1 : 3);
+  int64_t c = extent(layout == Layout::blocked_nchw ? 1 : -1);
   return c == 0 ? 0 : uint64_t(elements() / c * ((c + kBlock - 1) / kBlock * kBlock)) * item;
 }
 

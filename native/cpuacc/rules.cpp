@@ -1,5 +1,8 @@
 #include "cpuacc/rules.hpp"
 
+#include <functional>
+#include <numeric>
+
 namespace cpuacc {
 
 std::string described(const Tensor& tensor) {
@@ -35,19 +38,41 @@ Layout blocked_operand(const Graph& graph, const Node& node) {
 }
 
 Shape blocked_shape(const Tensor& tensor) {
-  bool last = tensor.layout == Layout::blocked_nhwc;
   const Shape& s = tensor.shape;
-  int64_t c = s[last ? 3 : 1];
-  return {s[0], (c + kBlock - 1) / kBlock, s[last ? 1 : 2], s[last ? 2 : 3], kBlock};
+  const int64_t channels = tensor.extent(channel_axis_of(tensor.layout, tensor.rank()));
+  const size_t first = tensor.layout == Layout::blocked_nhwc ? 1 : 2, last = first + s.size() - 3;
+  const int64_t rows =
+      std::accumulate(s.begin() + long(first), s.begin() + long(last), int64_t{1}, std::multiplies<>());
+  return {s[0], (channels + kBlock - 1) / kBlock, rows, s[last], kBlock};
 }
 
-Shape beside_blocked(const Tensor& tensor, Layout layout) {
+namespace {
+
+/// The rows of an operand beside volumes. Planes and rows have to broadcast alike to become one axis.
+int64_t rows_beside(const Shape& s, size_t first, size_t count) {
+  if (count == 1) return s[first];
+  return s[first] == 1 && s[first + 1] == 1 ? 1 : -1;
+}
+
+/// Return whether the planes and rows of a volume broadcast alike, so that they can be one axis in memory.
+bool broadcasts_rows(const Tensor& tensor, const Tensor& out, Layout layout) {
+  if (out.rank() == 4) return true;
+  const size_t first = layout == Layout::blocked_nhwc ? 1 : 2;
+  const bool planes = tensor.shape[first] == out.shape[first], rows = tensor.shape[first + 1] == out.shape[first + 1];
+  return (planes && rows) || (tensor.shape[first] == 1 && tensor.shape[first + 1] == 1);
+}
+
+}  // namespace
+
+Shape beside_blocked(const Tensor& tensor, Layout layout, int rank) {
   if (tensor.elements() == 1) return {1};
-  if (tensor.rank() > 4) return {};
-  Shape s(size_t(4 - tensor.rank()), 1);
+  if (tensor.rank() > rank) return {};
+  Shape s(size_t(rank - tensor.rank()), 1);
   s.insert(s.end(), tensor.shape.begin(), tensor.shape.end());
-  bool last = layout == Layout::blocked_nhwc;
-  int64_t n = s[0], c = s[last ? 3 : 1], h = s[last ? 1 : 2], w = s[last ? 2 : 3];
+  const size_t first = layout == Layout::blocked_nhwc ? 1 : 2, rows = size_t(rank) - 3;
+  const int64_t n = s[0], c = s[size_t(channel_axis_of(layout, rank))], h = rows_beside(s, first, rows),
+                w = s[first + rows];
+  if (h < 0) return {};
   if (c == 1) return {n, 1, h, w, 1};
   if (c % kBlock == 0 && h == 1 && w == 1) return {n, c / kBlock, 1, 1, kBlock};
   return {};
@@ -56,16 +81,17 @@ Shape beside_blocked(const Tensor& tensor, Layout layout) {
 Layouts follow_blocked(const Graph& graph, const Node& node, const Settings&) {
   Layout layout = blocked_operand(graph, node);
   const Tensor& out = graph.out(node);
-  if (!is_blocked(layout) || out.rank() != 4 || !is_f32(out)) return {};
+  if (!is_blocked(layout) || !is_image(out) || !is_f32(out)) return {};
   Layouts wanted;
   wanted.out = {layout};
-  int64_t channels = out.extent(channel_axis_of(layout));
+  const int rank = out.rank(), axis = channel_axis_of(layout, rank);
+  int64_t channels = out.extent(axis);
   if (channels == 1) return {};  // a block of a single channel would be mostly padding
   for (int number : node.inputs) {
     const Tensor& tensor = graph[number];
     if (!is_f32(tensor)) return {};
-    bool alike = tensor.rank() == 4 && tensor.extent(channel_axis_of(layout)) == channels;
-    if (!alike && beside_blocked(tensor, layout).empty()) return {};
+    bool alike = tensor.rank() == rank && tensor.extent(axis) == channels && broadcasts_rows(tensor, out, layout);
+    if (!alike && beside_blocked(tensor, layout, rank).empty()) return {};
     wanted.in.push_back(alike ? layout : Layout::plain);
   }
   return wanted;

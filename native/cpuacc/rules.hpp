@@ -40,13 +40,16 @@ inline bool agree_on_channels(Layout layout, std::string_view data_layout) {
   return layout == (last ? Layout::blocked_nhwc : Layout::blocked_nchw);
 }
 
-inline int channel_axis_of(Layout layout) { return layout == Layout::blocked_nhwc ? 3 : 1; }
+inline bool is_image(const Tensor& tensor) { return tensor.rank() == 4 || tensor.rank() == 5; }
 
-/// The shape of a blocked tensor in memory: (N, blocks, H, W, 16).
+/// The axis of the channels of a blocked image (rank 4) or volume (rank 5).
+inline int channel_axis_of(Layout layout, int rank) { return layout == Layout::blocked_nhwc ? rank - 1 : 1; }
+
+/// The shape of a blocked tensor in memory: (N, blocks, H, W, 16); the rows of a volume are those of all planes.
 Shape blocked_shape(const Tensor& tensor);
 
-/// The shape of a plain operand that broadcasts with blocked tensors in `layout`; empty if it cannot.
-Shape beside_blocked(const Tensor& tensor, Layout layout);
+/// The shape of a plain operand that broadcasts with blocked tensors of this rank in `layout`; empty if it cannot.
+Shape beside_blocked(const Tensor& tensor, Layout layout, int rank);
 
 /// The layouts of an elementwise node: those of its first blocked operand. Every operand with as many channels as the
 /// result is blocked like the result; operands that broadcast along the channels stay plain. All are plain if the

@@ -3,6 +3,7 @@
 #include "cpuacc/kernels/conv_f32.hpp"
 
 #include "cpuacc/kernels/winograd_f32.hpp"
+#include "cpuacc/lower/window_f32.hpp"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -53,9 +54,11 @@ bool takes_residual(PostOps kind) { return kind == PostOps::residual || kind == 
 struct Geometry {
   int channels, outputs, height, width, kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x,
       pad_top, pad_left, out_height, out_width;
+  int depth = 1, kernel_depth = 1, stride_z = 1, dilation_z = 1, pad_front = 0, out_depth = 1;
 
-  int taps() const { return kernel_height * kernel_width; }
-  int places() const { return out_height * out_width; }
+  int taps() const { return kernel_depth * kernel_height * kernel_width; }
+  int places() const { return out_depth * out_height * out_width; }
+  int pixels() const { return depth * height * width; }
 };
 
 /// Padding of half the window, so that windows lie partly outside of the image on all sides.
@@ -77,12 +80,24 @@ Geometry make_geometry(int channels, int outputs, int height, int width, int ker
           (width + 2 * pad - span) / stride + 1};
 }
 
-/// The value of an image (channels, height, width) at a tap of the window of an output pixel; 0 in the padding.
+/// The value of an image (channels, depth, height, width) at a tap of the window of an output pixel; 0 in the padding.
 double seen(const Geometry& g, const std::vector<float>& image, int channel, int out, int tap) {
-  int y = out / g.out_width * g.stride_y - g.pad_top + tap / g.kernel_width * g.dilation_y;
+  const int rows = out / g.out_width, tap_rows = tap / g.kernel_width;
+  int z = rows / g.out_height * g.stride_z - g.pad_front + tap_rows / g.kernel_height * g.dilation_z;
+  int y = rows % g.out_height * g.stride_y - g.pad_top + tap_rows % g.kernel_height * g.dilation_y;
   int x = out % g.out_width * g.stride_x - g.pad_left + tap % g.kernel_width * g.dilation_x;
-  if (y < 0 || y >= g.height || x < 0 || x >= g.width) return 0;
-  return image[size_t((channel * g.height + y) * g.width + x)];
+  if (z < 0 || z >= g.depth || y < 0 || y >= g.height || x < 0 || x >= g.width) return 0;
+  return image[size_t(((channel * g.depth + z) * g.height + y) * g.width + x)];
+}
+
+/// A volume with the same window along its depth.
+Geometry make_volume(int channels, int outputs, int depth, int height, int width, int kernel, int stride,
+                     int dilation) {
+  Geometry g = make_geometry(channels, outputs, height, width, kernel, stride, dilation);
+  const Geometry planes = make_geometry(channels, outputs, depth, depth, kernel, stride, dilation);
+  g.depth = depth, g.kernel_depth = kernel, g.stride_z = stride, g.dilation_z = dilation;
+  g.pad_front = planes.pad_top, g.out_depth = planes.out_height;
+  return g;
 }
 
 /// Sums (outputs, places) of a convolution whose weights are (outputs, channels, taps).
@@ -165,62 +180,77 @@ TEST_P(PointwiseKernel, divides_many_pixels_among_passes_that_fit_the_cache) {
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
 
-/// Offsets of the taps into the scratch memory, where rows and columns are sorted by their remainder of the stride.
-std::vector<int32_t> make_taps(const Geometry& g, int strip, int channels, int step) {
-  const int row_phases = std::min((g.kernel_height - 1) * g.dilation_y + 1, g.stride_y);
-  const int column_phases = std::min((g.kernel_width - 1) * g.dilation_x + 1, g.stride_x);
-  const int rows = strip + (g.kernel_height - 1) * g.dilation_y / g.stride_y;
-  const int columns = g.out_width + (g.kernel_width - 1) * g.dilation_x / g.stride_x;
-  std::vector<int32_t> taps;
-  for (int channel = 0; channel < channels; ++channel)
-    for (int i = 0; i < g.kernel_height; ++i)
-      for (int j = 0; j < g.kernel_width; ++j) {
-        int y = i * g.dilation_y, x = j * g.dilation_x;
-        int phase = (channel * row_phases + y % g.stride_y) * column_phases + x % g.stride_x;
-        taps.push_back(((phase * rows + y / g.stride_y) * columns + x / g.stride_x) * step);
-      }
-  return taps;
-}
-
 enum class Input { blocked, nchw, nhwc };
 
-void check_convolve(native::Isa isa, const Geometry& g, Input layout, int strip, PostOps kind) {
+/// How the taps are read: from a strip with dense rows and columns, or with slabs; and whether taps that only read
+/// padding are left out, and rows divided into segments. `in_place` reads the image if no segment reads padding.
+struct Reading {
+  int strip = 1;
+  bool drops = false, row_slabs = false, column_slabs = false, in_place = false;
+};
+
+WindowAxis columns_of(const Geometry& g) {
+  return {g.kernel_width, g.stride_x, g.dilation_x, g.pad_left, g.width, g.out_width};
+}
+
+Convolution make_convolution(const Geometry& g, const Reading& reading, bool planar,
+                             const std::vector<Segment>& segments) {
+  Convolution c{};
+  c.gemm.depth = g.channels, c.gemm.blocks = int32_t(blocks_of(g.outputs));
+  c.depth = g.depth, c.height = g.height, c.width = g.width;
+  c.out_depth = g.out_depth, c.out_height = g.out_height, c.out_width = g.out_width;
+  c.kernel_depth = g.kernel_depth, c.kernel_height = g.kernel_height, c.kernel_width = g.kernel_width;
+  c.stride_z = g.stride_z, c.stride_y = g.stride_y, c.stride_x = g.stride_x;
+  c.dilation_z = g.dilation_z, c.dilation_y = g.dilation_y, c.dilation_x = g.dilation_x;
+  c.pad_front = g.pad_front, c.pad_top = g.pad_top, c.pad_left = g.pad_left;
+  c.strip = reading.strip, c.planar = planar, c.drops = reading.drops;
+  c.row_slabs = reading.row_slabs, c.column_slabs = reading.column_slabs;
+  c.segments = segments.data(), c.segment_count = int32_t(segments.size());
+  c.in_place = reading.in_place && reading.drops && g.stride_x == 1 && are_exact(segments, columns_of(g));
+  return c;
+}
+
+void check_convolve(native::Isa isa, const Geometry& g, Input layout, Reading reading, PostOps kind) {
   Random random(uint32_t(g.channels * 100 + g.outputs));
   const ConvKernels& kernels = kernels_of(isa);
   const bool planar = layout != Input::blocked, pairs = kernels.bfloat16 && !planar;
-  const int size = g.height * g.width, places = g.places();
+  const int size = g.pixels(), places = g.places();
   const std::vector<float> image = random.reals(g.channels * size),
                            weights = random.reals(g.outputs * g.channels * g.taps());
   const std::vector<float> bias = random.reals(g.outputs), added = random.reals(g.outputs * places);
   std::vector<float> laid_out = layout == Input::blocked ? to_blocked(image, g.channels, size, kNan) : image;
   for (int n = 0; n < g.channels * size && layout == Input::nhwc; ++n)
     laid_out[size_t(n % size * g.channels + n / size)] = image[size_t(n)];
-  const InputStrides strides = layout == Input::blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0}
-                               : layout == Input::nchw  ? InputStrides{size, g.width, 1, 0, 0}
-                                                        : InputStrides{1, g.width * g.channels, g.channels, 0, 0};
+  const int plane = g.height * g.width;
+  const InputStrides strides = layout == Input::blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0, plane * 16}
+                               : layout == Input::nchw
+                                   ? InputStrides{size, g.width, 1, 0, 0, plane}
+                                   : InputStrides{1, g.width * g.channels, g.channels, 0, 0, plane * g.channels};
   Floats in(laid_out), residual(to_blocked(added, g.outputs, places, 0)), biases(padded_to_block(bias));
   Floats packed(pack_panels(weights, g.outputs, g.channels, g.taps(), kernels.panel, planar ? 1 : 16, pairs));
-  const std::vector<int32_t> taps = make_taps(g, strip, planar ? g.channels : 1, planar ? 1 : 16);
-  const int rows = strip + g.kernel_height * g.dilation_y, columns = g.out_width + g.kernel_width * g.dilation_x;
-  Floats out(blocks_of(g.outputs) * places * 16);
-  Floats scratch((planar ? g.channels : blocks_of(g.channels) * 16) * g.stride_y * g.stride_x * rows * columns);
-  Convolution c{};
+  reading.drops = reading.drops && !planar, reading.in_place = reading.in_place && !pairs;
+  const std::vector<Segment> segments = reading.drops ? segments_of(columns_of(g)) : one_segment(columns_of(g));
+  Convolution c = make_convolution(g, reading, planar, segments);
   c.gemm = {g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)};
-  c.height = g.height, c.width = g.width, c.out_height = g.out_height, c.out_width = g.out_width;
-  c.kernel_height = g.kernel_height, c.kernel_width = g.kernel_width, c.stride_y = g.stride_y, c.stride_x = g.stride_x;
-  c.dilation_y = g.dilation_y, c.dilation_x = g.dilation_x, c.pad_top = g.pad_top, c.pad_left = g.pad_left;
-  c.strip = strip, c.planar = planar, c.taps = taps.data();
-  const int middle = g.out_height / 2;
+  const std::vector<int32_t> taps = make_taps(c);
+  std::vector<int32_t> positions(taps.size());
+  for (size_t n = 0; n < positions.size(); ++n) positions[n] = int32_t(n);
+  c.taps = taps.data(), c.positions = positions.data();
+  Floats out(blocks_of(g.outputs) * places * 16);
+  Floats scratch(StripLayout(c).channel * (planar ? g.channels : blocks_of(g.channels) * 16) + 2 * g.taps());
+  const int rows = g.out_depth * g.out_height, middle = rows / 2;
   for (const OutputRange& range :
-       {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, g.out_height, 0, c.gemm.blocks}})
+       {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, rows, 0, c.gemm.blocks}})
     kernels.direct(c, in.data(), strides, out.data(), {places * 16, g.out_width * 16, 16},
                    takes_residual(kind) ? residual.data() : nullptr, scratch.data(), range);
   const auto sums = pairs ? convolved(g, rounded_to_bfloat16(image), rounded_to_bfloat16(weights), bias)
                           : convolved(g, image, weights, bias);
   expect_near(from_blocked(out, g.outputs, places), with_epilogue(kind, sums, added), g.outputs * places,
               tolerance_of(kernels, g.channels * g.taps()),
-              describe("channels", g.channels, "outputs", g.outputs, "width", g.width, "window", g.kernel_width,
-                       "stride", g.stride_x, "dilation", g.dilation_x, "layout", int(layout), "strip", strip));
+              describe("channels", g.channels, "outputs", g.outputs, "height", g.height, "width", g.width, "window",
+                       g.kernel_width, "stride", g.stride_x, "dilation", g.dilation_x, "depth", g.depth, "layout",
+                       int(layout), "strip", reading.strip, "drops", reading.drops, "row slabs", reading.row_slabs,
+                       "column slabs", reading.column_slabs, "in place", c.in_place));
 }
 
 TEST_P(ConvolveKernel, slides_windows_over_blocked_images) {
@@ -230,7 +260,7 @@ TEST_P(ConvolveKernel, slides_windows_over_blocked_images) {
       for (int kernel : {1, 3})
         for (int stride : {1, 2, 3}) {
           const Geometry g = make_geometry(channels, outputs, 7, 9, kernel, stride, 1 + n % 2);
-          check_convolve(isa(), g, Input::blocked, 1 + n % 4, PostOps(n % int(PostOps::kCount)));
+          check_convolve(isa(), g, Input::blocked, {1 + n % 4}, PostOps(n % int(PostOps::kCount)));
           ++n;
         }
 }
@@ -242,14 +272,54 @@ TEST_P(ConvolveKernel, slides_windows_over_planes) {
       for (int kernel : {3, 5, 7})
         for (int stride : {1, 2}) {
           const Geometry g = make_geometry(channels, outputs, 9, 11, kernel, stride, 1 + n % 2);
-          check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, 1 + n % 5, PostOps(n % int(PostOps::kCount)));
+          check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, {1 + n % 5, false, n % 3 == 0, n % 4 == 0},
+                         PostOps(n % int(PostOps::kCount)));
           ++n;
         }
 }
 
 TEST_P(ConvolveKernel, takes_every_width_around_a_tile) {
   for (int width = 1; width <= 30; ++width)
-    check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, 2, PostOps::residual);
+    check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, {2}, PostOps::residual);
+}
+
+TEST_P(ConvolveKernel, leaves_out_taps_that_only_read_padding) {
+  int n = 0;
+  for (int kernel : {1, 2, 3, 5})
+    for (int stride : {1, 2, 3})
+      for (int dilation : {1, 2, 5, 9, 14})
+        for (int width : {1, 3, 13}) {
+          const Geometry g = make_geometry(n % 2 ? 16 : 21, 40, 7, width, kernel, stride, dilation);
+          for (bool in_place : {false, true})
+            check_convolve(isa(), g, Input::blocked, {1 + n % 7, true, n % 2 == 0, n % 3 == 0, in_place},
+                           PostOps(n % int(PostOps::kCount)));
+          ++n;
+        }
+}
+
+TEST_P(ConvolveKernel, slides_windows_over_volumes) {
+  int n = 0;
+  for (int kernel : {1, 2, 3})
+    for (int stride : {1, 2})
+      for (int dilation : {1, 3})
+        for (int depth : {1, 2, 5}) {
+          const Geometry g = make_volume(17, 40, depth, 4, 5, kernel, stride, dilation);
+          for (bool in_place : {false, true})
+            check_convolve(isa(), g, Input::blocked,
+                           {1 + n % 4, n % 4 != 0 || in_place, n % 2 == 0, n % 3 == 0, in_place},
+                           PostOps(n % int(PostOps::kCount)));
+          check_convolve(isa(), make_volume(3, 20, depth, 4, 5, kernel, stride, dilation),
+                         n % 2 ? Input::nchw : Input::nhwc, {1 + n % 3, false, n % 2 == 0, n % 3 == 0},
+                         PostOps(n % int(PostOps::kCount)));
+          ++n;
+        }
+}
+
+TEST_P(ConvolveKernel, adds_planes_in_place_over_rows_that_meet_the_same_taps) {
+  Geometry g = make_volume(32, 48, 4, 5, 6, 3, 1, 1);
+  g.kernel_height = g.kernel_width = 1, g.pad_top = g.pad_left = 0;
+  g.out_height = g.height, g.out_width = g.width;
+  check_convolve(isa(), g, Input::blocked, {5, true, false, false, true}, PostOps::post_ops);
 }
 
 // ---- Depthwise ------------------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ class ExpandedRows {
     t.a = in_ + (y - first_) * row_;
     t.a_block = in_block_;
     t.taps = kNoTaps;
-    t.tap_count = 1;
+    t.tap_count = t.window = 1;
+    t.positions = kNoTaps;
     t.depth = words_of(p.depth);
     t.b = p.weights + int64_t{block} * 16 * t.depth;
     t.bias = p.bias + block * 16;

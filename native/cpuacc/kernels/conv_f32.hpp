@@ -7,22 +7,76 @@
 
 namespace cpuacc {
 
-/// A direct convolution. Weights: [panel][block of input channels][tap][input channel][16 * blocks of the panel].
-/// If `planar`, for few input channels: [panel][input channel][tap][16 * blocks of the panel].
-struct Convolution {
-  Gemm gemm;
-  int32_t height, width, out_height, out_width;
-  int32_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
-  int32_t strip;  // output rows that are computed from one copy of their input in scratch memory
-  bool planar;
-  const int32_t* taps;  // offsets into the scratch memory, see `make_taps` in lower/conv_f32.cpp
+/// Columns [first, last) of an output row, and the columns [tap, tap_end) of the window that meet the image there. The
+/// other columns of the window only read padding.
+struct Segment {
+  int32_t first, last, tap, tap_end;
 };
 
-/// Strides of the input of a planar convolution in floats, from one channel, row and pixel to the next. In an nChw16c
-/// image
-/// (`channel_block` is not 0), channel c begins at c / 16 * channel_block + c % 16.
+/// A direct convolution of an image, or of a volume. Weights: [panel][block of input channels][tap][input channel][16 *
+/// blocks of the panel]. If `planar`, for few input channels: [panel][input channel][tap][16 * blocks of the panel].
+struct Convolution {
+  Gemm gemm;
+  int32_t depth, height, width, out_depth, out_height, out_width;
+  int32_t kernel_depth, kernel_height, kernel_width, stride_z, stride_y, stride_x, dilation_z, dilation_y, dilation_x;
+  int32_t pad_front, pad_top, pad_left;
+  int32_t strip;                 // output rows that are computed from one copy of their input in scratch memory
+  bool planar;                   // images of few channels, or of any layout
+  bool drops;                    // taps that only read padding are left out; not if planar
+  bool in_place;                 // taps are read from the image instead of a copy; no segment reads padding
+  bool row_slabs, column_slabs;  // see StripLayout
+  int32_t segment_count;         // at least 1
+  const Segment* segments;       // they cover a row
+  const int32_t* taps;           // offsets in floats from the first pixel of a tile, see `offset_of_tap`
+  const int32_t* positions;      // 0, 1, 2 ...: the numbers of the taps in the weights
+};
+
+/// The layout of a strip in scratch memory: [input channel or block][plane of the window][slot of rows][slot of
+/// columns][row][column]. If the rows are dense, a slot holds the rows of the padded image that have the same remainder
+/// modulo the stride (their phase), so that neighbouring outputs read neighbouring inputs; only the phases that a tap
+/// reads exist. If they are slabs, a slot holds the rows that one row of the window reads: less memory for large
+/// dilations. The same holds for columns, where slabs make the pixels of all output rows contiguous.
+struct StripLayout {
+  explicit StripLayout(const Convolution& c)
+      : stride_y(c.stride_y), stride_x(c.stride_x), dilation_y(c.dilation_y), dilation_x(c.dilation_x),
+        row_slabs(c.row_slabs), column_slabs(c.column_slabs),
+        row_slots(slots(c.kernel_height, c.dilation_y, c.stride_y, c.row_slabs)),
+        column_slots(slots(c.kernel_width, c.dilation_x, c.stride_x, c.column_slabs)),
+        rows(c.strip + (c.row_slabs ? 0 : (c.kernel_height - 1) * c.dilation_y / c.stride_y)),
+        columns(c.out_width + (c.column_slabs ? 0 : (c.kernel_width - 1) * c.dilation_x / c.stride_x)),
+        plane(int64_t{row_slots} * column_slots * rows * columns), channel(c.kernel_depth * plane) {}
+
+  static int slots(int kernel, int dilation, int stride, bool slabs) {
+    int most = (kernel - 1) * dilation + 1;
+    return slabs ? kernel : most < stride ? most : stride;
+  }
+  /// The offset in pixels from an output pixel to tap (z, y, x) of its window.
+  int64_t tap(int z, int y, int x) const {
+    int row = y * dilation_y, column = x * dilation_x;
+    int64_t slot = int64_t{row_slabs ? y : row % stride_y} * column_slots + (column_slabs ? x : column % stride_x);
+    return z * plane + (slot * rows + (row_slabs ? 0 : row / stride_y)) * columns +
+           (column_slabs ? 0 : column / stride_x);
+  }
+
+  int stride_y, stride_x, dilation_y, dilation_x;
+  bool row_slabs, column_slabs;
+  int row_slots, column_slots, rows, columns;
+  int64_t plane, channel;  // pixels
+};
+
+/// The offset in floats from the first pixel of a tile to a tap, in a strip or in the image.
+static inline int64_t offset_of_tap(const Convolution& c, int channel, int z, int y, int x) {
+  if (!c.in_place) {
+    StripLayout strip(c);
+    return (channel * strip.channel + strip.tap(z, y, x)) * (c.planar ? 1 : 16);
+  }
+  return ((int64_t{z} * c.dilation_z * c.height + y * c.dilation_y) * c.width + x * c.dilation_x) * 16;
+}
+
+/// Strides of the input of a convolution in floats, from one channel, row, pixel and plane to the next. In a blocked
+/// image (`channel_block` is not 0), channel c begins at c / 16 * channel_block + c % 16.
 struct InputStrides {
-  int64_t channel, row, pixel, channel_block, first_channel;
+  int64_t channel, row, pixel, channel_block, first_channel, plane;
 };
 
 /// A depthwise convolution; weights are [block of channels][tap][16].

@@ -1,5 +1,5 @@
-// Direct convolutions. Strips of the padded image are copied to scratch memory, from which the micro-kernel reads all
-// taps.
+// Direct convolutions. The micro-kernel reads all taps of a tile from the image, or from a strip: some rows of the
+// padded image that are copied to scratch memory.
 
 #ifndef CPUACC_KERNELS_DIRECT_HPP
 #define CPUACC_KERNELS_DIRECT_HPP
@@ -12,35 +12,43 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// The layout of a strip. Rows and columns of the padded image are grouped by their remainder modulo the stride (their
-/// phase), so that neighbouring outputs read neighbouring inputs. Only the phases that a tap reads exist.
-struct Strip {
-  explicit Strip(const Convolution& c)
-      : row_phases(phases(c.kernel_height, c.dilation_y, c.stride_y)),
-        column_phases(phases(c.kernel_width, c.dilation_x, c.stride_x)),
-        rows(c.strip + (c.kernel_height - 1) * c.dilation_y / c.stride_y),
-        columns(c.out_width + (c.kernel_width - 1) * c.dilation_x / c.stride_x) {}
-
-  static int phases(int kernel, int dilation, int stride) {
-    int most = (kernel - 1) * dilation + 1;
-    return most < stride ? most : stride;
-  }
-  int64_t channel() const { return int64_t{row_phases} * column_phases * rows * columns; }
-
-  int row_phases, column_phases, rows, columns;
-};
-
-/// The columns [first, last) of a phase that lie inside of the image.
+/// The positions [first, last) of a slot of columns that lie inside of the image. Position p reads column p * stride +
+/// `base` - pad.
 struct Inside {
-  Inside(int phase, int stride, int pad, int width, int columns) {
-    first = pad > phase ? (pad - phase + stride - 1) / stride : 0;
-    last = width + pad > phase ? (width + pad - phase + stride - 1) / stride : 0;
+  Inside(int base, int stride, int pad, int width, int columns) {
+    first = pad > base ? (pad - base + stride - 1) / stride : 0;
+    last = width + pad > base ? (width + pad - base + stride - 1) / stride : 0;
     if (first > columns) first = columns;
     if (last > columns) last = columns;
     if (last < first) last = first;
   }
   int first, last;
 };
+
+/// The elements [first, last) of a window that meet the image from one of the positions [position, last_position].
+/// Those between them may only read padding.
+struct Live {
+  Live(int kernel, int stride, int dilation, int pad, int size, int position, int last_position) {
+    int before = pad - last_position * stride, after = size - 1 + pad - position * stride;
+    first = before > 0 ? (before + dilation - 1) / dilation : 0;
+    last = after < 0 ? 0 : after / dilation + 1;
+    if (last > kernel) last = kernel;
+    if (first > last) first = last;
+  }
+  int first, last;
+};
+
+inline Live live_planes(const Convolution& c, int z) {
+  Live live(c.kernel_depth, c.stride_z, c.dilation_z, c.pad_front, c.depth, z, z);
+  if (!c.drops) live.first = 0, live.last = c.kernel_depth;
+  return live;
+}
+
+inline Live live_rows(const Convolution& c, int y, int last) {
+  Live live(c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.height, y, last);
+  if (!c.drops) live.first = 0, live.last = c.kernel_height;
+  return live;
+}
 
 /// Copy floats that are `step` apart. The steps that networks commonly have are compile-time constants.
 inline void copy_every(const float* from, int64_t step, int count, float* to) {
@@ -64,18 +72,18 @@ CPUACC_INLINE void clear(float* to, int count) {
     memset(to, 0, sizeof(float) * kStep * static_cast<size_t>(count));
 }
 
-/// Copy one row of one phase. `from` is column 0 of the row of the image, or nullptr for a row of padding. `channels`
-/// of the block are valid.
+/// Copy one row of one slot of columns. `from` is column 0 of the row of the image, or nullptr for a row of padding.
+/// `channels` of the block are valid.
 template <int kStep>
-CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int phase, int columns,
-                            int channels, float* to) {
-  Inside inside(phase, c.stride_x, c.pad_left, c.width, columns);
+CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pixel, int base, int columns, int channels,
+                            float* to) {
+  Inside inside(base, c.stride_x, c.pad_left, c.width, columns);
   if (!from || inside.first == inside.last) {
     clear<kStep>(to, columns);
     return;
   }
   clear<kStep>(to, inside.first);
-  const float* x = from + (inside.first * c.stride_x + phase - c.pad_left) * pixel;
+  const float* x = from + (inside.first * c.stride_x + base - c.pad_left) * pixel;
   if (kStep == 1) {
     copy_every(x, c.stride_x * pixel, inside.last - inside.first, to + inside.first);
   } else {
@@ -85,16 +93,38 @@ CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pix
   clear<kStep>(to + inside.last * kStep, columns - inside.last);
 }
 
+/// Some output rows of one plane, and the planes and rows of the window that meet the image there.
+struct OutputRows {
+  OutputRows(const Convolution& c, int row, int end)
+      : z(row / c.out_height), y(row % c.out_height), planes(live_planes(c, z)), window(0, 1, 1, 0, 0, 0, 0) {
+    count = end - row < c.out_height - y ? end - row : c.out_height - y;
+    if (count > c.strip) count = c.strip;
+    window = live_rows(c, y, y + count - 1);
+  }
+  int z, y, count;
+  Live planes, window;
+};
+
+/// Copy the input of some output rows, of one channel or block.
 template <int kStep>
-CPUACC_INLINE void copy_channel(const Convolution& c, const Strip& strip, const float* image, int64_t row,
-                                int64_t pixel, int first_row, int channels, float* to) {
-  for (int y_phase = 0; y_phase < strip.row_phases; ++y_phase)
-    for (int x_phase = 0; x_phase < strip.column_phases; ++x_phase)
-      for (int r = 0; r < strip.rows; ++r, to += strip.columns * kStep) {
-        int y = (first_row + r) * c.stride_y + y_phase - c.pad_top;
-        copy_row<kStep>(c, y >= 0 && y < c.height ? image + y * row : nullptr, pixel, x_phase, strip.columns, channels,
-                        to);
+CPUACC_INLINE void copy_channel(const Convolution& c, const StripLayout& strip, const float* volume,
+                                const InputStrides& in, const OutputRows& rows, int channels, float* to) {
+  const int over = strip.rows - c.strip;
+  for (int d = rows.planes.first; d < rows.planes.last; ++d) {
+    const int z = rows.z * c.stride_z + d * c.dilation_z - c.pad_front;
+    const float* image = z >= 0 && z < c.depth ? volume + z * in.plane : nullptr;
+    for (int i = 0; i < strip.row_slots; ++i) {
+      if (strip.row_slabs && (i < rows.window.first || i >= rows.window.last)) continue;
+      for (int j = 0; j < strip.column_slots; ++j) {
+        float* at = to + (d * strip.plane + int64_t{i * strip.column_slots + j} * strip.rows * strip.columns) * kStep;
+        for (int r = 0; r < rows.count + over; ++r, at += strip.columns * kStep) {
+          int y = (rows.y + r) * c.stride_y + i * (strip.row_slabs ? c.dilation_y : 1) - c.pad_top;
+          copy_row<kStep>(c, image && y >= 0 && y < c.height ? image + y * in.row : nullptr, in.pixel,
+                          j * (strip.column_slabs ? c.dilation_x : 1), strip.columns, channels, at);
+        }
       }
+    }
+  }
 }
 
 inline const float* plane(const InputStrides& p, const float* in, int channel) {
@@ -102,49 +132,140 @@ inline const float* plane(const InputStrides& p, const float* in, int channel) {
   return in + (p.channel_block ? at / 16 * p.channel_block + at % 16 : at * p.channel);
 }
 
+/// Let a tile read the taps of these planes, rows and columns of the window only. `list` has room for all taps twice.
+inline void select_taps(const Convolution& c, const Live& planes, const Live& rows, int column, int column_end,
+                        int32_t* list, MicroKernelArgs& t) {
+  const int count = (planes.last - planes.first) * (rows.last - rows.first) * (column_end - column);
+  t.taps = c.taps;
+  t.positions = c.positions;
+  t.tap_count = count;
+  if (count == t.window) return;
+  int32_t *taps = list, *positions = list + t.window;
+  t.taps = taps;
+  t.positions = positions;
+  for (int z = planes.first; z < planes.last; ++z)
+    for (int y = rows.first; y < rows.last; ++y)
+      for (int x = column; x < column_end; ++x) {
+        const int32_t position = (z * c.kernel_height + y) * c.kernel_width + x;
+        *taps++ = c.taps[position];
+        *positions++ = position;
+      }
+}
+
+/// The output rows from `y` on, at most `count`, that meet the same rows of the window.
+inline int rows_alike(const Convolution& c, int y, int count) {
+  const Live live = live_rows(c, y, y);
+  int alike = 1;
+  for (; alike < count; ++alike) {
+    const Live next = live_rows(c, y + alike, y + alike);
+    if (next.first != live.first || next.last != live.last) break;
+  }
+  return alike;
+}
+
+/// The operands of a convolution, and the parts of its tiles that do not change.
+template <int kStep>
+struct Direct {
+  const Convolution& c;
+  const float* in;
+  const InputStrides& in_strides;
+  float* out;
+  const OutputStrides& out_strides;
+  const float* residual;
+  float* scratch;
+  StripLayout strip;
+  MicroKernelArgs t;
+  bool contiguous;  // output rows are contiguous
+  bool flat;        // tiles may reach over several rows
+
+  Direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
+         const OutputStrides& out_strides, const float* residual, float* scratch)
+      : c(c), in(in), in_strides(in_strides), out(out), out_strides(out_strides), residual(residual), scratch(scratch),
+        strip(c), t{}, contiguous(out_strides.row == c.out_width * out_strides.pixel),
+        flat(contiguous && c.segment_count == 1 &&
+             (c.in_place ? c.out_width == c.width && c.stride_y == 1 : strip.columns == c.out_width)) {
+    t.a_block = c.in_place ? in_strides.channel_block : strip.channel * kStep;
+    t.window = c.kernel_depth * c.kernel_height * c.kernel_width * (kStep == 1 ? c.gemm.depth : 1);
+    t.depth = kStep == 1 ? 1 : words_of(c.gemm.depth);
+    t.c_block = out_strides.block;
+    t.c_pixel = out_strides.pixel;
+    t.low = c.gemm.epilogue.low;
+    t.high = c.gemm.epilogue.high;
+  }
+
+  void copy(const OutputRows& rows) const {
+    for (int channel = 0; channel < c.gemm.depth; channel += kStep)
+      copy_channel<kStep>(c, strip, plane(in_strides, in, channel), in_strides, rows,
+                          c.gemm.depth - channel < 16 ? c.gemm.depth - channel : 16,
+                          scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
+  }
+
+  /// Rows whose tiles have the same taps: from row `r` of the strip on.
+  int rows_at_once(const OutputRows& rows, int r) const {
+    if (!flat) return 1;
+    return c.in_place ? rows_alike(c, rows.y + r, rows.count - r) : rows.count - r;
+  }
+
+  const float* first_input(const OutputRows& rows, int r, int x) const {
+    if (!c.in_place) return scratch + (int64_t{r} * strip.columns + x) * kStep;
+    const int64_t z = int64_t{rows.z} * c.stride_z - c.pad_front, y = int64_t{rows.y + r} * c.stride_y - c.pad_top;
+    return plane(in_strides, in, 0) + ((z * c.height + y) * c.width + x - c.pad_left) * 16;
+  }
+
+  void select(const OutputRows& rows, int r, int count, const Segment& segment) {
+    if (kStep == 1) {
+      t.taps = c.taps;
+      t.tap_count = t.window;
+      return;
+    }
+    auto* list = reinterpret_cast<int32_t*>(scratch + (c.in_place ? 0 : t.a_block * word_blocks_of(c.gemm.depth)));
+    select_taps(c, rows.planes, live_rows(c, rows.y + r, rows.y + r + count - 1), segment.tap, segment.tap_end, list,
+                t);
+  }
+
+  /// Compute the tiles of `count` rows, from row `r` of the strip on, by one panel.
+  void tiles(const OutputRows& rows, int r, int count, const Segment& segment, int block, int blocks) {
+    const int64_t row = int64_t{rows.z} * c.out_height + rows.y + r;
+    const int64_t to = block * out_strides.block + row * out_strides.row + segment.first * out_strides.pixel;
+    select(rows, r, count, segment);
+    t.a = first_input(rows, r, segment.first);
+    t.c = out + to;
+    t.residual = residual ? residual + to : nullptr;
+    run_micro_kernels<kStep>(t, count * (segment.last - segment.first), blocks, kStep, c.gemm.epilogue);
+  }
+
+  void panel(const OutputRows& rows, int block, int blocks) {
+    const int64_t size = int64_t{blocks} * 16 * t.depth * t.window, most = mr_of_panel(blocks);
+    const int64_t tiles_of_row = (c.out_width + most - 1) / most,
+                  count = flat ? (rows.count * c.out_width + most - 1) / most : rows.count * tiles_of_row;
+    t.b = c.gemm.weights + int64_t{block} * 16 * t.depth * t.window;
+    t.bias = c.gemm.bias + block * 16;
+    t.prefetch = reinterpret_cast<const char*>(t.b + size);
+    t.prefetch_step = (blocks * 64 + count - 1) / count;
+    for (int r = 0, alike; r < rows.count; r += alike) {
+      alike = rows_at_once(rows, r);
+      for (int n = 0; n < c.segment_count; ++n) tiles(rows, r, alike, c.segments[n], block, blocks);
+    }
+  }
+};
+
 template <int kStep>
 void direct_strips(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
                    const OutputStrides& out_strides, const float* residual, float* scratch, const OutputRange& range) {
-  const Strip strip(c);
-  const Gemm& p = c.gemm;
-  const int count = c.kernel_height * c.kernel_width * (kStep == 1 ? p.depth : 1);
-  const bool flat = strip.columns == c.out_width && out_strides.row == c.out_width * out_strides.pixel;
-  MicroKernelArgs t{};
-  t.a_block = strip.channel() * kStep;
-  t.taps = c.taps;
-  t.tap_count = count;
-  t.depth = kStep == 1 ? 1 : words_of(p.depth);
-  t.c_block = out_strides.block;
-  t.c_pixel = out_strides.pixel;
-  t.low = p.epilogue.low;
-  t.high = p.epilogue.high;
-  for (int row = range.row; row < range.row_end; row += c.strip) {
-    int rows = range.row_end - row < c.strip ? range.row_end - row : c.strip;
-    for (int channel = 0; channel < p.depth; channel += kStep)
-      copy_channel<kStep>(c, strip, plane(in_strides, in, channel), in_strides.row, in_strides.pixel, row,
-                          p.depth - channel < 16 ? p.depth - channel : 16,
-                          scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));
+  Direct<kStep> direct(c, in, in_strides, out, out_strides, residual, scratch);
+  for (int row = range.row; row < range.row_end;) {
+    const OutputRows rows(c, row, range.row_end);
+    if (!c.in_place) direct.copy(rows);
     for (int block = range.block; block < range.block_end;) {
-      int blocks = blocks_of_panel_at(block, p.blocks);
-      int64_t size = int64_t{blocks} * 16 * t.depth * count;
-      t.b = p.weights + int64_t{block} * 16 * t.depth * count;
-      t.bias = p.bias + block * 16;
-      t.prefetch = reinterpret_cast<const char*>(t.b + size);
-      int most = mr_of_panel(blocks),
-          tiles = flat ? (rows * c.out_width + most - 1) / most : rows * ((c.out_width + most - 1) / most);
-      t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
-      for (int r = 0; r < rows; r += flat ? rows : 1) {
-        int64_t to = block * out_strides.block + (row + r) * out_strides.row;
-        t.a = scratch + int64_t{r} * strip.columns * kStep;
-        t.c = out + to;
-        t.residual = residual ? residual + to : nullptr;
-        run_micro_kernels<kStep>(t, flat ? rows * c.out_width : c.out_width, blocks, kStep, p.epilogue);
-      }
+      int blocks = blocks_of_panel_at(block, c.gemm.blocks);
+      direct.panel(rows, block, blocks);
       block += blocks;
     }
+    row += rows.count;
   }
 }
 
+/// Rows of `range` are the rows of all planes.
 void direct(const Convolution& c, const float* in, const InputStrides& in_strides, float* out,
             const OutputStrides& out_strides, const float* residual, float* scratch, const OutputRange& range) {
   if (c.planar)

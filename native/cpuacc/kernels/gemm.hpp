@@ -71,7 +71,8 @@ void gemm(const Gemm& p, const float* in, int64_t in_block, float* out, const Ou
   MicroKernelArgs t{};
   t.a_block = in_block;
   t.taps = kNoTaps;
-  t.tap_count = 1;
+  t.tap_count = t.window = 1;
+  t.positions = kNoTaps;
   t.depth = depth;
   t.c_block = out_strides.block;
   t.c_pixel = out_strides.pixel;

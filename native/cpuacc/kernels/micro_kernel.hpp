@@ -20,10 +20,12 @@ constexpr int mr_of_panel(int blocks) {
 struct MicroKernelArgs {
   const float* a;       // the first pixel; pixels are kStep floats apart
   int64_t a_block;      // floats from one block of 16 input channels to the next
-  const int32_t* taps;  // offsets of the taps of the window from `a`, in floats
+  const int32_t* taps;  // offsets of the taps from `a`, in floats
   int32_t tap_count;
-  int32_t depth;   // input channels, or pairs of them
-  const float* b;  // packed weights: [block of input channels][tap][channel][NR]
+  const int32_t* positions;  // the numbers of the taps in the window; if kStep is 1, they are 0, 1, 2 ...
+  int32_t window;            // taps of the window, some of which may be left out
+  int32_t depth;             // input channels, or pairs of them
+  const float* b;            // packed weights: [block of input channels][tap][channel][NR]
   const float* bias;
   float* c;
   int64_t c_block, c_pixel;  // floats from one block of 16 output channels, and from one pixel, to the next
@@ -71,9 +73,12 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
     }
   } else {
     const float* block = t.a;
-    for (int left = t.depth; left > 0; left -= 16, block += t.a_block)
+    for (int left = t.depth; left > 0; left -= 16, block += t.a_block) {
+      const float* weights = b;
+      const int64_t tap_size = (left < 16 ? left : 16) * kNRVecs * kLanes;
       for (int tap = 0; tap < t.tap_count; ++tap) {
         const float* a = block + t.taps[tap];
+        b = weights + t.positions[tap] * tap_size;
         int k = left < 16 ? left : 16;
         for (; k >= kUnroll;
              k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
@@ -83,6 +88,8 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
         }
         for (; k > 0; --k, ++a, b += kNRVecs * kLanes) accumulate<kMR, kNRVecs, kStep, 1>(sums, a, b);
       }
+      b = weights + t.window * tap_size;
+    }
   }
   Vec low = broadcast(t.low), high = broadcast(t.high);
   float* c = t.c;

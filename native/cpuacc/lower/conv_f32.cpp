@@ -1,4 +1,4 @@
-// Convolution2d and TransposeConvolution2d of float32.
+// Convolution2d, Convolution3d and TransposeConvolution2d of float32.
 
 #include <algorithm>
 #include <numeric>
@@ -16,15 +16,17 @@ constexpr int64_t kStripFloats =
 constexpr int64_t kLargeWeights =
     128 * 1024;  // floats of weights, from which on larger strips are used, so that the weights are read less often
 
-/// The movement of a window along one axis: tap `k` at position `p` reads p * stride + k * dilation - pad.
-struct Axis {
-  int64_t kernel, stride, dilation, pad, places;
+/// The movement of a window along all axes of a volume; images have one plane.
+struct WindowAxes {
+  WindowAxis planes, rows, columns;
+  int64_t taps() const { return planes.kernel * rows.kernel * columns.kernel; }
 };
 
 /// A convolution of some input channels to some output channels, at a grid of positions of the output.
 struct Unit {
   Convolution convolution;
-  std::vector<int32_t> taps;
+  std::vector<int32_t> taps, positions;
+  std::vector<Segment> segments;
   int64_t first_input, first_output;  // first channels
   int64_t out_offset;                 // in floats
   OutputStrides out_strides;
@@ -46,7 +48,7 @@ struct State {
 
 OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
   const Convolution& c = unit.convolution;
-  int rows = unit.pointwise ? c.height * c.width : c.out_height;
+  int rows = unit.pointwise ? c.depth * c.height * c.width : c.out_depth * c.out_height;
   if (state.by_units) return {0, rows, 0, c.gemm.blocks};
   if (!state.by_blocks) {
     Range range = split(rows, part, parts, unit.pointwise ? 14 : 1);
@@ -61,7 +63,8 @@ OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
 /// Copy the output channels of a unit from blocks of their own to their place in the output. The padding of the last
 /// block becomes 0.
 void scatter(const State& state, const Unit& unit, const float* from, float* out, const OutputRange& rows) {
-  const int64_t width = unit.convolution.out_width, size = unit.convolution.out_height * width;
+  const int64_t width = unit.convolution.out_width,
+                size = int64_t{unit.convolution.out_depth} * unit.convolution.out_height * width;
   const int64_t channels = state.group_outputs, end = unit.first_output + channels;
   int64_t last = end == state.outputs ? blocks_of(end) * 16 : end;
   for (int64_t channel = unit.first_output; channel < last; ++channel) {
@@ -92,7 +95,7 @@ void run_unit(const State& state, const Unit& unit, const float* in, float* out,
                           scratch, range);
     return;
   }
-  OutputStrides own{int64_t{c.out_height} * c.out_width * 16, int64_t{c.out_width} * 16, 16};
+  OutputStrides own{int64_t{c.out_depth} * c.out_height * c.out_width * 16, int64_t{c.out_width} * 16, 16};
   float* block = scratch + state.strip_floats;
   state.kernels->direct(c, in, in_strides, block, own, nullptr, scratch, range);
   scatter(state, unit, block, out, range);
@@ -117,35 +120,6 @@ void run_units(const Step& step, const Run& run, int part, int parts) {
 
 // ---- Preparing ------------------------------------------------------------------------------------------------------
 
-/// The floats of a strip in the layout of the kernel: for each output row, and for the rows that the window reads
-/// beyond.
-struct StripSize {
-  StripSize(const Axis& rows, const Axis& columns, int64_t channels)
-      : row_phases(std::min((rows.kernel - 1) * rows.dilation + 1, rows.stride)),
-        column_phases(std::min((columns.kernel - 1) * columns.dilation + 1, columns.stride)),
-        columns(columns.places + (columns.kernel - 1) * columns.dilation / columns.stride),
-        over((rows.kernel - 1) * rows.dilation / rows.stride),
-        row(row_phases * column_phases * this->columns * channels) {}
-
-  int64_t floats(int64_t strip) const { return (strip + over) * row; }
-
-  int64_t row_phases, column_phases, columns, over, row;
-};
-
-std::vector<int32_t> make_taps(const Axis& rows, const Axis& columns, const StripSize& size, int64_t strip,
-                               int64_t channels, int64_t step) {
-  std::vector<int32_t> taps;
-  for (int64_t channel = 0; channel < channels; ++channel)
-    for (int64_t i = 0; i < rows.kernel; ++i)
-      for (int64_t j = 0; j < columns.kernel; ++j) {
-        int64_t y = i * rows.dilation, x = j * columns.dilation;
-        int64_t phase = (channel * size.row_phases + y % rows.stride) * size.column_phases + x % columns.stride;
-        taps.push_back(
-            int32_t(((phase * (strip + size.over) + y / rows.stride) * size.columns + x / columns.stride) * step));
-      }
-  return taps;
-}
-
 /// The operands of a convolution.
 struct Layer {
   Layer(const Graph& graph, const Node& node)
@@ -166,46 +140,121 @@ struct Layer {
 
 bool few_channels(int64_t channels) { return channels < 8; }
 
-/// Rows of a strip, so that the strips of a thread have about the same size.
-int64_t strip_rows(const StripSize& size, int64_t places, int64_t weights, int threads) {
+/// Words of the input of one position; if planar, of all taps.
+int64_t strip_words(const Convolution& c, bool bfloat16) {
+  return c.planar ? c.gemm.depth : blocks_of(bfloat16 ? (c.gemm.depth + 1) / 2 : c.gemm.depth) * 16;
+}
+
+/// Words of scratch memory: the strip, and the taps of a tile.
+int64_t strip_floats(const Convolution& c, bool bfloat16) {
+  int64_t list = c.planar ? 0 : 2 * int64_t{c.kernel_depth} * c.kernel_height * c.kernel_width;
+  return (c.in_place ? 0 : StripLayout(c).channel * strip_words(c, bfloat16)) + list;
+}
+
+/// Rows of a strip, so that the strips of a thread have about the same size. A strip of `n` rows has (n + over) * row
+/// floats.
+int64_t strip_rows(int64_t row, int64_t over, int64_t places, int64_t weights, int threads) {
   int64_t floats = weights >= kLargeWeights ? 4 * kStripFloats : kStripFloats;
   int64_t rows = std::max<int64_t>(1, (places + threads - 1) / threads);
-  int64_t most = std::max<int64_t>(1, floats / std::max<int64_t>(1, size.row) - size.over);
+  int64_t most = std::max<int64_t>(1, floats / std::max<int64_t>(1, row) - over);
   int64_t strips = (rows + most - 1) / most;
   return (rows + strips - 1) / strips;
 }
 
-/// Words of the input of one position; if planar, of all taps.
-int64_t strip_words(const Convolution& c, const ConvKernels& kernels) {
-  return c.planar ? c.gemm.depth : blocks_of(kernels.bfloat16 ? (c.gemm.depth + 1) / 2 : c.gemm.depth) * 16;
+void set_axes(Convolution& c, const WindowAxes& axes) {
+  c.depth = int32_t(axes.planes.size), c.height = int32_t(axes.rows.size), c.width = int32_t(axes.columns.size);
+  c.out_depth = int32_t(axes.planes.places), c.out_height = int32_t(axes.rows.places),
+  c.out_width = int32_t(axes.columns.places);
+  c.kernel_depth = int32_t(axes.planes.kernel), c.kernel_height = int32_t(axes.rows.kernel),
+  c.kernel_width = int32_t(axes.columns.kernel);
+  c.stride_z = int32_t(axes.planes.stride), c.stride_y = int32_t(axes.rows.stride),
+  c.stride_x = int32_t(axes.columns.stride);
+  c.dilation_z = int32_t(axes.planes.dilation), c.dilation_y = int32_t(axes.rows.dilation),
+  c.dilation_x = int32_t(axes.columns.dilation);
+  c.pad_front = int32_t(axes.planes.pad), c.pad_top = int32_t(axes.rows.pad), c.pad_left = int32_t(axes.columns.pad);
 }
 
-Unit make_unit(const Layer& layer, const Axis& rows, const Axis& columns, Weights weights, Builder& builder) {
+/// Elements between the first and the last tap of a window, in outputs.
+int64_t reach(const WindowAxis& axis) { return (axis.kernel - 1) * axis.dilation / axis.stride; }
+
+bool fits_32_bits(const WindowAxes& axes, int64_t strides) {
+  int64_t rows =
+      (axes.planes.kernel * axes.planes.dilation + 1) * axes.rows.size + axes.rows.kernel * axes.rows.dilation;
+  return (rows + 1) * axes.columns.size * strides < INT32_MAX;
+}
+
+/// Rows of so few pixels are computed in tiles of several rows.
+constexpr int64_t kNarrow = 10;
+
+/// Choose how the taps are read.
+void plan_strip(Unit& unit, const WindowAxes& axes, int64_t weights, bool bfloat16, int threads) {
+  Convolution& c = unit.convolution;
+  const WindowAxis &rows = axes.rows, &columns = axes.columns;
+  unit.segments = c.drops ? segments_of(columns) : one_segment(columns);
+  c.in_place =
+      c.drops && columns.stride == 1 && !bfloat16 && fits_32_bits(axes, 16) && are_exact(unit.segments, columns);
+  const int64_t column_slots = StripLayout::slots(c.kernel_width, c.dilation_x, c.stride_x, false);
+  const int64_t dense = column_slots * (columns.places + reach(columns)), slabs = columns.kernel * columns.places;
+  const bool narrow = columns.places < kNarrow && rows.places > 1 && unit.segments.size() == 1 && columns.kernel <= 16;
+  c.column_slabs = !c.planar && columns.kernel > 1 && (narrow || slabs < dense);
+  const int64_t words = axes.planes.kernel * (c.column_slabs ? slabs : dense) * strip_words(c, bfloat16);
+  const int64_t row_slots = StripLayout::slots(c.kernel_height, c.dilation_y, c.stride_y, false);
+  const int64_t strip = strip_rows(row_slots * words, reach(rows), rows.places, weights, threads);
+  c.row_slabs = rows.kernel * strip < row_slots * (strip + reach(rows));
+  c.strip = int32_t(c.row_slabs ? strip_rows(rows.kernel * words, 0, rows.places, weights, threads) : strip);
+  if (c.in_place) {
+    int64_t row = axes.planes.kernel * rows.stride * columns.size * blocks_of(c.gemm.depth) * 16;
+    c.strip = int32_t(strip_rows(row, 0, rows.places, weights, threads));
+  }
+}
+
+/// The numbers in the window of the taps that are used.
+std::vector<int64_t> tap_numbers(const WindowAxes& axes, const Taps& planes, const Taps& rows, const Taps& columns) {
+  std::vector<int64_t> numbers;
+  for (int64_t z = planes.first; z < planes.last; ++z)
+    for (int64_t y = rows.first; y < rows.last; ++y)
+      for (int64_t x = columns.first; x < columns.last; ++x)
+        numbers.push_back((z * axes.rows.kernel + y) * axes.columns.kernel + x);
+  return numbers;
+}
+
+/// Return whether each output pixel reads the input pixel at its own position.
+bool is_pointwise(const WindowAxes& axes) {
+  auto same = [](const WindowAxis& axis) {
+    return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0 && axis.places == axis.size;
+  };
+  return same(axes.planes) && same(axes.rows) && same(axes.columns);
+}
+
+/// `finite` weights need not be multiplied with padding.
+Unit make_unit(const Layer& layer, WindowAxes axes, Weights weights, bool finite, Builder& builder) {
   const ConvKernels& kernels = kernels_for(builder.settings);
   Unit unit{};
   unit.scattered = layer.is_scattered();
-  bool single = rows.kernel == 1 && columns.kernel == 1 && rows.stride == 1 && columns.stride == 1;
-  unit.pointwise = single && rows.pad == 0 && columns.pad == 0 && rows.places == layer.in.h &&
-                   columns.places == layer.in.w && !layer.is_planar() && !unit.scattered;
+  std::vector<int64_t> numbers;
+  if (finite) {
+    const Taps used[3] = {used_taps(axes.planes), used_taps(axes.rows), used_taps(axes.columns)};
+    numbers = tap_numbers(axes, used[0], used[1], used[2]);
+    axes = {cropped(axes.planes, used[0]), cropped(axes.rows, used[1]), cropped(axes.columns, used[2])};
+    weights.numbers = numbers.data();
+    weights.taps = axes.taps();
+  }
+  unit.pointwise = is_pointwise(axes) && !layer.is_planar() && !unit.scattered;
   Convolution& c = unit.convolution;
   c.planar = layer.is_planar();
-  int64_t step = c.planar ? 1 : 16;
+  c.drops = finite && !c.planar;
   weights.bfloat16 = kernels.bfloat16 && !c.planar;
   c.gemm.depth = int32_t(weights.inputs);
   c.gemm.blocks = int32_t(blocks_of(weights.outputs));
   c.gemm.epilogue = layer.fused.epilogue;
   c.gemm.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
-    pack_panels(builder, weights, kernels.panel, step, static_cast<float*>(to));
+    pack_panels(builder, weights, kernels.panel, c.planar ? 1 : 16, static_cast<float*>(to));
   }));
-  c.height = int32_t(layer.in.h), c.width = int32_t(layer.in.w);
-  c.out_height = int32_t(rows.places), c.out_width = int32_t(columns.places);
-  c.kernel_height = int32_t(rows.kernel), c.kernel_width = int32_t(columns.kernel);
-  c.stride_y = int32_t(rows.stride), c.stride_x = int32_t(columns.stride);
-  c.dilation_y = int32_t(rows.dilation), c.dilation_x = int32_t(columns.dilation);
-  c.pad_top = int32_t(rows.pad), c.pad_left = int32_t(columns.pad);
-  StripSize size(rows, columns, strip_words(c, kernels));
-  c.strip = int32_t(strip_rows(size, rows.places, weights.packed(), builder.settings.threads));
-  unit.taps = make_taps(rows, columns, size, c.strip, c.planar ? weights.inputs : 1, step);
+  set_axes(c, axes);
+  plan_strip(unit, axes, weights.packed(), weights.bfloat16, builder.settings.threads);
+  unit.taps = make_taps(c);
+  unit.positions.resize(unit.taps.size());
+  std::iota(unit.positions.begin(), unit.positions.end(), 0);
   return unit;
 }
 
@@ -216,28 +265,28 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   state->in_image = layer.in.floats();
   state->out_image = layer.out.floats();
   state->in_strides = layer.in.strides();
-  state->out_block = layer.out.h * layer.out.w * 16;
+  state->out_block = layer.out.pixels() * 16;
   state->outputs = layer.out.c;
   state->group_outputs = layer.outputs();
   state->units = std::move(units);
+  const bool bfloat16 = state->kernels->bfloat16;
   int64_t weights = 0, operations = 0, extra = 0;
   for (Unit& unit : state->units) {
     Convolution& c = unit.convolution;
-    c.taps = unit.taps.data();
-    int64_t taps = int64_t{c.kernel_height} * c.kernel_width, places = int64_t{c.out_height} * c.out_width;
+    c.taps = unit.taps.data(), c.positions = unit.positions.data();
+    c.segments = unit.segments.data(), c.segment_count = int32_t(unit.segments.size());
+    int64_t taps = int64_t{c.kernel_depth} * c.kernel_height * c.kernel_width;
+    int64_t places = int64_t{c.out_depth} * c.out_height * c.out_width;
     weights += int64_t{c.gemm.depth} * c.gemm.blocks * 16 * taps;
     operations += 2 * int64_t{c.gemm.depth} * c.gemm.blocks * 16 * taps * places;
-    Axis rows{c.kernel_height, c.stride_y, c.dilation_y, c.pad_top, c.out_height};
-    Axis columns{c.kernel_width, c.stride_x, c.dilation_x, c.pad_left, c.out_width};
-    int64_t strip = !unit.pointwise ? StripSize(rows, columns, strip_words(c, *state->kernels)).floats(c.strip)
-                    : state->kernels->bfloat16 ? staged_words(c.gemm.depth, places)
-                                               : 0;
+    int64_t strip = !unit.pointwise ? strip_floats(c, bfloat16) : bfloat16 ? staged_words(c.gemm.depth, places) : 0;
     state->strip_floats = std::max(state->strip_floats, strip);
     if (unit.scattered) extra = std::max(extra, c.gemm.blocks * 16 * places);
   }
   state->strip_floats = (state->strip_floats + 15) / 16 * 16;
   const Unit& first = state->units[0];
-  int64_t rows = first.pointwise ? layer.in.h * layer.in.w / 14 : first.convolution.out_height;
+  int64_t rows =
+      first.pointwise ? layer.in.pixels() / 14 : int64_t{first.convolution.out_depth} * first.convolution.out_height;
   int64_t panels = first.convolution.gemm.blocks / state->kernels->panel, threads = builder.settings.threads;
   state->by_units = int64_t(state->units.size()) >= 8 * threads;
   state->by_blocks = !first.scattered && panels >= threads && (weights > state->in_image || rows < 2 * threads);
@@ -253,24 +302,42 @@ void add_step(const Node& node, const char* kind, const Layer& layer, std::vecto
   builder.add(std::move(step));
 }
 
-// ---- Convolution2d --------------------------------------------------------------------------------------------------
+// ---- Convolution2d and Convolution3d --------------------------------------------------------------------------------
 
-Axis axis_of_rows(const Node& node, int64_t kernel, int64_t places) {
-  return {kernel, node.integer("stride_y", 1), node.integer("dilation_y", 1), node.integer("pad_top"), places};
+/// The names of the attributes of one axis.
+struct AxisNames {
+  const char *stride, *dilation, *before, *after;
+};
+
+const AxisNames kPlanes{"stride_z", "dilation_z", "pad_front", "pad_back"},
+    kRows{"stride_y", "dilation_y", "pad_top", "pad_bottom"},
+    kColumns{"stride_x", "dilation_x", "pad_left", "pad_right"};
+
+WindowAxis axis_of(const Node& node, const AxisNames& names, int64_t kernel, int64_t size, int64_t places) {
+  return {kernel, node.integer(names.stride, 1), node.integer(names.dilation, 1), node.integer(names.before), size,
+          places};
 }
 
-Axis axis_of_columns(const Node& node, int64_t kernel, int64_t places) {
-  return {kernel, node.integer("stride_x", 1), node.integer("dilation_x", 1), node.integer("pad_left"), places};
+WindowAxes axes_of(const Node& node, const Layer& layer, const WindowShape& window) {
+  return {axis_of(node, kPlanes, window.d, layer.in.d, layer.out.d),
+          axis_of(node, kRows, window.h, layer.in.h, layer.out.h),
+          axis_of(node, kColumns, window.w, layer.in.w, layer.out.w)};
+}
+
+bool is_padded(const Node& node) {
+  for (const AxisNames& names : {kPlanes, kRows, kColumns})
+    if (node.integer(names.before) != 0 || node.integer(names.after) != 0) return true;
+  return false;
 }
 
 Refusal within_limits(const Graph& graph, const Node& node) {
   for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
     for (int64_t extent : tensor->shape)
       if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
-  for (const char* name :
-       {"pad_top", "pad_left", "pad_bottom", "pad_right", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMaxExtent)
-      return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+  for (const AxisNames& names : {kPlanes, kRows, kColumns})
+    for (const char* name : {names.before, names.after, names.stride, names.dilation})
+      if (node.integer(name) > kMaxExtent)
+        return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
   return taken();
 }
 
@@ -284,12 +351,18 @@ Refusal common_support(const Graph& graph, const Node& node, FusedEpilogue* fuse
   return taken();
 }
 
+/// Positions of a slot of a strip of one output, and of all slots.
+double strip_positions(const WindowAxis& axis, double outputs) {
+  double reach = double(axis.kernel - 1) * double(axis.dilation);
+  double dense = std::min(double(axis.stride), reach + 1) * (outputs + reach / double(axis.stride) + 1);
+  return std::min(dense, double(axis.kernel) * outputs);
+}
+
 /// Refuse windows whose strips exceed the scratch memory.
-Refusal support_window(const Layer& layer, const Axis& rows, const Axis& columns) {
-  auto reach = [](const Axis& axis) { return double(axis.kernel - 1) * double(axis.dilation) + 1; };
-  double phases = std::min(double(rows.stride), reach(rows)) * std::min(double(columns.stride), reach(columns));
-  double across = double(columns.places) + reach(columns) / double(columns.stride);
-  if ((reach(rows) / double(rows.stride) + 1) * across * phases * double(layer.inputs() + 16) > kMaxScratch)
+Refusal support_window(const Layer& layer, const WindowAxes& axes) {
+  double pixels = double(axes.planes.kernel) * strip_positions(axes.rows, 1) *
+                  strip_positions(axes.columns, double(axes.columns.places));
+  if (pixels * double(layer.inputs() + 16) > kMaxScratch)
     return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
   return taken();
 }
@@ -297,10 +370,11 @@ Refusal support_window(const Layer& layer, const Axis& rows, const Axis& columns
 Refusal support_convolution(const Graph& graph, const Node& node, const Settings&) {
   FusedEpilogue fused;
   if (Refusal why = common_support(graph, node, &fused)) return why;
-  const Tensor& weights = *graph.in(node, 1);
+  const WindowShape window(*graph.in(node, 1), channels_last(node));
+  if (window.volume && is_padded(node))
+    if (Refusal why = finite_weights(graph, node, "whose products with padding are not computed")) return why;
   Layer layer(graph, node);
-  return support_window(layer, axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h),
-                        axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w));
+  return support_window(layer, axes_of(node, layer, window));
 }
 
 /// Images of few channels are read in their plain layout.
@@ -316,18 +390,17 @@ void lower_convolution(const Node& node, Builder& builder) {
   Layer layer(graph, node);
   if (graph.out(node).elements() == 0) return;
   const Tensor& tensor = *graph.in(node, 1);
-  bool last = channels_last(node);
-  Axis rows = axis_of_rows(node, tensor.extent(last ? 1 : 2), layer.out.h);
-  Axis columns = axis_of_columns(node, tensor.extent(last ? 2 : 3), layer.out.w);
+  const bool last = channels_last(node), finite = packed_finite(tensor, builder);
+  const WindowAxes axes = axes_of(node, layer, WindowShape(tensor, last));
   std::vector<Unit> units;
   for (int64_t group = 0; group < layer.groups; ++group) {
     Weights weights = weights_of(tensor, last, layer.outputs(), layer.inputs());
     weights.data += group * layer.outputs() * weights.by_output;
-    Unit unit = make_unit(layer, rows, columns, weights, builder);
+    Unit unit = make_unit(layer, axes, weights, finite, builder);
     unit.convolution.gemm.bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
     unit.first_input = group * layer.inputs();
     unit.first_output = group * layer.outputs();
-    unit.out_strides = {layer.out.h * layer.out.w * 16, layer.out.w * 16, 16};
+    unit.out_strides = {layer.out.pixels() * 16, layer.out.w * 16, 16};
     units.push_back(std::move(unit));
   }
   const char* name = units[0].pointwise ? "conv1x1" : "conv";
@@ -342,18 +415,23 @@ void lower_convolution(const Node& node, Builder& builder) {
 /// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none
 /// falls on these places.
 struct Phase {
-  Phase(const Axis& axis, int64_t number) : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
+  Phase(const WindowAxis& axis, int64_t number)
+      : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
     for (int64_t k = axis.kernel; k-- > 0;)
       if (k * axis.dilation % axis.stride == number) cells.push_back(k);
     int64_t places = std::max<int64_t>(0, (axis.places - first + axis.stride - 1) / axis.stride);
     int64_t farthest = cells.empty() ? 0 : (cells[0] * axis.dilation - number) / axis.stride;
-    dense = {std::max<int64_t>(1, int64_t(cells.size())), 1, axis.dilation / std::gcd(axis.dilation, axis.stride),
-             farthest - (first + axis.pad - number) / axis.stride, places};
+    dense = {std::max<int64_t>(1, int64_t(cells.size())),
+             1,
+             axis.dilation / std::gcd(axis.dilation, axis.stride),
+             farthest - (first + axis.pad - number) / axis.stride,
+             axis.size,
+             places};
   }
 
   int64_t first;
   std::vector<int64_t> cells;  // in the order in which the convolution reads them
-  Axis dense;
+  WindowAxis dense;
 };
 
 /// The weights of one group and one phase, as [output][input][cell].
@@ -374,13 +452,12 @@ std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer
 Refusal support_transposed(const Graph& graph, const Node& node, const Settings&) {
   FusedEpilogue fused;
   if (Refusal why = common_support(graph, node, &fused)) return why;
-  const Tensor& weights = *graph.in(node, 1);
   Layer layer(graph, node);
-  Axis rows = axis_of_rows(node, weights.extent(channels_last(node) ? 1 : 2), layer.out.h);
-  Axis columns = axis_of_columns(node, weights.extent(channels_last(node) ? 2 : 3), layer.out.w);
+  const WindowAxes axes = axes_of(node, layer, WindowShape(*graph.in(node, 1), channels_last(node)));
   if (Refusal why = finite_weights(graph, node, "which would be multiplied with zeros around the image")) return why;
-  if (rows.stride * columns.stride > 256) return refused("strides of more than 256 cells", IPR_REASON_RESOURCE);
-  return support_window(layer, rows, columns);
+  if (axes.rows.stride * axes.columns.stride > 256)
+    return refused("strides of more than 256 cells", IPR_REASON_RESOURCE);
+  return support_window(layer, axes);
 }
 
 void lower_transposed(const Node& node, Builder& builder) {
@@ -389,8 +466,8 @@ void lower_transposed(const Node& node, Builder& builder) {
   Layer layer(graph, node);
   const Tensor& tensor = *graph.in(node, 1);
   bool last = channels_last(node);
-  Axis rows = axis_of_rows(node, tensor.extent(last ? 1 : 2), layer.out.h);
-  Axis columns = axis_of_columns(node, tensor.extent(last ? 2 : 3), layer.out.w);
+  const WindowAxes axes = axes_of(node, layer, WindowShape(tensor, last));
+  const WindowAxis &rows = axes.rows, &columns = axes.columns;
   std::vector<Unit> units;
   for (int64_t group = 0; group < layer.groups; ++group) {
     const float* bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
@@ -402,7 +479,7 @@ void lower_transposed(const Node& node, Builder& builder) {
         int64_t inputs = sees ? layer.inputs() : 0, taps = down.dense.kernel * across.dense.kernel;
         std::vector<float> values = weights_of_phase(tensor, last, layer, group, down, across);
         Weights weights{values.data(), layer.outputs(), inputs, taps, taps * inputs, taps, 1};
-        Unit unit = make_unit(layer, down.dense, across.dense, weights, builder);
+        Unit unit = make_unit(layer, {axes.planes, down.dense, across.dense}, weights, true, builder);
         unit.pointwise = false;
         unit.convolution.gemm.bias = bias;
         unit.first_input = group * layer.inputs();
@@ -421,6 +498,7 @@ void lower_direct_convolution(const Node& node, Builder& builder) { lower_convol
 
 Family conv_f32_family() {
   return {{{"Convolution2d", "f32", support_convolution, lower_convolution, layouts_of},
+           {"Convolution3d", "f32", support_convolution, lower_convolution, layouts_of},
            {"TransposeConvolution2d", "f32", support_transposed, lower_transposed, layouts_of}},
           {}};
 }

@@ -113,7 +113,7 @@ double cost_of(Binary operation) {
 /// The shape of an operand in memory, next to a result in a blocked layout.
 Shape shape_in_memory(const Tensor& tensor, const Tensor& out) {
   if (is_blocked(tensor.layout)) return blocked_shape(tensor);
-  return is_blocked(out.layout) ? beside_blocked(tensor, out.layout) : tensor.shape;
+  return is_blocked(out.layout) ? beside_blocked(tensor, out.layout, out.rank()) : tensor.shape;
 }
 
 /// A blocked image to which a number for each channel is added, or with which it is multiplied.

@@ -45,7 +45,7 @@ bool keeps_zero(const PostOp& op) {
 
 bool fills_blocks(const Graph& graph, const Node& node) {
   if (!node.has("data_layout")) return true;  // matrices have no blocks
-  return graph.out(node).extent(node.text("data_layout") == "NHWC" ? -1 : 1) % 16 == 0;
+  return graph.out(node).extent(node.text("data_layout").back() == 'C' ? -1 : 1) % 16 == 0;
 }
 
 }  // namespace

@@ -12,11 +12,23 @@ const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder
   }));
 }
 
-Refusal finite_weights(const Graph& graph, const Node& node, const char* because) {
-  const Tensor& weights = *graph.in(node, 1);
+namespace {
+
+bool are_finite(const Tensor& weights) {
   const float* values = weights.values<float>();
-  if (std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); }))
-    return taken();
+  return std::all_of(values, values + weights.elements(), [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+bool packed_finite(const Tensor& weights, Builder& builder) {
+  auto* finite = static_cast<const int32_t*>(
+      builder.pack(sizeof(int32_t), [&](void* to) { *static_cast<int32_t*>(to) = are_finite(weights); }));
+  return *finite != 0;
+}
+
+Refusal finite_weights(const Graph& graph, const Node& node, const char* because) {
+  if (are_finite(*graph.in(node, 1))) return taken();
   return refused(std::string("weights hold infinities or NaNs, ") + because);
 }
 

@@ -6,37 +6,56 @@
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/lower/epilogue_f32.hpp"
 #include "cpuacc/lower/pack_f32.hpp"
+#include "cpuacc/lower/window_f32.hpp"
 
 namespace cpuacc {
 
 inline const ConvKernels& kernels_for(const Settings& settings) {
   return conv_kernels_for(settings.isa, settings.fast_math);
 }
-inline bool channels_last(const Node& node) { return node.text("data_layout") == "NHWC"; }
+inline bool channels_last(const Node& node) { return node.text("data_layout").back() == 'C'; }
 inline Layout blocked(const Node& node) { return channels_last(node) ? Layout::blocked_nhwc : Layout::blocked_nchw; }
 
-/// The dimensions of an image tensor by name.
+/// The dimensions of an image or volume by name; an image has one plane.
 struct Image {
   Image(const Tensor& tensor, bool channels_last)
-      : n(tensor.extent(0)), c(tensor.extent(channels_last ? 3 : 1)), h(tensor.extent(channels_last ? 1 : 2)),
-        w(tensor.extent(channels_last ? 2 : 3)), plain(tensor.layout == Layout::plain), last(channels_last) {}
+      : n(tensor.extent(0)), c(tensor.extent(channels_last ? -1 : 1)),
+        d(tensor.rank() == 5 ? tensor.extent(channels_last ? 1 : 2) : 1), h(tensor.extent(channels_last ? -3 : -2)),
+        w(tensor.extent(channels_last ? -2 : -1)), plain(tensor.layout == Layout::plain), last(channels_last) {}
 
-  int64_t floats() const { return (plain ? c : blocks_of(c) * 16) * h * w; }
+  int64_t floats() const { return (plain ? c : blocks_of(c) * 16) * pixels(); }
+  int64_t pixels() const { return d * h * w; }
   InputStrides strides() const {
-    if (!plain) return {0, w * 16, 16, h * w * 16, 0};
-    return last ? InputStrides{1, w * c, c, 0, 0} : InputStrides{h * w, w, 1, 0, 0};
+    if (!plain) return {0, w * 16, 16, pixels() * 16, 0, h * w * 16};
+    return last ? InputStrides{1, w * c, c, 0, 0, h * w * c} : InputStrides{pixels(), w, 1, 0, 0, h * w};
   }
 
-  int64_t n, c, h, w;
+  int64_t n, c, d, h, w;
   bool plain, last;
 };
 
-/// Weights (O, KH, KW, I) or, with channels first, (O, I, KH, KW).
+/// The dimensions of the weights of Convolution2d: (O, KH, KW, I) or, with channels first, (O, I, KH, KW); or of
+/// Convolution3d: (KD, KH, KW, I, O).
+struct WindowShape {
+  WindowShape(const Tensor& weights, bool channels_last)
+      : volume(weights.rank() == 5), d(volume ? weights.extent(0) : 1),
+        h(weights.extent(volume || channels_last ? 1 : 2)), w(weights.extent(volume || channels_last ? 2 : 3)),
+        i(weights.extent(volume || channels_last ? 3 : 1)) {}
+
+  int64_t taps() const { return d * h * w; }
+
+  bool volume;
+  int64_t d, h, w, i;
+};
+
+/// The weights from all input channels of a group to `outputs` output channels.
 inline Weights weights_of(const Tensor& tensor, bool channels_last, int64_t outputs, int64_t inputs) {
-  int64_t taps = channels_last ? tensor.extent(1) * tensor.extent(2) : tensor.extent(2) * tensor.extent(3);
-  int64_t all_inputs = tensor.extent(channels_last ? 3 : 1);
-  if (channels_last) return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, 1, all_inputs};
-  return {tensor.values<float>(), outputs, inputs, taps, taps * all_inputs, taps, 1};
+  const WindowShape shape(tensor, channels_last);
+  const int64_t taps = shape.taps();
+  if (shape.volume)
+    return {tensor.values<float>(), outputs, inputs, taps, 1, tensor.extent(4), inputs * tensor.extent(4)};
+  if (channels_last) return {tensor.values<float>(), outputs, inputs, taps, taps * shape.i, 1, shape.i};
+  return {tensor.values<float>(), outputs, inputs, taps, taps * shape.i, taps, 1};
 }
 
 /// The bias of some output channels, padded with zeros to blocks; zeros if there is no bias.
@@ -45,6 +64,9 @@ const float* pack_bias(const Tensor* bias, int64_t first, int64_t count, Builder
 /// Refuse constant weights with infinities or NaNs. `because` completes the message "weights hold infinities or NaNs,
 /// ...".
 Refusal finite_weights(const Graph& graph, const Node& node, const char* because);
+
+/// Return whether all weights are finite. The answer is packed, so that a restored program need not read the weights.
+bool packed_finite(const Tensor& weights, Builder& builder);
 
 /// Append the step of a Convolution2d of blocked images as a direct convolution.
 void lower_direct_convolution(const Node& node, Builder& builder);

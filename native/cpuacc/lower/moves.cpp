@@ -31,13 +31,14 @@ void lower_same(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, label(node), builder.buffer(in), builder.buffer(out), axes, item_of(result)));
 }
 
-/// A transposition between NCHW and NHWC leaves blocked images unchanged.
+/// A transposition between NCHW and NHWC, or NCDHW and NDHWC, leaves blocked tensors unchanged.
 Layouts transposed_blocked(const Graph& graph, const Node& node, const Settings&) {
   const std::vector<int64_t>& order = node.integers("permutation");
   Layout layout = graph.in(node, 0)->layout;
-  if (layout == Layout::blocked_nchw && order == std::vector<int64_t>{0, 2, 3, 1})
+  using Order = std::vector<int64_t>;
+  if (layout == Layout::blocked_nchw && (order == Order{0, 2, 3, 1} || order == Order{0, 2, 3, 4, 1}))
     return {{layout}, {Layout::blocked_nhwc}};
-  if (layout == Layout::blocked_nhwc && order == std::vector<int64_t>{0, 3, 1, 2})
+  if (layout == Layout::blocked_nhwc && (order == Order{0, 3, 1, 2} || order == Order{0, 4, 1, 2, 3}))
     return {{layout}, {Layout::blocked_nchw}};
   return {};
 }
@@ -281,10 +282,11 @@ void lower_concatenation(const Node& node, Builder& builder, Around at, const st
 Layouts blocked_concat(const Graph& graph, const Node& node, const Settings&) {
   Layout layout = blocked_operand(graph, node);
   const Tensor& out = graph.out(node);
-  if (!is_blocked(layout) || out.rank() != 4 || !is_f32(out)) return {};
-  if (axis_of(node.integer("axis"), 4) != channel_axis_of(layout)) return {};
+  if (!is_blocked(layout) || !is_image(out) || !is_f32(out)) return {};
+  const int axis = channel_axis_of(layout, out.rank());
+  if (axis_of(node.integer("axis"), out.rank()) != axis) return {};
   for (size_t n = 0; n + 1 < node.inputs.size(); ++n)
-    if (graph[node.inputs[n]].extent(channel_axis_of(layout)) % kBlock != 0) return {};
+    if (graph[node.inputs[n]].extent(axis) % kBlock != 0) return {};
   return {std::vector<Layout>(node.inputs.size(), layout), {layout}};
 }
 

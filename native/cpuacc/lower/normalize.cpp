@@ -248,14 +248,15 @@ Refusal batch_support(const Graph& graph, const Node& node, const Settings&) {
 Layouts batch_layouts(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
   if (!is_blocked(in.layout) || !constant_parameters(graph, node)) return {};
-  return channel_axis(node, 4) == channel_axis_of(in.layout) ? Layouts{{in.layout}, {in.layout}} : Layouts{};
+  return channel_axis(node, in.rank()) == channel_axis_of(in.layout, in.rank()) ? Layouts{{in.layout}, {in.layout}}
+                                                                                : Layouts{};
 }
 
 void lower_blocks(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor& in = *graph.in(node, 0);
   Shape in_memory = blocked_shape(in);
-  const int64_t all = in_memory[1] * 16, channels = in.extent(channel_axis_of(in.layout));
+  const int64_t all = in_memory[1] * 16, channels = in.extent(channel_axis_of(in.layout, in.rank()));
   auto parameters = static_cast<const float*>(builder.pack(uint64_t(4 * all) * sizeof(float), [&](void* to) {
     auto values = static_cast<float*>(to);
     auto of = [&](size_t operand) { return graph.in(node, operand)->values<float>(); };

@@ -32,10 +32,11 @@ struct Weights {
   const float* data;
   int64_t outputs, inputs, taps;
   int64_t by_output, by_input, by_tap;
-  bool bfloat16 = false;  // pack them as pairs of bfloat16
+  bool bfloat16 = false;             // pack them as pairs of bfloat16
+  const int64_t* numbers = nullptr;  // the numbers of the taps in the network's window; nullptr: 0, 1, 2 ...
 
   float at(int64_t output, int64_t input, int64_t tap) const {
-    return data[output * by_output + input * by_input + tap * by_tap];
+    return data[output * by_output + input * by_input + (numbers ? numbers[tap] : tap) * by_tap];
   }
   /// Words of a column: one for each input channel, or for each pair of them.
   int64_t words() const { return bfloat16 ? (inputs + 1) / 2 : inputs; }

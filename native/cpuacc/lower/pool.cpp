@@ -114,7 +114,7 @@ void lower(const Node& node, Builder& builder) {
 
 Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
-  bool blocked = agree_on_channels(in.layout, node.text("data_layout")) && node.type == "Pooling2d" && is_f32(in);
+  bool blocked = agree_on_channels(in.layout, node.text("data_layout")) && is_f32(in);
   Layout layout = blocked ? in.layout : Layout::plain;
   return {{layout}, {layout}};
 }
@@ -123,7 +123,7 @@ Layouts layouts(const Graph& graph, const Node& node, const Settings&) {
 
 Family pool_family() {
   Family family;
-  family.lowerings = {{"Pooling2d", "plain", support, lower, layouts}, {"Pooling3d", "plain", support, lower, nullptr}};
+  family.lowerings = {{"Pooling2d", "plain", support, lower, layouts}, {"Pooling3d", "plain", support, lower, layouts}};
   return family;
 }
 

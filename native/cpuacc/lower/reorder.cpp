@@ -48,8 +48,8 @@ void lower(const Node& node, Builder& builder) {
   state->kernels = &reorder_kernels_for(builder.settings.isa);
   state->blocks = is_blocked(out.layout);
   state->images = in.shape[0];
-  state->channels = in.shape[last ? 3 : 1];
-  state->pixels = last ? in.shape[1] * in.shape[2] : in.shape[2] * in.shape[3];
+  state->channels = in.extent(channel_axis_of(layout, in.rank()));
+  state->pixels = in.elements() == 0 ? 0 : in.elements() / (state->images * state->channels);
   state->by_channel = last ? 1 : state->pixels;
   state->by_pixel = last ? state->channels : 1;
   if (in.elements() == 0) state->images = 0;

@@ -66,10 +66,12 @@ struct Stage {
 
 struct Sizes {
   Sizes(const Graph& graph, const Node& node)
-      : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)) {}
+      : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)),
+        rows{3, 1, 1, node.integer("pad_top"), in.h, out.h}, columns{3, 1, 1, node.integer("pad_left"), in.w, out.w} {}
   int64_t weights() const { return blocks_of(out.c) * 16 * in.c; }
 
   Image in, out;
+  WindowAxis rows, columns;
 };
 
 /// Estimated nanoseconds for one image on one thread; `tile` 1 is the direct convolution. The estimate is the larger
@@ -80,13 +82,15 @@ double nanoseconds_of(const Sizes& s, int64_t tile, bool bfloat16) {
   int64_t elements = tile == 1 ? 9 : (tile + 2) * (tile + 2);
   int64_t squares = ((s.out.h + tile - 1) / tile) * ((s.out.w + tile - 1) / tile);
   double products = 2.0 * double(s.weights() * elements) * double(tile == 1 ? s.out.h * s.out.w : squares) / operations;
+  if (tile == 1) products *= mean_live_taps(s.rows) * mean_live_taps(s.columns) / double(elements);
   if (tile > 1 && double(squares) < cost::kWinogradLeastSquares)
     products *= cost::kWinogradLeastSquares / double(squares);
   double transforms = tile == 1 ? 0
                                 : double(squares * (blocks_of(s.in.c) + blocks_of(s.out.c))) * double(elements) *
                                       cost::kWinogradTransformNs;
-  double memory = 4.0 * double(s.weights() * elements) / bytes;
-  return std::max(products + transforms, s.weights() * elements > 64 * 1024 ? memory : 0);
+  int64_t read = tile == 1 ? used_taps(s.rows).count() * used_taps(s.columns).count() : elements;
+  double memory = 4.0 * double(s.weights() * read) / bytes;
+  return std::max(products + transforms, s.weights() * read > 64 * 1024 ? memory : 0);
 }
 
 int64_t best_tile(const Sizes& sizes, bool bfloat16) {

@@ -35,6 +35,7 @@ INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "avx512bf16")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 TWICE = {"stride_x": 2, "stride_y": 2}
 PADDED = {"pad_left": 1, "pad_right": 1, "pad_top": 1, "pad_bottom": 1}
+PADS_OF_12 = dict.fromkeys(PADDED, 12) | {"dilation_x": 12, "dilation_y": 12}
 FIRST = {"data_layout": DataLayout.NCHW}
 
 
@@ -66,6 +67,12 @@ CASES = [
     Case("wide window", PLAIN, (1, 9, 14, 16), (16, 1, 7, 16), {"pad_left": 3, "pad_right": 3}),
     Case("thrice", PLAIN, (1, 14, 14, 12), (8, 5, 2, 12), {"stride_x": 3, "stride_y": 3, "dilation_y": 2}),
     Case("dilated", PLAIN, (1, 11, 12, 9), (6, 3, 2, 9), {"dilation_x": 2, "dilation_y": 3, "pad_left": 2}),
+    Case("dilated, in place", PLAIN, (2, 30, 33, 32), (48, 3, 3, 32), PADS_OF_12 | FIRST, behind="sum swish"),
+    Case("dilated beyond the image", PLAIN, (1, 9, 8, 20), (36, 3, 3, 20), PADS_OF_12, behind="relu"),
+    Case("dilated and strided", PLAIN, (1, 30, 33, 20), (36, 3, 3, 20), TWICE | PADS_OF_12, behind="sum"),
+    Case("dilated, few channels", PLAIN, (1, 30, 33, 3), (20, 3, 3, 3), PADS_OF_12 | FIRST),
+    Case("small image", PLAIN, (2, 3, 4, 40), (33, 5, 5, 40), dict.fromkeys(PADDED, 2), behind="sum relu"),
+    Case("one pixel", PLAIN, (1, 1, 1, 40), (33, 3, 3, 40), PADDED, behind="relu6"),
     Case("grouped", PLAIN, (1, 6, 6, 12), (9, 3, 3, 4), {"groups": 3, **PADDED}),
     Case("grouped blocks", PLAIN, (2, 6, 7, 32), (64, 3, 3, 16), {"groups": 2, **PADDED}, behind="sum relu"),
     Case("many groups", PLAIN, (2, 5, 5, 24), (48, 2, 2, 3), {"groups": 8} | FIRST),
