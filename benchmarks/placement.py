@@ -31,6 +31,7 @@ import numpy as np
 
 import interposer as ip
 from benchmarks.engines.cases import known, prepare
+from benchmarks.machine import machine
 from interposer.core.errors import InterposerError
 from interposer.session.timing import Timing, take_turns
 
@@ -237,5 +238,5 @@ def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"rows": rows, "summary": list(_summary(rows))}
+    facts = {"machine": machine(), "rows": rows, "summary": list(_summary(rows))}
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -3,11 +3,12 @@
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]
     python benchmarks/run.py convolutions [--help]
+    python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and its peers; it takes long and has options of its own. So does `placement`,
-which sets "auto" beside every engine alone.
+which sets "auto" beside every engine alone. `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
@@ -39,8 +40,9 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import convolutions, placement
+from benchmarks import baseline, convolutions, placement
 from benchmarks.engines import command
+from benchmarks.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = {
@@ -53,15 +55,19 @@ SUITES = {
     "overhead": overhead.measure,
 }
 
+COMMANDS = {
+    "engines": command.main,
+    "placement": placement.main,
+    "convolutions": convolutions.main,
+    "compare": baseline.main,
+}
+"""Commands with options of their own."""
+
 
 def main() -> int:
     """Run the suites that were asked for."""
-    if sys.argv[1:2] == ["engines"]:
-        return command.main(sys.argv[2:])
-    if sys.argv[1:2] == ["placement"]:
-        return placement.main(sys.argv[2:])
-    if sys.argv[1:2] == ["convolutions"]:
-        return convolutions.main(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        return COMMANDS[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="what to measure; everything by default")
     parser.add_argument("--models", type=Path, default=None, help="folder with model files")
@@ -73,7 +79,7 @@ def main() -> int:
     )
     result: dict[str, Any] = {name: SUITES[name](folder, args.repeat) for name in args.suites or SUITES}
     if args.json:
-        args.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps({"machine": machine()} | result, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

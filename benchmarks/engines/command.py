@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
-import os
-import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import interposer
+from benchmarks.machine import machine
 from benchmarks.networks import BATCHED, QUICK
 
 from . import DEFAULT, engine
@@ -156,7 +155,7 @@ def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
 def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], peaks: dict[int, Peak]) -> None:
     """All that is known so far, so that a run that is ended leaves something."""
     facts = {
-        "machine": {"processor": _processor(), "system": platform.platform(), "processors": os.cpu_count()},
+        "machine": machine(),
         "engines": engines,
         "peaks": {str(threads): asdict(peak) for threads, peak in peaks.items()},
         "rows": rows,
@@ -164,12 +163,3 @@ def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], pea
     (folder / "engines.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     (folder / "engines.txt").write_text(text(rows, engines, peaks), encoding="utf-8")
     (folder / "engines.svg").write_text(svg(rows, engines), encoding="utf-8")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
