@@ -112,8 +112,6 @@ def report(changes: Mapping[str, float], limit: float) -> str:
     lines = [f"{change:7.3f}  {name}" for name, change in sorted(listed.items(), key=lambda item: -item[1])]
     mean = math.exp(statistics.fmean(math.log(change) for change in changes.values()))
     worse = sum(change > limit for change in changes.values())
-    lines.append(
-        f"{len(changes)} figures: {mean:.3f} times the recorded ones in the geometric mean (less is better)"
-    )
+    lines.append(f"{len(changes)} figures: {mean:.3f} times the recorded ones in the geometric mean (less is better)")
     lines.append(f"{worse} worse by more than {limit:g}, {len(listed) - worse} better by more than {limit:g}")
     return "\n".join(lines)
