@@ -15,9 +15,9 @@ from interposer.core.types import Array, TensorInfo
 __all__ = ["Divergence", "Tolerance"]
 
 RELATIVE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
-"""By type, the part of the largest element that a float may be off."""
+"""The allowed difference by float type, as a fraction of the largest element."""
 SMALLEST: Final = 0.25
-"""The same of floats of eight bits and fewer."""
+"""The allowed difference of floats of eight bits and fewer, as a fraction of the largest element."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ __all__ = ["parse_graph"]
 
 _T = TypeVar("_T")
 DEPTH: Final = 32
-"""How deep graphs may be nested in graphs, and tuples in tuples."""
+"""The maximum nesting depth of graphs and of tuples."""
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 

@@ -14,7 +14,7 @@ from interposer.ops.control_flow import ControlFlow
 __all__ = ["Place", "border_problems", "bound_info", "find_layer", "named_graphs", "path", "places", "region_title"]
 
 _KNOWN_ELEMENTS: Final = 1024
-"""Of how many elements a constant may be that inference in a region knows of."""
+"""The maximum number of elements of a captured constant that shape inference inside a region can read."""
 
 
 def region_title(layer: Layer, index: int) -> str:

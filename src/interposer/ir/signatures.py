@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 WITHOUT_BUILDER: Final = frozenset({"Input", "Output", "Constant"})
-"""Operators whose method `Network` defines itself, because it takes more than operands and attributes."""
+"""Operators whose method `Network` defines itself, because it has more parameters than operands and attributes."""
 
 
 def built_operators() -> list[type[Op]]:

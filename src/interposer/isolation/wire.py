@@ -161,8 +161,7 @@ class Reader:
     """Decodes the data of a `Packer`, with its arrays.
 
     `tokens` returns the operator for a token. If `lenient`, unknown operators become a StandIn, and `unknown` maps
-    their
-    layer numbers to reasons; otherwise they are an error. If `importing`, the module that declares an operator is
+    their layer numbers to reasons; otherwise they are an error. If `importing`, the module that declares an operator is
     imported.
     """
 

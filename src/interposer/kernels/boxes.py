@@ -33,7 +33,10 @@ __all__ = [
 REALS: Final = FLOATS | QUANTIZABLE
 
 Lower = Callable[[Array, Array], Array]
-"""Given the numbers of boxes and how much each overlaps one that was taken: which are dropped (scores may change)."""
+"""A function of indices of boxes and their overlaps with a selected box; returns which boxes are dropped.
+
+It may also reduce the scores of the boxes.
+"""
 
 
 def reals_only(_: object, info: KernelInfo) -> str | None:

@@ -21,7 +21,7 @@ from interposer.ops.window import Window
 __all__: list[str] = []
 
 BLOCK: Final = 1 << 18
-"""How many elements are worked on at a time, so that they stay in the cache."""
+"""The number of elements that are processed at a time, so that they fit in the cache."""
 
 Windows = tuple[Window, Window]
 Taps = tuple[slice, slice]

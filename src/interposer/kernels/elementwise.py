@@ -44,7 +44,7 @@ Function: TypeAlias = Callable[..., Array]
 Functions: TypeAlias = Mapping[str, Mapping[Any, Function]]
 NUMBERS: Final = FLOATS | {dtype for dtype in INTEGERS if dtype.bits >= 8}
 _LARGE: Final = 2**16
-"""From so many elements on, a table of all pairs of codes pays."""
+"""The number of elements from which on a table of all pairs of quantized values is faster."""
 
 
 def compute(function: Function, arrays: tuple[Array, ...], out: Array) -> None:

@@ -20,9 +20,9 @@ from interposer.ops.regions import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, R
 __all__: list[str] = []
 
 FARTHEST: Final = 1.5
-"""How many cells a maximum may lie away from the largest cell."""
+"""The maximum distance, in cells, of the interpolated maximum from the largest cell."""
 MOST_SAMPLES: Final = 1 << 20
-"""How many samples along an axis a bin may have where their number follows from its size."""
+"""The maximum number of samples of a bin along an axis, if it follows from the size of the bin."""
 
 
 class _Samples(NamedTuple):

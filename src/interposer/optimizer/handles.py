@@ -20,7 +20,7 @@ __all__ = ["place_tensors"]
 
 _HOST: Final = "the host"
 _MANY: Final = 8
-"""With more kinds of memory than that, only those are looked at that somebody takes by name."""
+"""With more kinds of memory than this, only kinds that a layer's backend prefers by name are considered."""
 
 
 def place_tensors(graph: Graph, default: str, offers: Offers) -> list[Crossing]:

@@ -104,13 +104,13 @@ class GraphPass:
 
 
 SETTLE_LAYERS: Final = GraphPass("settle layers", settle_layers)
-"""Gives layers whose attributes are tensors these as attributes, where the tensors' values are known."""
+"""Replaces layers whose attributes are tensors by layers with attributes, if the tensors' values are known."""
 UNROLL: Final = GraphPass("unroll", unroll)
-"""Puts the branch that is known to be taken, and loops of few iterations, in place of layers with control flow."""
+"""Replaces control flow layers by the branch that is known to be taken, or by the iterations of a short loop."""
 TAKE_APART: Final = GraphPass("take sequences apart", take_apart)
-"""Lets those who read sequences and optionals read what these are known to hold."""
+"""Replaces reads of sequences and optionals by the known elements."""
 TIDY_REGIONS: Final = GraphPass("tidy regions", tidy_regions)
-"""Lets regions take no more than they need from outside, and constants not at all."""
+"""Removes unused inputs of regions, and moves constants into them."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ DEFAULT_PASSES: Final[Sequence[Pass]] = (
     RewritePass("join reshapes", (transpose_as_reshape, *RESHAPES, *_MOVES)),
     SquashEqualLayers("squash layers that became equal"),
 )
-"""What `optimize` runs, in this order."""
+"""The passes that `optimize` runs, in order."""
 
 INVERSE_CONVERSIONS: Final[Sequence[Pass]] = (
     RewritePass("drop inverse conversions", (drop_inserted_conversions, *INVERSES)),
 )
-"""What `optimize` runs after assignment, which may have inserted conversions in pairs."""
+"""The passes that `optimize` runs after the assignment, which may have inserted pairs of conversions."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Route:
     hops: tuple[Hop, ...]
     reads: tuple[str, ...]
     copies: int
-    """How often the whole tensor is copied."""
+    """The number of copies of the whole tensor."""
     ranks: int
     """The sum of the ranks of all sides' kinds."""
 

@@ -101,8 +101,7 @@ class BackendRegistry:
         """Register a backend, which is created by ``factory()`` on first use.
 
         If the id belongs to a backend of the parent registry and is disabled here, the new backend replaces that one.
-        With
-        `in_place`, the new backend can be used although its id is disabled.
+        With `in_place`, the new backend can be used although its id is disabled.
 
         Raises:
             DuplicateBackendError: the id is taken; the message names the source of the registered backend.

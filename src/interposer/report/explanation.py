@@ -15,7 +15,7 @@ from interposer.report.times import BASIS, Clock, Times, time_text
 __all__ = ["LATE", "Explanation", "Times", "Verdict"]
 
 VERSION: Final = 1
-"""Of the data that `Explanation.to_dict` gives; a member that is new does not change it."""
+"""The version of the data that `Explanation.to_dict` returns; additional members do not change it."""
 COULD: Final = "could, ranked lower"
 CALLER: Final = "the caller"
 _HOW: Final = {
@@ -30,7 +30,7 @@ _PART_TITLES: Final = ("part", "backend", "layers", "{}", "comes in", "goes out"
 _MOVES: Final = {"direct": "passed", "import": "imported", "device copy": "copied by the device", "copy": "copied"}
 _ALWAYS: Final = 3
 _DISAGREES: Final = 1.5
-"""Layers that take so many times a whole run together disagree with it."""
+"""The factor by which the sum of layer times may exceed the time of a whole run, before a remark reports it."""
 
 
 @dataclass(frozen=True, slots=True)

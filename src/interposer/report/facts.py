@@ -21,7 +21,7 @@ from interposer.report.records import Crossing
 __all__ = ["Facts", "LayerFacts", "Part", "Tensor", "facts_of"]
 
 OPERATIONS_PER_BYTE: Final = 8
-"""How many operations are taken to cost as much as a byte that is read or written, where nothing was measured."""
+"""The number of operations that are assumed to take as long as a byte read or written, if nothing was measured."""
 _SHOWN_ELEMENTS: Final = 8
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 120

@@ -43,9 +43,9 @@ class OptimizedNetwork:
     backends: Mapping[str, Any]
     model_options: Mapping[str, Mapping[str, Any]]
     ask: Callable[[str], Verdicts]
-    """For a backend's id, what it says of every layer by name: no reasons for a yes."""
+    """A function from a backend's id to its reasons against each layer, by name; empty for a supported layer."""
     divided: Callable[[], Graph]
-    """Gives the graph as backends were asked about it, before they replaced parts."""
+    """A function that returns the graph before backends replaced parts of it."""
 
     @property
     def copies(self) -> tuple[Crossing, ...]:

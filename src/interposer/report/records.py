@@ -10,9 +10,9 @@ from interposer.core.types import Dim, TensorInfo
 __all__ = ["ASKING_RAISED", "COMPILING_RAISED", "Crossing", "Message", "Placement", "Refusal"]
 
 ASKING_RAISED: Final = "asking it raised"
-"""How the reason of a refusal begins where the backend raised an exception instead of an answer."""
+"""The beginning of a refusal's reason if the backend raised an exception when it was queried."""
 COMPILING_RAISED: Final = "optimize_subgraph raised"
-"""The same, where it had taken the layer."""
+"""The beginning of a refusal's reason if the backend raised an exception when it optimized an accepted layer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ class Bindings:
 
         Raises:
             BindingError: some outputs do not fit (the message lists all of them), or an array shares memory with
-        another
-                one or with a constant of the network.
+                another one or with a constant of the network.
         """
         if (
             type(value) is dict

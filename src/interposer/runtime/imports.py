@@ -74,7 +74,7 @@ class Imports:
 
         Raises:
             MemoryImportError: some tensors cannot be used directly; the error lists all of them. Nothing is imported
-        then.
+                then.
             BindingError: the network has no such binding id.
         """
         created, refusals = self._tried(kind, value, source)

@@ -202,8 +202,7 @@ class LoadedNetwork:
         Raises:
             BindingError: the shape of an output differs from the array that was given for it.
             ExecutionError: a backend got no memory, a workload failed, the network was unloaded before the run began,
-        or
-                `control` stopped the run.
+                or `control` stopped the run.
         """
         self._enter(control)
         try:

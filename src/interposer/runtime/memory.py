@@ -17,11 +17,9 @@ class MemoryReport:
     minimum of any plan for this execution order. There are `working_memories` sets of arenas, one per concurrent run.
     `constants` are the weights, each counted once, without copies that backends make. Of these bytes,
     `mapped_constants` are in mapped files, and `shared_constants` in memory that other networks use too. `parts` has
-    the
-    additional bytes of compiled parts, by backend, if they report them (repacked weights, scratch memory). `unknown`
-    are
-    the backends with parts that do not report their memory. `estimated` are the backends whose numbers are partly
-    estimates, such as engines: copies of weights, and the largest set of tensors alive at the same time.
+    the additional bytes of compiled parts, by backend, if they report them (repacked weights, scratch memory).
+    `unknown` are the backends with parts that do not report their memory. `estimated` are the backends whose numbers
+    are partly estimates, such as engines: copies of weights, and the largest set of tensors alive at the same time.
     Arrays of the caller and temporary memory of kernels are not counted.
     """
 

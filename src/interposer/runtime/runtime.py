@@ -235,24 +235,19 @@ class Runtime:
         """Run a network once: read `inputs` and fill `outputs`, both by binding id; return the outputs by binding id.
 
         Without `outputs`, new arrays are allocated. An output whose shape depends on data may be left out of `outputs`:
-        its
-        array is allocated when the shape is known. A sequence is a list of arrays, an optional is its element or None;
-        both
-        must be left out of `outputs`.
+        its array is allocated when the shape is known. A sequence is a list of arrays, an optional is its element or
+        None; both must be left out of `outputs`.
 
         Contiguous arrays that the backends can access are used directly, without a copy. All others are copied;
         `copy_reasons` says why. The arrays must not be changed while the network runs. Several threads may run one
-        network
-        concurrently.
+        network concurrently.
 
         Imported tensors are given by their ids and must not be in the mappings. A run with only imports is the fastest.
 
         Args:
             deadline: seconds after which the call fails. A layer that hangs then continues, on private memory and on
-        the
-                inputs; the network can be run again and unloaded in the meantime. With a deadline, `outputs` are
-        written
-                only after the run.
+                the inputs; the network can be run again and unloaded in the meantime. With a deadline, `outputs` are
+                written only after the run.
             control: an object with which another thread can cancel the run. It may have a deadline, in place of
                 `deadline`.
             imported_inputs: ids that `import_inputs` returned.
@@ -336,10 +331,8 @@ class Runtime:
         """Import memory that a network reads directly as inputs, in any number of runs, and never copies.
 
         Each input is a NumPy array, an object with ``__dlpack__`` or the buffer protocol, or a `MemoryDescriptor`. It
-        is
-        checked here and not again. The memory stays in use until `clear_imported_inputs` or until the network is
-        unloaded;
-        its content may change between runs.
+        is checked here and not again. The memory stays in use until `clear_imported_inputs` or until the network is
+        unloaded; its content may change between runs.
 
         Args:
             inputs: tensors by binding id; some inputs may be left out.
@@ -351,7 +344,7 @@ class Runtime:
         Raises:
             UnknownNetworkError: the network is not loaded.
             MemoryImportError: some tensors cannot be used directly; lists each with the reason. Nothing is imported
-        then.
+                then.
             BindingError: the network has no such binding id.
         """
         return [ImportedInputId(item) for item in self._loaded(network_id).imports.add("input", inputs, memory_source)]
@@ -417,8 +410,7 @@ class Runtime:
         """Return a function that runs a network repeatedly on imports for all of its tensors, with minimal overhead.
 
         The function returns False without running if `enqueue_workload` must be used instead. It raises
-        `ExecutionError` if
-        a workload failed, the network was unloaded, or an import was cleared. It is thread-safe.
+        `ExecutionError` if a workload failed, the network was unloaded, or an import was cleared. It is thread-safe.
 
         Raises:
             UnknownNetworkError: the network is not loaded.

@@ -118,8 +118,7 @@ class Steps:
 
         The new handles are added to `owned`. The function may be called repeatedly while all memory stays in place; it
         raises `ExecutionError` if a layer fails. The result is None if a shape depends on data, a layer has regions, or
-        a
-        tensor imports the memory of another one.
+        a tensor imports the memory of another one.
         """
         program = self.program
         if program.late or self._regions or program.layout.guests:

@@ -67,8 +67,7 @@ def load(
         shapes: shapes of inputs by name, or sizes of named dimensions. The inputs of all formats can be resized if the
             layers allow the resulting shapes. None in a shape keeps the size that the model declares.
         values: values of inputs by name. These inputs become constants. Values that are not given here but needed
-    before
-            running (such as the shape of a Reshape) are taken from the inputs of each call.
+            before running (such as the shape of a Reshape) are taken from the inputs of each call.
         fallback: what to do if a backend fails to prepare or run its part. None, the default, disables the backend for
             this model, and the next backends complete the call; an exceeded deadline is raised as an error. True also
             disables the backend that was running when the deadline was exceeded. False raises every failure.

@@ -466,10 +466,9 @@ class Model:
         `inputs` are in the order of `Model.inputs`, or given by name. An input that is not an array is converted to
         one.
         An array of another type is converted if every value fits: integers to integers of any width and sign, and
-        floats
-        to floats, if finite numbers stay finite. Booleans become 0 and 1, and integers become floats. Float arrays
-        never
-        become integers; only integral Python floats, as in ``[1.0]``, do. `Runtime.enqueue_workload` converts nothing.
+        floats to floats, if finite numbers stay finite. Booleans become 0 and 1, and integers become floats. Float
+        arrays never become integers; only integral Python floats, as in ``[1.0]``, do. `Runtime.enqueue_workload`
+        converts nothing.
 
         A sequence is a list of arrays, both as input and as output. An optional is its element, or None. Input arrays
         may be read without a copy, so they must not be changed while the model runs.
@@ -483,21 +482,17 @@ class Model:
         Args:
             inputs: a sequence, a mapping, or the result of `import_inputs`.
             outputs: names of values, as a list or as one string; or the arrays to write to: arrays, writable objects
-        with
-                ``__dlpack__`` or the buffer protocol, or the result of `import_outputs`. None allocates arrays.
+                with ``__dlpack__`` or the buffer protocol, or the result of `import_outputs`. None allocates arrays.
             deadline: seconds after which the run is cancelled. With ``fallback=True`` the backend that was running then
-        is
-                disabled, and the run is repeated without this backend, with the same deadline.
+                is disabled, and the run is repeated without this backend, with the same deadline.
             named: the inputs by name, ``run(image=x, mask=m)``, instead of `inputs`. An input with the name of an
                 argument of this method (`inputs`, `outputs`, `deadline`) must be given in a mapping.
 
         Raises:
             BindingError: the number, names, shapes, types or values of the inputs do not fit, or the network has no
-        such
-                output. If a value does not fit the type of an input, the message has its position and the range.
+                such output. If a value does not fit the type of an input, the message has its position and the range.
             ExecutionError: a layer failed, and `fallback` is False or no other backend is left; the message has the
-        error
-                of each backend.
+                error of each backend.
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
@@ -650,8 +645,7 @@ class Model:
 
         If the model has a single input, a bare array may be given. If it has a single output, a bare array is returned.
         Inputs may also be given as ``model(image=x, mask=m)``; inputs with the names `inputs` or `outputs` must be
-        given in
-        a mapping.
+        given in a mapping.
 
         Args:
             inputs: a mapping by name, the result of `import_inputs`, or the value of the single input.
@@ -678,8 +672,7 @@ class Model:
         """Unload the network; later calls raise `InvalidArgumentError`.
 
         Closing a closed model does nothing. If a context of a backend refused to unload a network, closing again tries
-        to
-        unload it once more.
+        to unload it once more.
 
         Raises:
             LoadError: the context of a backend refuses to unload the network.

@@ -131,8 +131,7 @@ class InterposerBackend(Backend):
         """Run a single node. `inputs` are in the order of the node, without the absent optional inputs.
 
         `opset_version` is the version of the node's domain. The default is the newest version that the package onnx
-        knows,
-        or 1 for other domains. `outputs_info` is ignored.
+        knows, or 1 for other domains. `outputs_info` is ignored.
         """
         if type(node).__name__ != "NodeProto":
             raise InvalidArgumentError(f"a node must be an onnx.NodeProto, not {type(node).__name__}")

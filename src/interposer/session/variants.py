@@ -181,8 +181,7 @@ class Blueprint:
         """Return the network for these inputs.
 
         If the network turns out to depend on the values of more inputs, these are added to `needed`, so `key` must be
-        called
-        again afterwards.
+        called again afterwards.
         """
         shapes = {name: TensorShape(arrays[name].shape) for name in self.inputs}
         if self.network is not None:

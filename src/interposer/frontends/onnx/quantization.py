@@ -43,7 +43,7 @@ _SATURATING: Final = {
 }
 _NEVER_INFINITE: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2FN, DataType.FLOAT4_E2M1FN})
 _ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
-"""What is added to the bits of a float32, so that clearing the significand rounds it in this mode."""
+"""For each rounding mode, the number to add to the bits of a float32 before its significand is cleared."""
 _ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
 _BYTE: Final = Activation(ActivationFunction.BOUNDED_RELU, a=255.0, b=0.0)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}

@@ -16,9 +16,9 @@ __all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants"]
 
 _log = logging.getLogger("interposer.optimizer")
 MAX_GROWTH: Final = 1 << 20
-"""Bytes up to which a folded constant may be larger than what it is made of."""
+"""The number of bytes by which a folded constant may be larger than the inputs of its layer."""
 MAX_REALS: Final = 1 << 25
-"""Bytes up to which stored integers of few bits become float values; larger ones stay, and are dequantized in runs."""
+"""The maximum size in bytes of narrow integers that are dequantized once; larger ones are dequantized in every run."""
 _FEW_BITS: Final = 16
 _RETYPE: Final = (Cast, ConvertBf16ToFp32, ConvertFp16ToFp32, Dequantize)
 

@@ -26,7 +26,7 @@ from interposer.optimizer.rewrites.pattern import New, Replacement, above, rewri
 __all__ = ["CONTAINERS", "take_apart"]
 
 _MOST: Final = 256
-"""Sequences of more tensors than that are left alone, as every layer that makes one lists them all."""
+"""The maximum number of tensors of a sequence for these rewrites, as each layer that constructs one lists them all."""
 
 
 def _tensors(sequence: Value | None) -> list[Value] | None:

@@ -26,7 +26,7 @@ __all__ = ["Rewritten", "apply_rewrites", "replace"]
 
 _log = logging.getLogger("interposer.optimizer")
 _PER_LAYER: Final = 16
-"""How many rewrites per layer are plausible; a pass that makes more is going round in circles."""
+"""The maximum number of rewrites per layer; a pass that applies more is assumed to run in a cycle."""
 
 
 @dataclass

@@ -62,11 +62,11 @@ def einsum_as_products(op: Einsum, layer: Layer) -> Replacement:
     terms = [_simple(*item, sizes) for item in zip(layer.values, names, strict=True)]
     if len(sizes) > MAX_RANK or None in terms:
         return None
-    kept = [name for name in output if sizes[name] != 1]
-    term = _contracted([term for term in terms if term is not None], kept)
+    free = [name for name in output if sizes[name] != 1]
+    term = _contracted([term for term in terms if term is not None], free)
     if term.roundings > 1 and infos[0].dtype in _NARROW:
         return None
-    return _reshaped(_transposed(term, kept), layer.output.known.shape)
+    return _reshaped(_transposed(term, free), layer.output.known.shape)
 
 
 def _is_float(info: TensorInfo) -> bool:
@@ -141,20 +141,20 @@ def _diagonal(term: _Term, name: str) -> _Term:
 # --- contraction ------------------------------------------------------------------------------------------------------
 
 
-def _contracted(terms: list[_Term], kept: Sequence[str]) -> _Term:
-    """Multiply all terms, pair by pair, and sum over the axes that are not kept."""
-    for places in _path(terms, kept):
+def _contracted(terms: list[_Term], free: Sequence[str]) -> _Term:
+    """Multiply all terms, pair by pair, and sum over the axes that are not free."""
+    for places in _path(terms, free):
         chosen = [terms[place] for place in places]
         terms = [term for place, term in enumerate(terms) if place not in places]
         for position in range(1, len(chosen)):
             rest = [*terms, *chosen[position + 1 :]]
-            needed = [*kept, *dict.fromkeys(name for term in rest for name in term.names if name not in kept)]
+            needed = [*free, *dict.fromkeys(name for term in rest for name in term.names if name not in free)]
             chosen[position] = _product(chosen[position - 1], chosen[position], needed)
         terms.append(chosen[-1])
-    return _summed(reduce(lambda a, b: _product(a, b, kept), terms), kept)
+    return _summed(reduce(lambda a, b: _product(a, b, free), terms), free)
 
 
-def _path(terms: Sequence[_Term], kept: Sequence[str]) -> list[tuple[int, ...]]:
+def _path(terms: Sequence[_Term], free: Sequence[str]) -> list[tuple[int, ...]]:
     """Return which terms to multiply in each step, so that there are few operations."""
     if len(terms) < 3:
         return []
@@ -164,29 +164,29 @@ def _path(terms: Sequence[_Term], kept: Sequence[str]) -> list[tuple[int, ...]]:
         for term in terms
         for item in (np.broadcast_to(np.float32(0), term.sizes), [numbers[name] for name in term.names])
     ]
-    path, _ = np.einsum_path(*operands, [numbers[name] for name in kept], optimize="greedy")
+    path, _ = np.einsum_path(*operands, [numbers[name] for name in free], optimize="greedy")
     return [tuple(places) for places in path[1:]]
 
 
-def _product(a: _Term, b: _Term, kept: Sequence[str]) -> _Term:
-    """Multiply two terms, and sum over the axes that are not kept."""
-    a, b = _summed(a, {*b.names, *kept}), _summed(b, {*a.names, *kept})
-    rows, columns = ([name for name in kept if name in x.names and name not in y.names] for x, y in ((a, b), (b, a)))
-    if rows and columns and kept.index(columns[0]) < kept.index(rows[0]):
+def _product(a: _Term, b: _Term, free: Sequence[str]) -> _Term:
+    """Multiply two terms, and sum over the axes that are not free."""
+    a, b = _summed(a, {*b.names, *free}), _summed(b, {*a.names, *free})
+    rows, columns = ([name for name in free if name in x.names and name not in y.names] for x, y in ((a, b), (b, a)))
+    if rows and columns and free.index(columns[0]) < free.index(rows[0]):
         a, b, rows, columns = b, a, columns, rows
-    batch = [name for name in kept if name in a.names and name in b.names]
-    summed = [name for name in a.names if name in b.names and name not in kept]
+    batch = [name for name in free if name in a.names and name in b.names]
+    summed = [name for name in a.names if name in b.names and name not in free]
     if not summed or (batch and not rows and not columns):
-        return _summed(_multiplied(a, b, [*(name for name in kept if name in {*a.names, *b.names}), *summed]), kept)
+        return _summed(_multiplied(a, b, [*(name for name in free if name in {*a.names, *b.names}), *summed]), free)
     return _matrix_product(a, b, batch, rows, columns)
 
 
-def _summed(term: _Term, kept: Collection[str]) -> _Term:
-    """Sum over the axes that are not kept."""
-    axes = tuple(axis for axis, name in enumerate(term.names) if name not in kept)
+def _summed(term: _Term, free: Collection[str]) -> _Term:
+    """Sum over the axes that are not free."""
+    axes = tuple(axis for axis, name in enumerate(term.names) if name not in free)
     if not axes:
         return term
-    names = [name for name in term.names if name in kept]
+    names = [name for name in term.names if name in free]
     return term.with_value(
         New(Reduce(operation=ReduceOperation.SUM, axis=axes), [term.value]), names, term.roundings + 1
     )

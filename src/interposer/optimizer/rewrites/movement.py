@@ -44,9 +44,9 @@ POINTWISE: Final = (
     Quantize,
     Where,
 )
-"""Operators whose result at a place depends on their inputs at that place alone, after broadcasting."""
+"""Elementwise operators: after broadcasting, an output element depends on the input elements at its position only."""
 _FAR: Final = 16
-"""How many layers away another transpose is looked for."""
+"""The number of layers within which another transpose is searched."""
 
 
 @rewrite(Transpose, Permute)

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 INSERTED: Final = "inserted to convert between types"
-"""The `Layer.source` of conversions that the optimizer inserted; they stand for no layer of the original network."""
+"""The `Layer.source` of conversions that the optimizer inserted, and that replace no layer of the original network."""
 _O_co = TypeVar("_O_co", bound=Op, covariant=True)
 _A = TypeVar("_A", bound=Op)
 _B = TypeVar("_B", bound=Op)
@@ -63,7 +63,7 @@ class New:
 
 
 Replacement: TypeAlias = "Value | New | tuple[Value | New, ...] | None"
-"""What stands in for a layer's output, or for each of its outputs."""
+"""The replacement of a layer's only output, or of each of its outputs; None for no replacement."""
 
 
 @dataclass(frozen=True)

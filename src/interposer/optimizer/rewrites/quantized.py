@@ -68,7 +68,7 @@ Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
 _TYPES: Final = EIGHT_BITS | {DataType.INT16}
 _BIAS_ERROR: Final = 1 / 128
-"""How much of the result's step a bias of float values may lose when it is stored as integers."""
+"""The maximum quantization error of a float bias, as a fraction of the output's scale."""
 
 
 def codes_of(value: Value | None) -> Value | None:

@@ -14,7 +14,7 @@ from interposer.ops import Constant, Input, Output, PreCompiled, StandIn
 __all__ = ["equal_layers"]
 
 SAMPLED: Final = 64
-"""About so many elements of a constant are looked at before all of them are."""
+"""The approximate number of elements of a constant in its hash key; equal keys are followed by a full comparison."""
 
 
 def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:

@@ -21,7 +21,7 @@ from interposer.optimizer.rewrites.pattern import INSERTED
 __all__ = ["MOST_LAYERS", "unroll"]
 
 MOST_LAYERS: Final = 1024
-"""How many layers a loop may become."""
+"""The maximum number of layers that a loop is unrolled to."""
 
 
 def unroll(graph: Graph) -> Rewritten:

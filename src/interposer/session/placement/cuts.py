@@ -29,8 +29,7 @@ def blocks_of(graph: Graph, most: int) -> list[Block]:
     """Return at most `most` blocks in execution order, cutting the network where the fewest tensors cross.
 
     The union of consecutive blocks is convex. If possible, exactly one tensor crosses each cut. While there are too
-    many
-    blocks, the smallest one is merged with its smaller neighbour.
+    many blocks, the smallest one is merged with its smaller neighbour.
     """
     running = [layer for layer in graph.topological() if not isinstance(layer.op, Input | Output | Constant)]
     crossing = _crossing(graph, running)

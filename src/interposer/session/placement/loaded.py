@@ -17,8 +17,8 @@ _FEW: Final = 5
 _LONG: Final = 0.1
 _GLANCE: Final = 0.02
 _MOST_RUNS: Final = 1000
-"""A first look takes a few runs, or `_LONG` seconds; where that is over at once, `_GLANCE` seconds, or so many runs.
-What seems far too slow then is not seen again."""
+"""A first measurement takes a few runs or `_LONG` seconds; for very short runs, `_GLANCE` seconds or this many runs. A
+ network that seems far too slow then is not measured again."""
 
 
 class Loaded:

@@ -35,9 +35,8 @@ class Plan:
     supports them. `exclude` maps types of layers to the ids of backends that never run them.
 
     `measured` maps the names of candidates to the milliseconds of one run of the whole network (for throughput: the
-    time
-    of concurrent runs divided by their number). `chosen` is the name of the selected candidate. `made_with` has the
-    versions, the machine and the threads of the measurement. `failed` maps backends to the errors they raised.
+    time of concurrent runs divided by their number). `chosen` is the name of the selected candidate. `made_with` has
+    the versions, the machine and the threads of the measurement. `failed` maps backends to the errors they raised.
 
     `cost` describes the best plan in the cost model, which adds the times of measured parts and of copies between them.
     It has the cost in milliseconds, a lower `bound` that also covers parts that were not measured, and the relative

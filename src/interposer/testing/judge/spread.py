@@ -41,7 +41,7 @@ from interposer.testing.tolerances import Tolerances
 __all__ = ["Spread", "inexact_values", "spreads"]
 
 Noise = Callable[[Array, Array, "Stream"], Array]
-"""Perturbs values by at most what is allowed for each element."""
+"""A function that perturbs each value by at most its allowed difference."""
 
 _ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, DataType.FLOAT64: 2.0**-53}
 

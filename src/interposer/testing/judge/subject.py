@@ -49,13 +49,13 @@ class Outcome(Enum):
 
     PASS = "passed"
     EXPLAINED = "explained by conditioning"
-    """The results differ, but by no more than the reference's own results do when its layers are perturbed."""
+    """The results differ, but by no more than the reference's results do when its layers are perturbed."""
     LEFT = "left to the reference"
-    """The backend takes none of the layers, so that there was nothing to judge."""
+    """The backend supports none of the layers."""
     UNWRITABLE = "not expressible"
-    """The model format cannot express the network, or what it becomes cannot be compared."""
+    """The model format cannot express the network, or the imported network cannot be compared with it."""
     UNJUDGED = "not comparable"
-    """The reference cannot run the network on these inputs, or results are random; the backend survived it."""
+    """The reference cannot run the network on these inputs, or its results are random; the backend did not crash."""
     FINDING = "finding"
 
 

@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 _FLOAT: Final = ("float",)
 _LENGTH: Final = 48
-"""Longer sequences are left to other growers."""
+"""The maximum length of sequences for these growers."""
 
 
 def _sequence(growth: Growth, value: Value) -> Value:

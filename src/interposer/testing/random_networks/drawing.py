@@ -28,7 +28,7 @@ SIZES: Final = {
     1: 14, 2: 12, 3: 12, 4: 10, 5: 8, 6: 4, 7: 6, 8: 8, 9: 5, 11: 2, 13: 3, 15: 3, 16: 5, 17: 3, 19: 1, 23: 1,
     31: 2, 32: 3, 33: 2, 47: 1, 63: 1, 64: 2, 65: 1,
 }  # fmt: skip
-"""How often a dimension gets each size: small sizes, primes, and the neighbours of vector and tile widths."""
+"""The relative frequency of each size of a dimension: small sizes, primes, and neighbours of vector and tile widths."""
 _SIZE_LIST: Final = tuple(SIZES)
 _SIZE_WEIGHTS: Final = tuple(SIZES.values())
 

@@ -55,7 +55,7 @@ _PARAMETERS: Final[dict[ActivationFunction, tuple[tuple[float, float], ...]]] = 
     _F.THRESHOLDED_RELU: ((1.0, 0.0), (0.0, 0.0), (-0.5, 0.0)),
     _F.SHRINK: ((0.5, 0.0), (0.5, 0.25), (1.0, -0.5)),
 }
-"""The parameters a and b that a function is drawn with; those of any other function are 0."""
+"""The possible parameters a and b of each function; those of any other function are 0."""
 _WITHIN_ONE: Final = frozenset({_F.SIGMOID, _F.HARD_SIGMOID, _F.SOFTSIGN})
 POSITIVE_FUNCTIONS: Final = frozenset({_F.SIGMOID, _F.RELU, _F.SOFT_RELU, _F.ABS, _F.SQRT, _F.SQUARE, _F.HARD_SIGMOID})
 """Functions without negative results."""

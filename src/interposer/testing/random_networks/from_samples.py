@@ -43,7 +43,7 @@ from interposer.testing.sample import Given, Sample
 __all__ = ["attachable_ops", "fitted"]
 
 _RARE_WEIGHT: Final = 6
-"""How much more often an operator is drawn that no other grower adds."""
+"""The factor on the weight of operators that no other grower adds."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ __all__ = ["GROWERS", "Grower", "grower"]
 
 _Function = Callable[[Growth, Value], Any]
 _FAVOUR: Final = 120
-"""How much more often a grower is drawn that adds nothing but favoured operators; for others, it falls off steeply."""
+"""The factor on the weight of a grower of favoured operators only; it decreases with the square of their share."""
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 MAX_ELEMENTS: Final = 4096
-"""The number of elements that no tensor of an ordinary network exceeds."""
+"""The maximum number of elements of a tensor in an ordinary network."""
 MAX_OPERATIONS: Final = 1_000_000
-"""The number of arithmetic operations that one run of an ordinary network does not exceed (see `Op.operations`)."""
+"""The maximum number of arithmetic operations of one run of an ordinary network (see `Op.operations`)."""
 MAX_ELEMENTS_OF_LARGE: Final = 1 << 17
-"""The number of elements that no tensor of a large network exceeds; one network in `LARGE_EVERY` is large."""
+"""The maximum number of elements of a tensor in a large network; one network in `LARGE_EVERY` is large."""
 MAX_OPERATIONS_OF_LARGE: Final = 40_000_000
-"""The number of arithmetic operations that one run of a large network does not exceed."""
+"""The maximum number of arithmetic operations of one run of a large network."""
 LARGE_EVERY: Final = 24
 
 REAL: Final = (DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64)

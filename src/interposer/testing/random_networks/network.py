@@ -36,9 +36,9 @@ from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skippe
 __all__ = ["KINDS", "RandomNetwork", "check_favoured", "check_kind", "random_network"]
 
 KINDS: Final = ("float", "quantized")
-"""What a network mostly computes with: floating-point numbers, or quantized integers."""
+"""The kinds of networks: mostly floats, or mostly quantized integers."""
 _TRIES: Final = 4
-"""How many growers are tried, at most, for each operator that a network is to have."""
+"""The maximum number of growers that are tried for each operator of a network."""
 
 
 @dataclass(frozen=True, eq=False)

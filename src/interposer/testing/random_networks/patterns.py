@@ -61,7 +61,7 @@ __all__: list[str] = []
 _FLOAT: Final = ("float",)
 _F = ActivationFunction
 _MOVES: Final = {DataLayout.NHWC: (0, 3, 1, 2), DataLayout.NCHW: (0, 2, 3, 1)}
-"""The order of axes that gives an image of a layout the other one."""
+"""The permutation that converts an image from each layout to the other one."""
 
 
 def _number(growth: Growth, number: float, like: Value) -> Value:

@@ -30,7 +30,7 @@ __all__: list[str] = []
 
 _FLOAT: Final = ("float",)
 _STEPS: Final = 16
-"""Longer sequences are left to other growers, as the reference kernels take them step by step in Python."""
+"""The maximum length of sequences for these growers, as the reference kernels compute step by step in Python."""
 
 
 def _sequence(growth: Growth, value: Value) -> Value:

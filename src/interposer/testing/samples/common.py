@@ -61,10 +61,10 @@ TINY_INTEGERS: Final = (DataType.INT4, DataType.UINT4, DataType.INT2, DataType.U
 PLAIN: Final = (
     *FLOATS, *SMALL_FLOATS, *STORED_FLOATS, *INTEGERS, *TINY_INTEGERS, DataType.BOOL, DataType.STRING,
 )  # fmt: skip
-"""Every type, not quantized."""
+"""All types that a tensor can have without a quantization."""
 
 BYTES: Final = {DataType.UINT8: Quantization(1 / 32, 128), DataType.INT8: Quantization(1 / 32, -3)}
-"""The types that quantized networks mostly have, for numbers from about -4 to 4."""
+"""The usual types of quantized networks, with quantizations for numbers from about -4 to 4."""
 
 QUANTIZED: Final = {
     **BYTES,
@@ -75,7 +75,7 @@ QUANTIZED: Final = {
     DataType.UINT32: Quantization(1 / 65536, 2**20),
     DataType.UINT64: Quantization(1 / 65536, 2**20),
 }
-"""A usual quantization for every type of 8 bits and more."""
+"""A usual quantization for each type of 8 bits and more."""
 
 TINY_QUANTIZED: Final = {
     DataType.INT4: Quantization(0.5, -1),
@@ -83,7 +83,7 @@ TINY_QUANTIZED: Final = {
     DataType.INT2: Quantization(2.0, -1),
     DataType.UINT2: Quantization(2.0, 1),
 }
-"""Quantizations for types of few bits, which can be moved about but not computed with."""
+"""Quantizations for types of fewer than 8 bits, which operators can move, but not compute with."""
 
 _SPREAD: Final = {
     DataType.INT2: 2.0,

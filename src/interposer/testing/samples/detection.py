@@ -26,9 +26,9 @@ CODES: Final = {
     DataType.UINT8: (Quantization(1 / 256), Quantization(1 / 64, 128)),
     DataType.INT8: (Quantization(1 / 256, -128), Quantization(1 / 64, 0)),
 }
-"""The types of quantized scores and deltas, with scales for both."""
+"""The types of quantized scores and deltas, with a quantization for each of both."""
 EIGHTHS: Final = Quantization(0.125)
-"""How NNAPI quantizes places in an image."""
+"""The quantization of image coordinates in NNAPI."""
 
 
 def boxes_in(generator: np.random.Generator, count: int, dimension: float = 30.0) -> Array:

@@ -23,7 +23,7 @@ KEYS: Final = {
     DataType.FLOAT32: ([1.5, np.nan, 0.0], [np.nan, 3, -0.0]),
     DataType.FLOAT64: ([1.5, np.nan, 0.0], [np.nan, 3, -0.0]),
 }
-"""For each type keys, and what is looked up."""
+"""Keys and inputs for each type."""
 
 
 def _values(dtype: DataType) -> Array:

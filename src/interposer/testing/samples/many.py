@@ -33,12 +33,12 @@ RESULT: Final = {
     UINT8: Quantization(0.0247, 117),
     INT16: Quantization(0.0000967),
 }
-"""Scales at which numbers from -4 to 4 reach beyond both ends of the range."""
+"""Quantizations with which numbers from -4 to 4 exceed both ends of the range."""
 ENDS: Final = {
     INT8: (Quantization(0.0157, -128), Quantization(0.0193, 127)),
     UINT8: (Quantization(0.0157, 0), Quantization(0.0193, 255)),
 }
-"""Zero points at the lower and at the upper end of the range."""
+"""Quantizations with the zero point at the lower and at the upper end of the range."""
 SHAPE: Final = (6, 5, 37)
 NHWC: Final = DataLayout.NHWC
 

@@ -39,7 +39,7 @@ WINDOW: Final[dict[str, Any]] = {
     "stride_x": 1, "stride_y": 2, "dilation_x": 2, "dilation_y": 1, "pad_left": 1, "pad_right": 0, "pad_top": 2,
     "pad_bottom": 3,
 }  # fmt: skip
-"""A window in which nothing is the same along both axes, nor at both ends of one."""
+"""A window whose attributes differ between the axes, and whose pads differ between both ends of an axis."""
 
 
 def _image(layout: DataLayout, channels: int, dims: tuple[int, int, int] = (2, 11, 13)) -> tuple[int, ...]:

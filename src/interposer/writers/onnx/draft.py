@@ -22,7 +22,7 @@ NARROW: Final = frozenset(dtype for dtype in DataType if dtype.is_float and dtyp
 """The floating-point types of 8 bits and fewer."""
 
 _SAFE: Final = 2**31
-"""Beyond this, ONNX Runtime 1.31 clips 64-bit integers to other bounds."""
+"""The magnitude above which ONNX Runtime 1.31 clips 64-bit integers to wrong bounds."""
 _MOVING: Final = frozenset(
     {"Cast", "Concat", "Expand", "Gather", "Identity", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 )

@@ -1,4 +1,4 @@
-"""Attributes of operators as C tables, and which of them older plug-ins must not get."""
+"""Operator attributes as C tables, and the attributes that plug-ins of older revisions must not receive."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _retained_texts: list[_Text] = []
 
 
 class Shown:
-    """What plug-ins of one revision of the vocabulary see of one operator: made once by `shown`.
+    """The description of one operator for plug-ins of one revision of the vocabulary; `shown` creates and caches it.
 
-    `refusal` says why no layer of it is shown, or is None.
+    `refusal` is the reason why no layer of the operator is passed to such plug-ins, or None.
     """
 
     def __init__(self, op: type[Op], revision: int) -> None:
@@ -224,7 +224,7 @@ _shown: dict[tuple[type[Op], int], Shown] = {}
 
 
 def shown(op: type[Op], revision: int) -> Shown:
-    """Return what plug-ins with a certain revision of the vocabulary see of an operator."""
+    """Return the description of an operator for plug-ins of this revision of the vocabulary."""
     result = _shown.get((op, revision))
     if result is None:
         result = _shown.setdefault((op, revision), Shown(op, revision))

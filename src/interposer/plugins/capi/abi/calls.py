@@ -25,7 +25,7 @@ _watchers: list[Callable[[str], None]] = []
 def watch_calls(watcher: Callable[[str], None]) -> None:
     """Register a function that is called with the name of every plug-in function before its call.
 
-    For a process that tries a plug-in out and may not survive the call.
+    The trial process uses this to report the call that crashed it.
     """
     _watchers.append(watcher)
 
@@ -37,9 +37,10 @@ def announce(name: str) -> None:
 
 
 class CallError(BackendError):
-    """A function of a plug-in gave a status other than ``IPR_OK``.
+    """A function of a plug-in returned a status other than ``IPR_OK``.
 
-    `said` is its message, `item_kind` (``abi.ITEM_...``) and `item` (-1 for none) are what it names as defective.
+    `said` is the plug-in's message. `item_kind` (``abi.ITEM_...``) and `item` identify the defective layer or tensor;
+    `item` is -1 if the plug-in names none.
     """
 
     def __init__(self, backend: str, function: str, status: int, error: abi.Error, said: str) -> None:
@@ -102,8 +103,8 @@ class ErrorBuffers:
         """Call ``function(*arguments, error)``.
 
         Raises:
-            CallError: it gave a status other than ``IPR_OK``.
-            BackendContractError: it wrote past the end of the error's text.
+            CallError: the function returned a status other than ``IPR_OK``.
+            BackendContractError: the function wrote past the end of the error's text.
         """
         try:
             buffer = self._free.pop()

@@ -1,4 +1,7 @@
-"""Layers of a graph as the tables of an ``ipr_graph``: columns are collected first, and then written to arrays."""
+"""Conversion of a graph's layers to the tables of an ``ipr_graph``.
+
+Columns are collected and then written to arrays.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +82,10 @@ class Withholding:
 
 
 class FlatGraph:
-    """An ``ipr_graph`` of some layers, with everything that it points to; `address` is where it lies.
+    """An ``ipr_graph`` of some layers, with all the memory that it points to; `address` is its address.
 
-    `layers` and `values` are what the indices in the tables mean. `constants` keep their data in place and may outlive
-    the tables.
+    `layers` and `values` are the layers and tensors to which the indices in the tables refer. The data of `constants`
+    is not moved and may outlive the tables.
     """
 
     def __init__(
@@ -96,16 +99,16 @@ class FlatGraph:
         alignment: int = 1,
         infos: Mapping[Value, TensorInfo] | None = None,
     ) -> None:
-        """Make the tables.
+        """Create the tables.
 
         Args:
-            layers: in running order, none of them withheld.
-            inputs: the values that come in and are not constant.
-            outputs: the values that go out.
-            name: of the network.
+            layers: the layers in running order, none of them withheld.
+            inputs: the values from outside that are not constant.
+            outputs: the values that are used outside.
+            name: the name of the network.
             revision: the revision of the vocabulary that the plug-in was written to.
-            alignment: bytes to which the data of constants is aligned, by a copy where need be.
-            infos: what is known of values, instead of what the graph says.
+            alignment: the alignment in bytes of constants, which are copied if necessary.
+            infos: infos of values that replace those of the graph.
         """
         self.layers = tuple(layers)
         self._cached: list[Any] = []
@@ -158,7 +161,7 @@ class FlatGraph:
                 producers.append(number)
 
     def _write_texts(self, name: str) -> None:
-        """Names in one piece of memory: the graph's, the layers', and those of the producers of all tensors."""
+        """Write the names of the graph, of the layers, and of the producers of all tensors to one block of memory."""
         texts = [name, *map(_name, self.layers), *map(_name, map(_producer, self.values))]
         blob = "\0".join(texts).encode("utf-8", "replace") + b"\0"
         sizes = list(map(len, texts))

@@ -36,7 +36,7 @@ class Image:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the part, in hexadecimal digits."""
+        """A digest of `data` and `places`, in hexadecimal digits."""
         result = hashlib.sha256(self.data)
         result.update(self.places)
         return result.hexdigest()
@@ -75,7 +75,7 @@ def outline(tables: abi.Graph) -> str:
 
 
 class ImageGraph:
-    """An ``ipr_graph`` that was made of an image; `address` is where it lies, in memory of its own.
+    """An ``ipr_graph`` that was created from an image; `address` is its address, in separate memory.
 
     Raises:
         InvalidArgumentError: the image is damaged, as far as this is detected.

@@ -1,7 +1,7 @@
-"""Reading memory that a plug-in points to, without trusting it: what is missing is an error, not a crash.
+"""Reading of memory that a plug-in points to, without trusting it: an invalid address is an error, not a crash.
 
-The kernel copies (process_vm_readv on the own process) and reports addresses that are not mapped. Where it may not be
-asked, memory is read directly.
+The kernel copies the memory (process_vm_readv on this process) and reports addresses that are not mapped. If this
+system call is not permitted, memory is read directly.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read(address: int | None, size: int, what: str) -> bytes:
     """Return a copy of `size` bytes of memory.
 
     Raises:
-        BackendContractError: nothing is mapped there; names `what` was to be read.
+        BackendContractError: the address is not mapped; the message begins with `what`.
     """
     if size == 0:
         return b""
@@ -92,7 +92,7 @@ def read_versioned(kind: type[_S], address: int | None, least: int, what: str) -
     """Return a copy of a struct that begins with its size; members beyond that size are zero.
 
     Raises:
-        BackendContractError: it cannot be read, or its size is less than `least` or absurd.
+        BackendContractError: the struct cannot be read, or its size is less than `least` or absurdly large.
     """
     value = int.from_bytes(read(address, 8, what), "little")
     if not least <= value <= abi.MAX_STRUCT_SIZE:
@@ -159,7 +159,10 @@ class CodeMap:
         self._ranges = _mapped_ranges()
 
     def fault(self, address: int | None) -> str | None:
-        """Return why this cannot be the address of a function; None if it can, or if the system has no information."""
+        """Return why this cannot be the address of a function.
+
+        None if it can be, or if the system has no information.
+        """
         if not address:
             return "is NULL"
         for start, stop, is_code in self._ranges or ():

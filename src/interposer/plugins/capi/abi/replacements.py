@@ -27,11 +27,11 @@ _DTYPES: Final = {number: dtype for dtype, number in abi.DTYPES.items()}
 
 
 def read_graph(address: int, inputs: Sequence[TensorInfo], outputs: int, what: str) -> Graph:
-    """Return a graph with an Input layer for each of `inputs` and so many Output layers, in the order of its tables.
+    """Return a graph with an Input layer for each of `inputs` and `outputs` Output layers, in the order of its tables.
 
     Raises:
-        BackendContractError: memory that cannot be read, indices out of range, unknown layers or attributes, another
-            number of inputs or outputs, or tensors that differ from what goes in.
+        BackendContractError: the tables cannot be read, or have an index out of range, an unknown layer or attribute,
+            another number of inputs or outputs, or inputs that differ from `inputs`.
     """
     try:
         return _Reader(address, what).graph(inputs, outputs)

@@ -1,7 +1,7 @@
 """The C header ``interposer/backend.h`` in ctypes: its constants and, member by member, its structs.
 
-Functions are stored as addresses in structs, so that reading one never makes an object; `FUNCTIONS` has their types.
-Offsets are compared with the C compiler's by a test.
+Structs store functions as addresses, so that reading a struct creates no function objects; `FUNCTIONS` has their types.
+A test compares the offsets of members with those of the C compiler.
 """
 
 from __future__ import annotations

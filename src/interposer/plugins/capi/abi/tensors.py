@@ -1,4 +1,4 @@
-"""The tensors of one run as ``ipr_tensor``, with copies of those that the plug-in cannot use directly."""
+"""The tensors of one run as ``ipr_tensor``, with copies of the tensors that the plug-in cannot use directly."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SIZE: Final = ctypes.sizeof(abi.Tensor)
 
 
 class TensorTable:
-    """An array of ``ipr_tensor`` that is used for run after run: `bind` all, run, `finish`.
+    """An array of ``ipr_tensor`` for many runs: `bind` all tensors, run, and `finish`.
 
-    `inputs` are read only for the plug-in; outputs are written by it. With `strided`, the plug-in accepts arrays that
-    are not compact (``IPR_CAP_STRIDED``). Keeps no array of the caller.
+    Plug-ins read `inputs` and write outputs. With `strided`, the plug-in accepts arrays that are not contiguous
+    (``IPR_CAP_STRIDED``). The table keeps no reference to the caller's arrays.
     """
 
     def __init__(self, infos: Sequence[TensorInfo], alignment: int, *, inputs: bool, strided: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What a plug-in is given at ``init``: the services of the host, and the ring that it writes its log lines to."""
+"""The services of the host that a plug-in receives in ``init``, and the ring buffer for its log lines."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _allowed_cpus() -> frozenset[int]:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The settings of the machine and the user that a plug-in gets.
+    """The settings of the machine and the user that a plug-in receives.
 
-    `cache_dir` is a folder that exists and that nobody else writes to, or empty. `threads` is the number of threads
-    that it should not exceed; `cpus` are the processors that it may use.
+    `cache_dir` is an existing folder to which only this plug-in writes, or empty. `threads` is the recommended maximum
+    number of threads. `cpus` are the processors that the plug-in may use.
     """
 
     cache_dir: str = ""
@@ -40,9 +40,9 @@ class HostSettings:
 
 
 class LogRing:
-    """Lines that a plug-in has logged, from any thread, and that wait to be read here. Reading is thread safe.
+    """A ring buffer of lines that a plug-in logged from any thread, until the host reads them. Reading is thread-safe.
 
-    There is something to read where ``lines_written[0]`` is not `lines_read`.
+    There are unread lines if ``lines_written[0]`` differs from `lines_read`.
     """
 
     def __init__(self, level: int = abi.LOG_INFO) -> None:
@@ -59,7 +59,7 @@ class LogRing:
         self.lines_written = words[abi.LogRing.head.offset // 8 :]
 
     def drain(self, logger: logging.Logger) -> None:
-        """Pass on all lines that are complete, unless somebody else is at it."""
+        """Log all complete lines, unless another thread is doing so."""
         if not self._reading.acquire(blocking=False):
             return
         try:
@@ -90,7 +90,7 @@ class LogRing:
 
 
 class HostServices:
-    """An ``ipr_host`` with everything that it points to."""
+    """An ``ipr_host`` with all the memory that it points to."""
 
     def __init__(self, path: str, settings: HostSettings, checking: bool, log: LogRing) -> None:
         self._cached: list[Any] = []

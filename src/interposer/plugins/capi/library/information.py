@@ -1,4 +1,4 @@
-"""What a plug-in says of itself in ``get_info``."""
+"""The information that a plug-in returns from ``get_info``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED: Final = {abi.Cap.DYNAMIC_SHAPES: "DynamicShapes", abi.Cap.CONCURRENT_EXE
 
 @dataclass(frozen=True, slots=True)
 class DeclaredOption:
-    """An option that a plug-in understands: for ``init`` (the runtime), for a network (the model), or both."""
+    """An option that a plug-in declares: for ``init`` (the runtime), for a network (the model), or both."""
 
     name: str
     default: OptionValue
@@ -29,19 +29,19 @@ class DeclaredOption:
 
     @property
     def scopes(self) -> list[str]:
-        """For what it can be given: "runtime", "network" or both."""
+        """The scopes in which the option can be set: "runtime", "network" or both."""
         names = {"runtime": abi.SCOPE_INIT, "network": abi.SCOPE_MODEL}
         return [name for name, bit in names.items() if self.scope & bit]
 
     @property
     def kind(self) -> type:
-        """The Python type of its values."""
+        """The Python type of the option's values."""
         return type(self.default)
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryInfo:
-    """What a plug-in says of itself. `alignment` is in bytes, at least 1."""
+    """The information that a plug-in declares about itself. `alignment` is in bytes, at least 1."""
 
     vendor: str = ""
     name: str = ""
@@ -53,7 +53,7 @@ class LibraryInfo:
     properties: tuple[Capability, ...] = ()
 
     def named_capabilities(self) -> Capabilities:
-        """The capabilities that can be asked for by name: the plug-in's own, and those that follow from its bits."""
+        """Return the capabilities by name: those that the plug-in declares, and those that follow from its flags."""
         own = {item.name: item for item in self.properties}
         value = {name: Capability(name, True) for bit, name in _NAMED.items() if bit in self.capabilities}
         if abi.Cap.DETERMINISTIC not in self.capabilities:
@@ -62,7 +62,7 @@ class LibraryInfo:
 
 
 def read_info(out: abi.Info) -> LibraryInfo:
-    """Return the content of an ``ipr_info``; `BackendContractError` if it cannot be meant."""
+    """Return the content of an ``ipr_info``; raise `BackendContractError` if it is invalid."""
     alignment = max(1, out.alignment)
     if alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
         raise BackendContractError(f"the alignment is {alignment}; expected a power of two up to {MAX_ALIGNMENT}")

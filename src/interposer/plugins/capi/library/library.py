@@ -120,7 +120,7 @@ def _id(library: ctypes.CDLL, path: str) -> str:
 
 
 def _c_text(address: int) -> bytes:
-    """Return the bytes up to NUL, read in pieces that cross no page before they must."""
+    """Return the bytes before the NUL; the memory is read in pieces that do not cross a page unless necessary."""
     result = b""
     while len(result) <= _LONGEST_ID:
         piece = read(address + len(result), min(64, 4096 - (address + len(result)) % 4096), "the id")
@@ -305,8 +305,7 @@ class Library:
         """Release all objects of the plug-in, newest first, and shut it down. May be called again.
 
         This waits for running calls. If a call does not return, the plug-in is not shut down, and False is returned:
-        its
-        code must stay in memory.
+        its code must stay in memory.
         """
         settle(seconds=PATIENCE)  # compiled parts may still have to be written to the cache
         with self._closing:
@@ -524,9 +523,9 @@ def _settle() -> None:
 class _AtLast:
     """Shuts plug-ins down when the interpreter has finalized the objects of all other modules.
 
-    Functions that `atexit` calls may run before other ones of the user, and run before ``__del__`` of what modules
-    hold: models must work in both. The interpreter clears the module `sys` after all others, so an object in it goes
-    last.
+    Functions registered with `atexit` may run before other such functions of the user, and run before ``__del__`` of
+    objects in modules. Models must still work in both. The interpreter clears the module `sys` after all others, so an
+    object in `sys` is deleted last.
     """
 
     def __del__(self, libraries: set[Library] = _open, process: Callable[[], int] = os.getpid) -> None:

@@ -64,8 +64,7 @@ class DynamicBackendRecord:
 
     `path` is where the file was found. `library` is the file itself, which differs if `path` is a symbolic link. `step`
     is the last step that was reached, and `reason` says why loading ended there. `id`, `version` (of the interface,
-    such
-    as ``"1.0"``) and `sha256` are empty as long as they are not known.
+    such as ``"1.0"``) and `sha256` are empty as long as they are not known.
     """
 
     path: str
