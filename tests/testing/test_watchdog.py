@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
 import time
 from typing import ClassVar
@@ -142,3 +143,31 @@ def test_skips_show_in_the_line_that_says_whether_a_backend_conforms() -> None:
         "Right conforms, but 1 check was skipped (1 because there are no other backends here): 0 cases, none\n"
         "of which failed"
     )
+
+
+class DiesAtStart(wrong.Right):
+    id: ClassVar = "DiesAtStart"
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def create_in_a_function() -> wrong.Right:
+    return DiesAtStart()
+
+
+@pytest.mark.parametrize("given", [DiesAtStart, create_in_a_function], ids=["class", "function"])
+def test_a_backend_that_crashes_while_it_is_created_fails_the_first_case_and_skips_the_others(given) -> None:
+    report = Conformance(given, only=CASES, samples=SAMPLES).report()
+    first, *others = report.results
+    assert (first.status, first.text) == (Status.FAIL, "the backend crashed with SIGSEGV while it is created")
+    assert {(item.status, item.text) for item in others} == {
+        (Status.SKIP, "not tried: the backend crashed with SIGSEGV while it is created")
+    }
+
+
+def test_a_backend_named_by_its_class_that_ends_its_process_at_start_is_reported(tmp_path, monkeypatch) -> None:
+    (tmp_path / "leaving.py").write_text("import os\n\ndef create():\n    os._exit(3)\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [result] = Conformance("leaving:create", only="results/Addition-float32").report().results
+    assert result.text == "the backend ended its process with status 3 while it is created"

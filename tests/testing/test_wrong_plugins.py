@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 from interposer.cli.main import main
 from interposer.testing import Status, check_backend
-from tests.native import compiler_for
+from tests.native import SOURCES, Natives, compiler_for
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dynamic backends are only for Linux")
+
+PLAIN = ("-Wno-error",)
 
 
 @pytest.fixture
@@ -47,3 +50,59 @@ def test_a_write_to_an_input_is_reported_with_the_layer_and_the_input(plugin) ->
     path = plugin("sum[n] = a[n] + b[n]", "sum[n] = a[n] + b[n], ((float*)a)[n] = 0")
     results = check_backend(path, only=["results/Addition-float32", "inputs/Addition-float32"]).failures
     assert any("layer 'layer' (Addition)" in result.text and "input 0" in result.text for result in results), results
+
+
+PRIVATE_ERRORS = {
+    "it ignores the strides of its own tensors": (
+        "views[p->count] = (view){data_of(out), out->strides};",
+        "int64_t dense[RANKS]; int axis; int64_t step = 4;\n"
+        "  for (axis = out->rank - 1; axis >= 0; step *= out->shape[axis--]) dense[axis] = step;\n"
+        "  views[p->count] = (view){data_of(out), dense};",
+        "results/Addition-float32",
+        "output 0: .* elements are wrong",
+    ),
+    "it runs without its first input": (
+        "ipr_input_at(run, p->operand[n] - 1)->native_handle", "ipr_input_at(run, p->count - 1)->native_handle",
+        "results/Addition-float32", "output 0: .* elements are wrong",
+    ),
+    "it says that it ran, but did not": (
+        "if (p->kind == 'C') return IPR_OK;", "return IPR_OK;",
+        "results/Addition-float32", "what the kit filled the memory with",
+    ),
+    "it writes to its input": (
+        "view to = {data_of(out), out->strides};",
+        "view to = {data_of(out), out->strides};\n    *(float*)data_of(in) += 1;",
+        "inputs/Addition-float32", r"the workload of layer 'layer' \(Addition\) wrote to its input 0",
+    ),
+    "a copy returns before it has copied": (
+        "AT_COPY\n  for", "return IPR_OK;\n  for",
+        "order/Addition-float32", "the device copy of .* copied wrong values to",
+    ),
+    "tensors that live at the same time lie at one place": (
+        "offset < other->offset + other->room && other->offset < offset + one->room", "offset > SIZE_MAX - 1",
+        "memory/contents", "they overlap",
+    ),
+    "its table has no entry for copies": (
+        "allocate, no_map, no_unmap, copy, no_import", "allocate, no_map, no_unmap, 0, no_import",
+        "results/Addition-float32", "the table of ipr.handles/1: its member copy is NULL",
+    ),
+    "its table has no entry for tensors": (
+        "acquire, give_back, create_tensor, create_sub_tensor", "acquire, give_back, 0, create_sub_tensor",
+        "results/Addition-float32", "the table of ipr.handles/1: its member create_tensor is NULL",
+    ),
+    "it crashes where a tensor is private": (
+        "const tensor* out = tensor_of(result->native_handle);", "const tensor* out = (const tensor*)result->data;",
+        "results/Addition-float32", "crashed with SIGSEGV\nit was running layer 'layer'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "wrong", "case", "message"), PRIVATE_ERRORS.values(), ids=PRIVATE_ERRORS.keys())
+def test_an_error_in_the_private_memory_of_a_plugin_is_found(
+    right: str, wrong: str, case: str, message: str, natives: Natives, tmp_path: Path
+) -> None:
+    text = (SOURCES / "discrete.c").read_text(encoding="utf-8")
+    assert text.count(right) >= 1
+    path = natives.install(tmp_path, "Tests_DiscreteC_backend.so", text.replace(right, wrong), *PLAIN)
+    failures = check_backend(str(path), only=case).failures
+    assert any(re.search(message, failure.text, re.DOTALL) for failure in failures), [str(item) for item in failures]

@@ -904,3 +904,16 @@ class SharesTensorsBetweenRuns(Board):
         self.scratch[out.shape] = out.copy()
         time.sleep(0.0005)
         out[...] = self.scratch[out.shape]
+
+
+@planted("The handle factories of networks that are loaded at the same time exchange their tensors",
+         "threads/optimizing",
+         "(output 0 is not what it is when nothing else runs|a thread that ran concurrently .* raised)")  # fmt: skip
+class FactoriesConfuseThreads(Board):
+    def __init__(self) -> None:
+        self.latest: Tensor | None = None
+
+    def tensor(self, info: TensorInfo, heap: Heap | None) -> Tensor:
+        self.latest = super().tensor(info, heap)
+        time.sleep(0.0002)
+        return self.latest

@@ -32,7 +32,7 @@ from interposer.testing.checks import SAMPLE_CHECKS, Check
 from interposer.testing.contracts import BACKEND_CHECKS
 from interposer.testing.known_samples import samples_of
 from interposer.testing.outcome import Refused, Result, Skipped, Status
-from interposer.testing.outside import Outside, check_name, serve_cases, survives_fork
+from interposer.testing.outside import Outside, check_name, creates_survivor, serve_cases, survives_fork
 from interposer.testing.replay import Factory, backend_of, is_library
 from interposer.testing.report import WHOLE, Report
 from interposer.testing.sample import Sample
@@ -189,9 +189,17 @@ class Conformance:
         if isinstance(self.given, str) and self._samples is None and self._is_known_anywhere(self.given):
             value = str(Path(self.given).absolute()) if is_library(self.given) else self.given
             return Outside(value, settings, settings.patience, __name__, self.families)
-        if not survives_fork(self.backend):
+        if not self._survives_fork():
             return None
-        return Outside(str(self.given), settings, settings.patience, self._serve)
+        title = getattr(self.given, "__name__", str(self.given))
+        return Outside(title, settings, settings.patience, self._serve)
+
+    def _survives_fork(self) -> bool:
+        """Return True if the backend can be used in a fork. A backend is not created in this process to find out."""
+        given: object = self.given
+        if isinstance(given, Backend) or "backend" in vars(self):
+            return survives_fork(self.backend)
+        return creates_survivor(lambda: backend_of(self.given, self.runtime))
 
     def start(self) -> None:
         """Start the child process if it is a fresh one, so that both processes import their modules concurrently."""
@@ -287,7 +295,8 @@ class Conformance:
         error = self.outside.close()
         if error is not None:
             results.append(Result("process/end", "process", WHOLE, "", Status.FAIL, error))
-        return Report(self.outside.backend or self.backend.id, self.outside.version, results)
+        name = self.outside.backend or (self.outside.given if self.outside.has_failed else self.backend.id)
+        return Report(name, self.outside.version, results)
 
 
 def check_backend(
@@ -321,7 +330,8 @@ def check_backend(
     Raises:
         UnknownBackendError: no backend has this id.
         BackendUnavailableError: the backend is known, but cannot be used on this machine.
-        PluginError: a shared object cannot be loaded, or it crashes or hangs while it is loaded.
+        PluginError: a shared object cannot be loaded, or it crashes or hangs while it is loaded. A Python backend that
+            crashes or hangs while it is created is reported as a failure of the first case.
         InvalidArgumentError: an expected failure matches no case, a family is unknown, or `backend` is not a backend.
     """
     return Conformance(

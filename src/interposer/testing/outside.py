@@ -36,8 +36,9 @@ from interposer.plugins.capi.running.backend import DynamicBackend
 from interposer.testing.checks import SAMPLE_CHECKS
 from interposer.testing.outcome import Status
 from interposer.testing.progress import Progress, note, show_in
+from interposer.testing.replay import is_library
 
-__all__ = ["Outside", "check_name", "serve_cases", "survives_fork"]
+__all__ = ["Outside", "check_name", "creates_survivor", "serve_cases", "survives_fork"]
 
 START_SECONDS: Final = 300.0
 MOST_CRASHES: Final = 10
@@ -57,6 +58,26 @@ def survives_fork(backend: Backend) -> bool:
     if isinstance(backend, DynamicBackend):
         return Cap.FORK_SAFE in backend.library.info.capabilities
     return not isinstance(backend, IsolatedBackend)
+
+
+def creates_survivor(create: Callable[[], Backend]) -> bool:
+    """Return `survives_fork` of a backend that is created in a fork; True if the fork crashes or hangs meanwhile.
+
+    False if an exception is raised: the caller creates the backend itself and gets the same exception.
+    """
+
+    def main(report: Channel) -> None:
+        try:
+            report.send(survives=survives_fork(create()))
+        except Exception:
+            report.send(survives=False)
+
+    with ForkedChild(main) as child:
+        try:
+            message = child.receive(time.monotonic() + START_SECONDS)
+        except TimeoutError:
+            return True
+    return message is None or bool(message["survives"])
 
 
 class Outside:
@@ -84,6 +105,7 @@ class Outside:
         self.backend = self.version = ""
         self.crashes = self.hangs = 0
         self._lost: dict[str, str] = {}
+        self._lost_at_start = ""
         self._process: _Process | None = None
         self._has_begun = False
         self._end = weakref.finalize(self, _close, running := list[_Process]())
@@ -93,6 +115,11 @@ class Outside:
     def is_new(self) -> bool:
         """True if the child is a fresh process, False if it is a fork of this process."""
         return isinstance(self._serve, str)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the backend has crashed or hung at least once."""
+        return self.crashes + self.hangs > 0
 
     def start(self) -> None:
         """Start the process unless it runs already; do not wait until it is ready."""
@@ -111,7 +138,7 @@ class Outside:
         """Yield the outcome of each of these cases, in order.
 
         Raises:
-            PluginError: the backend cannot be created, or crashes or hangs while it is created.
+            PluginError: the backend cannot be created; or a shared object crashes or hangs while it is loaded.
         """
         left = deque(ids)
         while left:
@@ -121,6 +148,10 @@ class Outside:
                 yield Status.SKIP, f"not tried: {why}"
                 continue
             process = self._started()
+            if process is None:
+                left.popleft()
+                yield Status.FAIL, f"the backend {self._lost_at_start}"
+                continue
             process.ask(list(left))
             while left:
                 ending = process.receive(self.seconds)
@@ -133,6 +164,8 @@ class Outside:
 
     def _why_not(self, case: str) -> str:
         """Return the reason why a case is skipped, or an empty text."""
+        if self._lost_at_start:
+            return f"the backend {self._lost_at_start}"
         if self.hangs >= MOST_HANGS:
             return f"the backend has hung {self.hangs} times"
         if self.crashes >= MOST_CRASHES:
@@ -140,7 +173,8 @@ class Outside:
         lost = self._lost.get(_subject(case))
         return f"{lost} has hung on the same sample" if lost else ""
 
-    def _started(self) -> _Process:
+    def _started(self) -> _Process | None:
+        """Return the process, with a backend; None if a backend in Python crashes or hangs while it is created."""
         self.start()
         assert self._process is not None
         if not self._has_begun:
@@ -148,7 +182,10 @@ class Outside:
             reported = self._process.begin()
             if isinstance(reported, str):
                 self._crashed(reported, "")
-                raise PluginError(self.given, "probe", f"the backend {reported} while it is loaded")
+                if self.is_new and is_library(self.given):
+                    raise PluginError(self.given, "probe", f"the backend {reported} while it is loaded")
+                self._lost_at_start = f"{reported} while it is created"
+                return None
             if "failed" in reported:
                 self.close()
                 raise PluginError(self.given, reported["check"], reported["failed"])
