@@ -222,8 +222,7 @@ class TransposeConvolution2d(_Windowed):
         shape = [input.shape[0]] * 4
         shape[c] = weights.shape[0] * self.groups
         for axis, window in zip((h, w), self.windows(weights.shape[h], weights.shape[w]), strict=True):
-            spread = (input.shape[axis] - 1) * window.stride + window.reach
-            shape[axis] = spread - window.pad_before - window.pad_after
+            shape[axis] = window.covered(input.shape[axis]) - window.pad_before - window.pad_after
         return tuple(shape)
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:

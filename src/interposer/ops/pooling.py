@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import DataLayout, Dim, TensorInfo
+from interposer.core.types import DataLayout, TensorInfo
 from interposer.ops.window import Window
 
 __all__ = ["OutputShapeRounding", "PaddingMethod", "Pooling2d", "PoolingAlgorithm"]
@@ -127,11 +127,7 @@ def places_of_pool(window: Window, size: int, rounding: OutputShapeRounding, mov
     """Return the number of window positions along an axis of size `size`; 1 if the stride is 0."""
     if not moves:
         return 1
-    if rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
-        return window.places(size)
-    room = size + window.pad_before + window.pad_after - window.reach
-    places = -(-room // window.stride) + 1
-    return places - 1 if (places - 1) * window.stride >= size + window.pad_before else places
+    return window.places(size) if rounding is OutputShapeRounding.FLOOR else window.places_rounded_up(size)
 
 
 def pool_window(size: int, dimension: int, stride: int, dilation: int, before: int, after: int) -> Window:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import MAX_RANK, DataType, Dim, TensorInfo, differ
+from interposer.core.types import MAX_RANK, DataType, TensorInfo, differ
 from interposer.ops.pooling import OutputShapeRounding
 from interposer.ops.window import Window
 
@@ -61,11 +61,8 @@ class _Pooling(_Windowed):
         return (*input.shape[:2], *places)
 
     def _places(self, window: Window, size: int) -> int:
-        if self.output_shape_rounding is OutputShapeRounding.FLOOR or isinstance(size, Dim):
-            return window.places(size)
-        room = size + window.pad_before + window.pad_after - window.reach
-        places = -(-room // window.stride) + 1
-        return places - 1 if (places - 1) * window.stride >= size + window.pad_before else places
+        is_floor = self.output_shape_rounding is OutputShapeRounding.FLOOR
+        return window.places(size) if is_floor else window.places_rounded_up(size)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return int(outputs[0].num_elements) * math.prod(self.window_shape)

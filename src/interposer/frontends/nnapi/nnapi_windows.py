@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from interposer.core.types import DataLayout, Dim
+from interposer.core.types import DataLayout
 from interposer.frontends.nnapi.node import Node
+from interposer.ops.window import Window
 
 __all__ = ["Sizes", "dilations", "image_sizes", "positive", "sizes_of", "sliding"]
 
@@ -81,15 +82,8 @@ def _scheme(node: Node, index: int) -> int:
 
 
 def _same(node: Node, dimension: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Return the pads before and after an axis for SAME.
-
-    There are ceil(dimension / stride) windows; an odd total puts the extra cell at the end.
-    """
-    reach = (size - 1) * dilation + 1
-    if stride == 1:
-        total = reach - 1
-    elif isinstance(dimension, Dim):
+    """Return the pads before and after an axis for SAME."""
+    pads = Window(size, stride, dilation, 0, 0).same_pads(dimension)
+    if pads is None:
         node.fail("the padding depends on the size of the image, which is not known; give build(..., shapes={...})")
-    else:
-        total = max(0, (-(-dimension // stride) - 1) * stride + reach - dimension)
-    return total // 2, total - total // 2
+    return pads

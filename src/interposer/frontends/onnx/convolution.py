@@ -180,10 +180,8 @@ def _pads_for(
     """Return windows whose pads give the requested result size; auto_pad says which end gets an odd cell."""
     upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
     before, after = [], []
-    for i, dimension in enumerate(image):
-        reach = (result.kernel[i] - 1) * result.dilations[i] + 1
-        size = node.known(dimension, "input's size")
-        total = (size - 1) * result.strides[i] + extra[i] + reach - requested[i]
+    for i, (window, dimension) in enumerate(zip(result.along(), image, strict=True)):
+        total = window.covered(node.known(dimension, "input's size")) + extra[i] - requested[i]
         before.append(max(0, total // 2 if upper else total - total // 2))
         after.append(total - before[-1])
     return result._replace(before=tuple(before), after=tuple(after))
@@ -198,5 +196,5 @@ def _sizes(node: Node, result: Windows) -> tuple[int, ...]:
     """Return the spatial dimensions of the result."""
     shape = node.concrete(node.info(0).shape, "input")
     image = (1, *shape[2:]) if len(shape) == 3 else shape[2:]
-    columns = zip(image, *result, strict=True)
-    return tuple((n - 1) * s + (k - 1) * d + 1 - before - after for n, k, s, d, before, after in columns)
+    columns = zip(image, result.along(), strict=True)
+    return tuple(window.covered(size) - window.pad_before - window.pad_after for size, window in columns)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import ParseError
-from interposer.core.types import Dim
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
+from interposer.ops.window import Window
 
 __all__ = ["Windows", "as_image", "image_shape", "windows", "windows_along"]
 
@@ -33,6 +33,10 @@ class Windows(NamedTuple):
     def axes(self) -> int:
         """The number of spatial axes."""
         return len(self.kernel)
+
+    def along(self) -> list[Window]:
+        """Return the window along each spatial axis."""
+        return [Window(*column) for column in zip(*self, strict=True)]
 
     def sizes(self) -> dict[str, Any]:
         """Return the dimensions of a pooling window as attributes of an operator."""
@@ -94,22 +98,17 @@ def _auto_padded(node: Node, value: Windows, image: Sequence[int]) -> Windows:
         return value._replace(before=nothing, after=nothing)
     if mode not in {"SAME_UPPER", "SAME_LOWER"}:
         raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    columns = zip(image, value.kernel, value.strides, value.dilations, strict=True)
-    totals = [_same_pads(node, *column) for column in columns]
-    smaller, greater = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    pads = [_same_pads(node, *column) for column in zip(value.along(), image, strict=True)]
+    smaller, greater = tuple(pair[0] for pair in pads), tuple(pair[1] for pair in pads)
     upper = mode == "SAME_UPPER"
     return value._replace(before=smaller if upper else greater, after=greater if upper else smaller)
 
 
-def _same_pads(node: Node, dimension: int, size: int, stride: int, dilation: int) -> int:
-    """Return the total padding for auto_pad SAME: the result has ceil(dimension / stride) windows."""
-    reach = (size - 1) * dilation + 1
-    if stride == 1:
-        return max(0, reach - 1)
-    if isinstance(dimension, Dim) or stride == 0:
+def _same_pads(node: Node, window: Window, size: int) -> tuple[int, int]:
+    pads = window.same_pads(size)
+    if pads is None:
         node.open_shape("its pads depend on the size of the image, which is not known")
-    places = -(-dimension // stride)
-    return max(0, (places - 1) * stride + reach - dimension)
+    return pads
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interposer.core.types import DataLayout, Dim
+from interposer.core.types import DataLayout
 from interposer.frontends.tflite.node import Node
 from interposer.ops.window import Window
 
@@ -34,19 +34,13 @@ def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str
 
 
 def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
-    """Return the pads before and after an axis.
-
-    SAME gives ceil(size / stride) windows; an odd total puts the extra cell at the end.
-    """
+    """Return the pads before and after an axis."""
     padding = node.options["padding"]
     if padding not in {SAME, VALID}:
         node.fail(f"padding {padding} is not known; expected {SAME} (SAME) or {VALID} (VALID)")
     if padding == VALID:
         return 0, 0
-    if window.stride == 1:
-        total = window.reach - 1
-    elif isinstance(size, Dim):
+    pads = window.same_pads(size)
+    if pads is None:
         node.open_shape(f"the padding depends on the {axis}, which is not known")
-    else:
-        total = max(0, (-(-size // window.stride) - 1) * window.stride + window.reach - size)
-    return total // 2, total - total // 2
+    return pads

@@ -78,5 +78,5 @@ def _reaching(draft: Draft, window: Window, axis: int) -> tuple[Window, int]:
     assert isinstance(op, TransposeConvolution2d)
     if op.output_shape is None:
         return window, 0
-    covered = (draft.known(before, "image's size") - 1) * window.stride + window.reach - window.pad_before
+    covered = window.covered(draft.known(before, "image's size")) - window.pad_before
     return window._replace(pad_after=max(0, covered - after)), max(0, after - covered)

@@ -115,8 +115,7 @@ def _places(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> _P
     windows = []
     for window, size, count in zip(op.windows(*sizes), sizes, counts, strict=True):
         moving = window if op.stride_x else window._replace(stride=max(1, size + window.pad_before))
-        reaches = (count - 1) * moving.stride + moving.reach
-        windows.append(moving._replace(pad_after=max(0, reaches - size - moving.pad_before)))
+        windows.append(moving._replace(pad_after=moving.pad_after_for(size, count)))
     value = op.windows(*sizes)
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and op.pool_type is not MAX
     seen = [_cells(w, n, c, 0) for w, n, c in zip(windows, sizes, counts, strict=True)]

@@ -23,11 +23,8 @@ def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Seque
     sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None
-    windows = []
-    for window, size, count in zip(op.windows(), sizes, counts, strict=True):
-        reaches = (count - 1) * window.stride + window.reach - size - window.pad_before
-        windows.append(window._replace(pad_after=max(0, reaches)))
-    return windows, None
+    columns = zip(op.windows(), sizes, counts, strict=True)
+    return [window._replace(pad_after=window.pad_after_for(size, count)) for window, size, count in columns], None
 
 
 @writer(MaxPoolingWithIndices)

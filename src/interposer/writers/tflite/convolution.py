@@ -15,7 +15,7 @@ from interposer.writers.refusals import refuse
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
 from interposer.writers.tflite.tflite_layer_writers import writer
-from interposer.writers.tflite.tflite_window_options import SAME, VALID, Sliding, options, padded, same_pads, sliding
+from interposer.writers.tflite.tflite_window_options import SAME, VALID, Sliding, options, padded, sliding
 
 __all__ = ["bias_of", "bias_options", "check_weights"]
 
@@ -167,7 +167,7 @@ def _natural(window: Window, size: int) -> int:
 
 def _is_same(window: Window, size: int, requested: int) -> bool:
     """Return True if SAME padding on the result's size gives the input's size with this padding."""
-    pads = same_pads(window, requested)
+    pads = window.same_pads(requested)
     return pads is not None and pads[0] == window.pad_before and -(-requested // window.stride) == size
 
 

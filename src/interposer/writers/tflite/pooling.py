@@ -115,7 +115,7 @@ def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Pla
 
 def _explicit(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> Sliding:
     pairs = [
-        (window.pad_before, max(0, (count - 1) * window.stride + window.reach - size - window.pad_before))
+        (window.pad_before, window.pad_after_for(size, count))
         for window, size, count in zip(windows, sizes, counts, strict=True)
     ]
     return Sliding(VALID, tuple(pairs))

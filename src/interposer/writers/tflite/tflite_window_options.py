@@ -10,7 +10,7 @@ from interposer.ops.window import Window
 from interposer.writers.tflite.draft import Draft
 from interposer.writers.tflite.sheet import Tensor
 
-__all__ = ["Sliding", "options", "padded", "same_pads", "sliding"]
+__all__ = ["Sliding", "options", "padded", "sliding"]
 
 SAME, VALID = 0, 1
 _NAMES: Final = ("d", "h", "w")
@@ -28,24 +28,13 @@ class Sliding(NamedTuple):
         return any(map(any, self.pairs))
 
 
-def same_pads(window: Window, size: int) -> tuple[int, int] | None:
-    """Return the pads of SAME before and after an axis; None if they depend on an unknown dimension."""
-    if window.stride == 1:
-        total = window.reach - 1
-    elif isinstance(size, Dim):
-        return None
-    else:
-        total = max(0, (-(-size // window.stride) - 1) * window.stride + window.reach - size)
-    return total // 2, total - total // 2
-
-
 def sliding(windows: Sequence[Window], sizes: Sequence[int], places: Sequence[int]) -> Sliding:
     """Return the padding for windows over an image of `sizes` that have `places` positions along each axis."""
     pairs = [_needed(*item) for item in zip(windows, sizes, places, strict=True)]
     none = ((0, 0),) * len(windows)
     if not any(map(any, pairs)):
         return Sliding(VALID, none)
-    if all(pair == same_pads(window, size) for pair, window, size in zip(pairs, windows, sizes, strict=True)):
+    if all(pair == window.same_pads(size) for pair, window, size in zip(pairs, windows, sizes, strict=True)):
         return Sliding(SAME, none)
     return Sliding(VALID, tuple(pairs))
 
@@ -54,8 +43,7 @@ def _needed(window: Window, size: int, places: int) -> tuple[int, int]:
     """Return the pads, without cells at the end that no window covers."""
     if isinstance(size, Dim) or isinstance(places, Dim):
         return window.pad_before, window.pad_after
-    reached = (places - 1) * window.stride + window.reach - size - window.pad_before
-    return window.pad_before, max(0, reached)
+    return window.pad_before, window.pad_after_for(size, places)
 
 
 def padded(draft: Draft, x: Tensor, result: Sliding, value: float | None = None) -> Tensor:
