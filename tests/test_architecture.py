@@ -69,7 +69,7 @@ PUBLIC_NAMES = {"collected", "dlpack", "errors", "ir.compare", "schema", "tools.
 ANYWHERE = {"numpy"}
 HOMES: dict[str, set[str]] = {
     "ai_edge_litert": {"backends.engines.litert"},
-    "flatbuffers": {"frontends.tflite", "writers.tflite"},
+    "flatbuffers": {"writers.tflite"},
     "ml_dtypes": {"core.types"},
     "onnxruntime": {"backends.engines.onnxruntime"},
     "openvino": {"backends.engines.openvino"},
@@ -78,7 +78,6 @@ HOMES: dict[str, set[str]] = {
     "PIL": {"cli", "kernels.images"},
     "pytest": {"testing.conformance"},
     "rich": {"cli"},
-    "tflite": {"frontends.tflite", "writers.tflite"},
 }
 OPTIONAL = sorted(HOMES.keys() - {"ml_dtypes"})
 

@@ -290,7 +290,7 @@ def test_backends_that_nobody_knows_are_told() -> None:
 @needs_models
 @pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "ad01_fp32", "vww_96_int8"])
 def test_real_networks_agree_on_cpuacc(name: str, cpuacc: None) -> None:
-    pytest.importorskip("tflite", reason="the package tflite is not installed")
+    pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
     result = compare(ip.session.read_network(MODELS / f"{name}.tflite"), ["CpuRef", "CpuAcc"])
     assert result.agrees, result.culprit
     assert not any(layer.refused for layer in result.layers)

@@ -68,7 +68,7 @@ def test_a_peer_gives_what_the_reference_gives(name, models, tmp_path):
     if absent := engine(name).absent():
         pytest.skip(absent)
     if name == "LiteRT":
-        pytest.importorskip("tflite", reason="the TFLite writer needs it")
+        pytest.importorskip("flatbuffers", reason="the TFLite writer needs it")
 
     row = figures(models, tmp_path, ["CpuRef", name])
 

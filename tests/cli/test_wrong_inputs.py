@@ -17,7 +17,7 @@ from interposer.writers import tflite
 from tests.cli import networks
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
-pytest.importorskip("tflite", reason="the package tflite is not installed")
+pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
 pytestmark = pytest.mark.needs_cpuref
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"

@@ -71,7 +71,6 @@ def open_network(weight=0.5):
 
 def written(network):
     pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
-    pytest.importorskip("tflite", reason="tflite is not installed")
     return bytes(writers.tflite.write(network))
 
 

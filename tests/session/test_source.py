@@ -60,7 +60,7 @@ def test_a_truncated_onnx_file_is_told_as_that(folder):
 
 def test_a_truncated_tflite_file_is_told_before_the_detail(folder):
     writers = pytest.importorskip("interposer.writers")
-    pytest.importorskip("tflite")
+    pytest.importorskip("flatbuffers")
     writers.tflite.save(read_network("doubler.onnx"), "whole.tflite")
     Path("cut.tflite").write_bytes(Path("whole.tflite").read_bytes()[:60])
     with pytest.raises(DamagedFileError) as result:

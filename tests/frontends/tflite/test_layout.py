@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from interposer.formats.tflite.schema import OPERATORS, SCALARS, TENSOR_TYPES, UNIONS, defaults, slots, table_names
+from interposer.formats.tflite.schema import (
+    OPERATORS,
+    OPTIONS,
+    SCALARS,
+    TENSOR_TYPES,
+    UNIONS,
+    defaults,
+    slots,
+    table_names,
+)
 
 tflite = pytest.importorskip("tflite", reason="the package tflite is not installed")
 
@@ -111,3 +120,8 @@ def depth(table: str) -> int:
 
 def test_tables_do_not_contain_themselves_so_reading_them_ends() -> None:
     assert depth("Model") == 6
+
+
+def test_options_belong_to_operators_of_the_schema_and_to_a_union():
+    assert OPTIONS.keys() <= set(OPERATORS)
+    assert set(OPTIONS.values()) <= set(UNIONS["BuiltinOptions"])

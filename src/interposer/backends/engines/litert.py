@@ -49,7 +49,7 @@ class LiteRt(Engine):
     """A backend that runs subgraphs with LiteRT."""
 
     id: ClassVar = BackendId("LiteRt")
-    packages: ClassVar = ("ai_edge_litert", "tflite", "flatbuffers")
+    packages: ClassVar = ("ai_edge_litert", "flatbuffers")
     extra: ClassVar = "litert"
     options: ClassVar = _OPTIONS
     types: ClassVar = _TYPES

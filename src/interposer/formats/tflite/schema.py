@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["OPERATORS", "SCALARS", "TENSOR_TYPES", "UNIONS", "Field", "Kind", "defaults", "slots", "table_names"]
+__all__ = [
+    "OPERATORS",
+    "OPTIONS",
+    "SCALARS",
+    "TENSOR_TYPES",
+    "UNIONS",
+    "Field",
+    "Kind",
+    "defaults",
+    "slots",
+    "table_names",
+]
 
 Kind = Literal["scalar", "string", "table", "union", "vector", "tables"]
 
@@ -209,11 +220,35 @@ STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STA
 DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
 """
 
+_OPTIONS = """
+ADD:AddOptions ARG_MAX:ArgMaxOptions ARG_MIN:ArgMinOptions AVERAGE_POOL_2D:Pool2DOptions
+BATCH_MATMUL:BatchMatMulOptions BATCH_TO_SPACE_ND:BatchToSpaceNDOptions CALL:CallOptions CALL_ONCE:CallOnceOptions
+CAST:CastOptions CONCATENATION:ConcatenationOptions CONV_2D:Conv2DOptions CONV_3D:Conv3DOptions CUMSUM:CumsumOptions
+DEPTHWISE_CONV_2D:DepthwiseConv2DOptions DEPTH_TO_SPACE:DepthToSpaceOptions DEQUANTIZE:DequantizeOptions
+DIV:DivOptions EXPAND_DIMS:ExpandDimsOptions FAKE_QUANT:FakeQuantOptions FULLY_CONNECTED:FullyConnectedOptions
+GATHER:GatherOptions GELU:GeluOptions IF:IfOptions L2_NORMALIZATION:L2NormOptions L2_POOL_2D:Pool2DOptions
+LEAKY_RELU:LeakyReluOptions LOCAL_RESPONSE_NORMALIZATION:LocalResponseNormalizationOptions
+LOG_SOFTMAX:LogSoftmaxOptions MAX_POOL_2D:Pool2DOptions MEAN:ReducerOptions MIRROR_PAD:MirrorPadOptions
+MUL:MulOptions ONE_HOT:OneHotOptions PACK:PackOptions PAD:PadOptions PADV2:PadV2Options QUANTIZE:QuantizeOptions
+REDUCE_ALL:ReducerOptions REDUCE_ANY:ReducerOptions REDUCE_MAX:ReducerOptions REDUCE_MIN:ReducerOptions
+REDUCE_PROD:ReducerOptions RESHAPE:ReshapeOptions RESIZE_BILINEAR:ResizeBilinearOptions
+RESIZE_NEAREST_NEIGHBOR:ResizeNearestNeighborOptions REVERSE_SEQUENCE:ReverseSequenceOptions
+REVERSE_V2:ReverseV2Options SHAPE:ShapeOptions SLICE:SliceOptions SOFTMAX:SoftmaxOptions
+SPACE_TO_BATCH_ND:SpaceToBatchNDOptions SPACE_TO_DEPTH:SpaceToDepthOptions SPLIT:SplitOptions SPLIT_V:SplitVOptions
+SQUEEZE:SqueezeOptions STRIDED_SLICE:StridedSliceOptions SUB:SubOptions SUM:ReducerOptions TILE:TileOptions
+TRANSPOSE:TransposeOptions TRANSPOSE_CONV:TransposeConvOptions UNIQUE:UniqueOptions UNPACK:UnpackOptions
+WHILE:WhileOptions
+"""
+
 TENSOR_TYPES = tuple(_TENSOR_TYPES.split())
 """Names of the tensor types by their number in the file."""
 
 OPERATORS = tuple(_OPERATORS.split())
 """Names of the builtin operators by their code."""
+
+
+OPTIONS: dict[str, str] = dict(entry.split(":") for entry in _OPTIONS.split())
+"""The table of the options of each builtin operator that Interposer reads or writes with options."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,19 +32,19 @@ def activation(node: Node) -> list[Value]:
     return node.result(_PLAIN[node.operator.name], node.input(0))
 
 
-@operator("LEAKY_RELU", options="LeakyReluOptions")
+@operator("LEAKY_RELU", options=True)
 def leaky_relu(node: Node) -> list[Value]:
     """Convert LEAKY_RELU; the slope is the option alpha."""
     return node.result(Activation(F.LEAKY_RELU, a=node.options["alpha"]), node.input(0))
 
 
-@operator("GELU", options="GeluOptions")
+@operator("GELU", options=True)
 def gelu(node: Node) -> list[Value]:
     """Convert GELU, either exact or with the tanh approximation."""
     return node.result(Activation(F.GELU_TANH if node.options["approximate"] else F.GELU), node.input(0))
 
 
-@operator("SOFTMAX", options="SoftmaxOptions")
+@operator("SOFTMAX", options=True)
 def softmax(node: Node) -> list[Value]:
     """Convert SOFTMAX along the last axis."""
     return node.result(Softmax(beta=node.options["beta"]), node.input(0))

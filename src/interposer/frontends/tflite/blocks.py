@@ -27,13 +27,13 @@ def batch_to_space(node: Node) -> list[Value]:
     return node.result(op, node.input(0))
 
 
-@operator("SPACE_TO_DEPTH", options="SpaceToDepthOptions")
+@operator("SPACE_TO_DEPTH", options=True)
 def space_to_depth(node: Node) -> list[Value]:
     """Convert SPACE_TO_DEPTH with square blocks."""
     return node.result(SpaceToDepth(node.options["block_size"], NHWC), node.input(0))
 
 
-@operator("DEPTH_TO_SPACE", options="DepthToSpaceOptions")
+@operator("DEPTH_TO_SPACE", options=True)
 def depth_to_space(node: Node) -> list[Value]:
     """Convert DEPTH_TO_SPACE with square blocks."""
     return node.result(DepthToSpace(node.options["block_size"], NHWC), node.input(0))

@@ -178,8 +178,6 @@ class _ModelBuilder:
             intermediates=self._tuple(record["intermediates"], where),
             mutating_variable_inputs=self._tuple(record["mutating_variable_inputs"], where),
             where=where,
-            _data=self._reader.data,
-            _position=options.position if options else 0,
         )
 
     def _attributes(self, options: Record | None, where: str) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from interposer.core.errors import ParseError
 from interposer.formats.tflite.schema import defaults
-from interposer.frontends.tflite.builtin_options import GuardedOptions, options_accessors
 
 __all__ = [
     "Metadata",
@@ -107,8 +106,6 @@ class Operator:
     intermediates: tuple[int, ...] = ()
     mutating_variable_inputs: tuple[bool, ...] = ()
     where: str = ""
-    _data: memoryview = field(default=memoryview(b""), repr=False, compare=False)
-    _position: int = field(default=0, repr=False, compare=False)
 
     def attributes_as(self, options_type: str) -> Mapping[str, Any]:
         """Return the attributes as those of a type such as ``"Conv2DOptions"``; the schema's defaults without options.
@@ -121,17 +118,6 @@ class Operator:
         if self.options_type != options_type:
             raise ParseError(f"{self.name} has {self.options_type} instead of {options_type}", where=self.where)
         return self.attributes
-
-    @property
-    def options(self) -> GuardedOptions | None:
-        """The options through the generated accessors of the package `tflite`; None without options.
-
-        Raises:
-            MissingDependencyError: the package is not installed.
-        """
-        if self.options_type is None:
-            return None
-        return options_accessors(self._data, self.options_type, self._position, f"{self.where}.{self.options_type}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,19 @@ from interposer.ops.control_flow import ControlFlow, If, While, merged_carried
 __all__: list[str] = []
 
 
-@operator("CALL", options="CallOptions")
+@operator("CALL", options=True)
 def call(node: Node) -> list[Value]:
     """Convert CALL: the subgraph is inlined in place of the operator."""
     return node.importer.inlined(_named(node, "subgraph"), node.inputs(), node.where)
 
 
-@operator("CALL_ONCE", options="CallOnceOptions")
+@operator("CALL_ONCE", options=True)
 def call_once(node: Node) -> list[Value]:
     """Convert CALL_ONCE to nothing: it initializes variables and tables, whose operators are not supported."""
     return []
 
 
-@operator("IF", options="IfOptions")
+@operator("IF", options=True)
 def if_(node: Node) -> list[Value]:
     """Convert IF; a known condition selects a branch, which is inlined."""
     condition, values = node.input(0), node.inputs()[1:]
@@ -40,7 +40,7 @@ def if_(node: Node) -> list[Value]:
     return _layer(node, If(max(1, len(node.operator.outputs))), [condition, *values], regions)
 
 
-@operator("WHILE", options="WhileOptions")
+@operator("WHILE", options=True)
 def while_(node: Node) -> list[Value]:
     """Convert WHILE.
 

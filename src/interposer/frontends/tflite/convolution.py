@@ -13,7 +13,7 @@ from interposer.ops.convolution3d import Convolution3d
 __all__: list[str] = []
 
 
-@operator("CONV_2D", options="Conv2DOptions")
+@operator("CONV_2D", options=True)
 def convolution(node: Node) -> list[Value]:
     """Convert CONV_2D; the number of groups follows from the channels of input and weights."""
     x = node.input(0, rank=4)
@@ -23,7 +23,7 @@ def convolution(node: Node) -> list[Value]:
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
 
 
-@operator("CONV_3D", options="Conv3DOptions")
+@operator("CONV_3D", options=True)
 def convolution_3d(node: Node) -> list[Value]:
     """Convert CONV_3D; the last axis of the weights is that of the output channels."""
     x = node.input(0, rank=5)
@@ -37,7 +37,7 @@ def _groups(channels: int, channels_each: int) -> int:
     return 1 if isinstance(channels, Dim) or not channels_each else max(1, channels // channels_each)
 
 
-@operator("DEPTHWISE_CONV_2D", options="DepthwiseConv2DOptions")
+@operator("DEPTHWISE_CONV_2D", options=True)
 def depthwise_convolution(node: Node) -> list[Value]:
     """Convert DEPTHWISE_CONV_2D; the channel multiplier follows from the channels, and the option is ignored."""
     x = node.input(0, rank=4)
@@ -46,7 +46,7 @@ def depthwise_convolution(node: Node) -> list[Value]:
     return node.result(op, x, weights, node.optional(2), activation=node.options["fused_activation_function"])
 
 
-@operator("TRANSPOSE_CONV", options="TransposeConvOptions")
+@operator("TRANSPOSE_CONV", options=True)
 def transpose_convolution(node: Node) -> list[Value]:
     """Convert TRANSPOSE_CONV; the padding is that of the equivalent forward convolution."""
     shape = node.ints(0, "the output's shape")

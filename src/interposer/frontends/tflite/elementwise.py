@@ -25,7 +25,6 @@ from interposer.ops.reshape import Reshape
 
 __all__: list[str] = []
 
-_ARITHMETIC: Final = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 _BINARY: Final[dict[str, Op]] = {
     "MAXIMUM": ElementwiseBinary(BinaryOperation.MAXIMUM),
     "MINIMUM": ElementwiseBinary(BinaryOperation.MINIMUM),
@@ -53,15 +52,11 @@ _UNARY: Final = {
 }  # fmt: skip
 
 
-def _arithmetic(name: str, options: str) -> None:
-    @operator(name, options=options)
-    def convert(node: Node) -> list[Value]:
-        op = ElementwiseBinary(BinaryOperation[name])
-        return node.result(op, node.input(0), node.input(1), activation=node.options["fused_activation_function"])
-
-
-for _name, _options in _ARITHMETIC.items():
-    _arithmetic(_name, _options)
+@operator("ADD", "SUB", "MUL", "DIV", options=True)
+def arithmetic(node: Node) -> list[Value]:
+    """Convert binary operators with a fused activation function."""
+    op = ElementwiseBinary(BinaryOperation[node.operator.name])
+    return node.result(op, node.input(0), node.input(1), activation=node.options["fused_activation_function"])
 
 
 @operator(*_BINARY)

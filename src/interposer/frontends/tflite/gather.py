@@ -10,7 +10,7 @@ from interposer.ops.gather import Gather, GatherNd
 __all__: list[str] = []
 
 
-@operator("GATHER", options="GatherOptions")
+@operator("GATHER", options=True)
 def gather(node: Node) -> list[Value]:
     """Convert GATHER; axis and batch axes are options."""
     op = Gather(node.options["axis"], node.options["batch_dims"])

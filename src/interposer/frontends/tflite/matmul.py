@@ -11,7 +11,7 @@ from interposer.ops.reshape import Reshape
 __all__: list[str] = []
 
 
-@operator("FULLY_CONNECTED", options="FullyConnectedOptions")
+@operator("FULLY_CONNECTED", options=True)
 def fully_connected(node: Node) -> list[Value]:
     """Convert FULLY_CONNECTED; each row of the weights belongs to one output."""
     if node.options["weights_format"]:
@@ -23,7 +23,7 @@ def fully_connected(node: Node) -> list[Value]:
     return node.result(op, x, node.like(1, x, rank=2), bias, activation=node.options["fused_activation_function"])
 
 
-@operator("BATCH_MATMUL", options="BatchMatMulOptions")
+@operator("BATCH_MATMUL", options=True)
 def batch_matmul(node: Node) -> list[Value]:
     """Convert BATCH_MATMUL; the adjoint options mean transposition, as there are no complex numbers."""
     a = node.input(0)

@@ -10,14 +10,14 @@ from interposer.ops.normalization import L2Normalization, Normalization
 __all__: list[str] = []
 
 
-@operator("L2_NORMALIZATION", options="L2NormOptions")
+@operator("L2_NORMALIZATION", options=True)
 def l2_normalization(node: Node) -> list[Value]:
     """Convert L2_NORMALIZATION along the last axis."""
     activation = node.options["fused_activation_function"]
     return node.result(L2Normalization(axis=-1), node.input(0), activation=activation)
 
 
-@operator("LOCAL_RESPONSE_NORMALIZATION", options="LocalResponseNormalizationOptions")
+@operator("LOCAL_RESPONSE_NORMALIZATION", options=True)
 def local_response_normalization(node: Node) -> list[Value]:
     """Convert LOCAL_RESPONSE_NORMALIZATION across the channels, which are the last axis."""
     o = node.options

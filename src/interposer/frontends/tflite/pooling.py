@@ -19,7 +19,7 @@ _TYPES: Final = {
 }
 
 
-@operator(*_TYPES, options="Pool2DOptions")
+@operator(*_TYPES, options=True)
 def pooling(node: Node) -> list[Value]:
     """Convert pooling operators; padding is excluded from averages."""
     x = node.input(0, rank=4)

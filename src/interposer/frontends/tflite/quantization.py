@@ -27,7 +27,7 @@ def dequantize(node: Node) -> list[Value]:
     return node.result(op, x, fold=True)
 
 
-@operator("FAKE_QUANT", options="FakeQuantOptions")
+@operator("FAKE_QUANT", options=True)
 def fake_quantization(node: Node) -> list[Value]:
     """Convert FAKE_QUANT, which rounds to the values that a quantized tensor can represent."""
     o = node.options

@@ -33,20 +33,20 @@ def transpose(node: Node) -> list[Value]:
     return node.result(Transpose(permutation), node.input(0))
 
 
-@operator("CONCATENATION", options="ConcatenationOptions")
+@operator("CONCATENATION", options=True)
 def concatenation(node: Node) -> list[Value]:
     """Convert CONCATENATION along an axis."""
     op = Concat(node.options["axis"])
     return node.result(op, *node.inputs(), activation=node.options["fused_activation_function"])
 
 
-@operator("PACK", options="PackOptions")
+@operator("PACK", options=True)
 def pack(node: Node) -> list[Value]:
     """Convert PACK: concatenate along a new axis."""
     return node.result(Stack(node.options["axis"]), *node.inputs())
 
 
-@operator("UNPACK", options="UnpackOptions")
+@operator("UNPACK", options=True)
 def unpack(node: Node) -> list[Value]:
     """Convert UNPACK: slice along an axis, which is removed."""
     shape, count = node.info(0).shape, len(node.operator.outputs)
@@ -92,7 +92,7 @@ def slice_(node: Node) -> list[Value]:
     return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
 
 
-@operator("STRIDED_SLICE", options="StridedSliceOptions")
+@operator("STRIDED_SLICE", options=True)
 def strided_slice(node: Node) -> list[Value]:
     """Convert STRIDED_SLICE; with the option `offset`, ends are relative to the starts."""
     o, begin, end = node.options, node.ints(1, "begin"), node.ints(2, "end")
@@ -118,7 +118,7 @@ def pad_with(node: Node) -> list[Value]:
     return node.result(Pad(node.pairs(1, "the paddings"), float(number.ravel()[0])), node.input(0))
 
 
-@operator("MIRROR_PAD", options="MirrorPadOptions")
+@operator("MIRROR_PAD", options=True)
 def mirror_pad(node: Node) -> list[Value]:
     """Convert MIRROR_PAD, with or without repeating the border elements."""
     modes = {0: PaddingMode.REFLECT, 1: PaddingMode.SYMMETRIC}

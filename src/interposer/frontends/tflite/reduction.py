@@ -23,7 +23,7 @@ _REDUCE: Final = {
 }
 
 
-@operator("MEAN", *_REDUCE, options="ReducerOptions")
+@operator("MEAN", *_REDUCE, options=True)
 def reduction(node: Node) -> list[Value]:
     """Convert reductions; without axes the input is unchanged, and repeated axes count once."""
     x = node.input(0)

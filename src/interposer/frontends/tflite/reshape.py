@@ -33,7 +33,7 @@ def reshape(node: Node) -> list[Value]:
     return node.result(Reshape(() if shape == (0,) else shape), node.input(0))
 
 
-@operator("SQUEEZE", options="SqueezeOptions")
+@operator("SQUEEZE", options=True)
 def squeeze(node: Node) -> list[Value]:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
@@ -116,7 +116,7 @@ def range_(node: Node) -> list[Value]:
     return [node.constant(np.add.accumulate(steps, dtype=start.dtype))]
 
 
-@operator("ONE_HOT", options="OneHotOptions")
+@operator("ONE_HOT", options=True)
 def one_hot(node: Node) -> list[Value]:
     """Convert ONE_HOT: one value where the position along a new axis equals the index, else another value."""
     indices, depth = node.input(0), node.number(1, "the depth")

@@ -11,13 +11,13 @@ from interposer.ops.resize import Resize, ResizeMethod
 __all__: list[str] = []
 
 
-@operator("RESIZE_BILINEAR", options="ResizeBilinearOptions")
+@operator("RESIZE_BILINEAR", options=True)
 def resize_bilinear(node: Node) -> list[Value]:
     """Convert RESIZE_BILINEAR: interpolate between the four nearest pixels."""
     return _resize(node, ResizeMethod.BILINEAR)
 
 
-@operator("RESIZE_NEAREST_NEIGHBOR", options="ResizeNearestNeighborOptions")
+@operator("RESIZE_NEAREST_NEIGHBOR", options=True)
 def resize_nearest(node: Node) -> list[Value]:
     """Convert RESIZE_NEAREST_NEIGHBOR."""
     return _resize(node, ResizeMethod.NEAREST_NEIGHBOR)

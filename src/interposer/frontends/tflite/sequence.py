@@ -10,14 +10,14 @@ from interposer.ops.sequence import CumSum, ReverseSequence
 __all__: list[str] = []
 
 
-@operator("CUMSUM", options="CumsumOptions")
+@operator("CUMSUM", options=True)
 def running_sum(node: Node) -> list[Value]:
     """Convert CUMSUM; the axis is an input."""
     op = CumSum(node.number(1, "the axis"), node.options["exclusive"], node.options["reverse"])
     return node.result(op, node.input(0))
 
 
-@operator("REVERSE_SEQUENCE", options="ReverseSequenceOptions")
+@operator("REVERSE_SEQUENCE", options=True)
 def reverse_sequence(node: Node) -> list[Value]:
     """Convert REVERSE_SEQUENCE; time and batch axes are options."""
     op = ReverseSequence(node.options["seq_dim"], node.options["batch_dim"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.formats.tflite.schema import OPTIONS
 from interposer.frontends.tflite.node import Node
 from interposer.ir.graph import Value
 
@@ -15,7 +16,7 @@ Converter: TypeAlias = Callable[[Node], Value | Sequence[Value]]
 
 
 class Entry(NamedTuple):
-    """The registered function of an operator, and the type of its options in the schema."""
+    """The registered function of an operator, and the table of its options; empty if the function reads none."""
 
     convert: Converter
     options: str
@@ -24,10 +25,11 @@ class Entry(NamedTuple):
 _TABLE: Final[dict[tuple[str, bool], Entry]] = {}
 
 
-def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[Converter], Converter]:
-    """Register the decorated function for operators of these names, whose options have that type.
+def operator(*names: str, options: bool = False, custom: bool = False) -> Callable[[Converter], Converter]:
+    """Register the decorated function for operators of these names.
 
-    The function takes a `Node` and returns the operator's output value, or a sequence of them.
+    The function takes a `Node` and returns the operator's output value, or a sequence of them. With `options`, it reads
+    the node's options; an operator with options of another type than the schema's is then refused.
 
     Raises:
         InvalidArgumentError: a second function for the same operator.
@@ -37,7 +39,7 @@ def operator(*names: str, options: str = "", custom: bool = False) -> Callable[[
         for name in names:
             if (name, custom) in _TABLE:
                 raise InvalidArgumentError(f"{name} has two functions")
-            _TABLE[name, custom] = Entry(convert, options)
+            _TABLE[name, custom] = Entry(convert, OPTIONS[name] if options else "")
         return convert
 
     return register

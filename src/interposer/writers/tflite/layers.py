@@ -14,8 +14,8 @@ from interposer.ops.control import Constant, Input, Output
 from interposer.writers.borders import Border
 from interposer.writers.refusals import RefusedError, refuse
 from interposer.writers.tflite.draft import Draft
-from interposer.writers.tflite.schema import type_code
 from interposer.writers.tflite.sheet import Sheet, Tensor
+from interposer.writers.tflite.tables import type_code
 from interposer.writers.tflite.tflite_layer_writers import Entry, find
 
 __all__ = ["bind_inputs", "name_outputs", "tensor_of", "write_layer", "write_layers"]

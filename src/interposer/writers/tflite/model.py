@@ -33,7 +33,7 @@ def write(network: Network | Graph | SubgraphView, *, name: str | None = None) -
         UnwritableError: layers cannot be expressed in TFLite; the message lists them with the reasons.
         InvalidNetworkError: the network has errors.
         InvalidArgumentError: the file would have 2 GiB or more.
-        MissingDependencyError: the packages tflite and flatbuffers are not installed.
+        MissingDependencyError: the package flatbuffers is not installed.
     """
     return traced(network, name=name).content
 
@@ -69,7 +69,7 @@ def reasons(layer: Layer) -> list[str]:
     The infos of the layer's inputs and outputs must be known.
 
     Raises:
-        MissingDependencyError: the packages tflite and flatbuffers are not installed.
+        MissingDependencyError: the package flatbuffers is not installed.
     """
     import interposer.writers.tflite.tflite_writer_families  # noqa: F401, PLC0415 - the families fill the table
 

@@ -9,8 +9,9 @@ import numpy as np
 from interposer._version import __version__
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import Array, DataType, Dim, TensorInfo
-from interposer.writers.tflite.schema import LARGEST, Tables, code_of, operator_code, options_of, type_code
+from interposer.formats.tflite.schema import OPTIONS
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor
+from interposer.writers.tflite.tables import LARGEST, Tables, operator_code, options_code, type_code
 from interposer.writers.tflite.versions import version_of
 
 __all__ = ["serialized"]
@@ -113,19 +114,16 @@ class _Serializer:
 
     def _operator(self, step: Step, numbers: dict[Tensor | None, int]) -> int:
         tables = self._tables
-        code = operator_code(step.kind)
-        if code is None:
-            raise InvalidArgumentError(f"the installed package tflite does not know {step.kind}; a newer one does")
-        key = code, version_of(step)
+        key = operator_code(step.kind), version_of(step)
         index = self._codes.setdefault(key, len(self._codes))
-        kind = options_of(step.kind)
+        kind = OPTIONS.get(step.kind)
         options = None if kind is None else tables.table(kind, **self._options(step))
         return tables.table(
             "Operator",
             opcode_index=index,
             inputs=tables.numbers([numbers[item] for item in step.inputs]),
             outputs=tables.numbers([numbers[output] for output in step.outputs]),
-            builtin_options_type=None if kind is None else code_of("BuiltinOptions", kind),
+            builtin_options_type=None if kind is None else options_code(kind),
             builtin_options=options,
         )
 
