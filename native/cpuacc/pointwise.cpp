@@ -116,4 +116,24 @@ Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands) {
   return found;
 }
 
+void merge_short_rows(Rows& rows) {
+  constexpr int64_t kShort = 64;
+  if (rows.length >= kShort || rows.extents.empty()) return;
+  for (int i = 0; i < rows.operands; ++i) {
+    const int64_t step = rows.steps[i].back();
+    if (step != 0 && step != (rows.one[i] ? 1 : rows.length)) return;
+  }
+  for (int i = 0; i < rows.operands; ++i) {
+    const bool moves = rows.steps[i].back() != 0;
+    rows.periodic[i] = !rows.one[i] && !moves;
+    rows.repeated[i] = rows.one[i] && moves;
+    rows.one[i] = rows.one[i] && !moves;
+    rows.steps[i].pop_back();
+  }
+  rows.period = rows.length;
+  rows.length *= rows.extents.back();
+  rows.rows /= std::max<int64_t>(1, rows.extents.back());
+  rows.extents.pop_back();
+}
+
 }  // namespace cpuacc

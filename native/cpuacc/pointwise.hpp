@@ -29,10 +29,19 @@ struct Rows {
   std::vector<int64_t> steps[3];  // strides of each operand along these axes
   bool one[3] = {false, false, false};
 
+  /// If several short rows were merged to one: the number of elements of each, and how an operand with fewer elements
+  /// is read. Periodic: it is the same in each short row. Repeated: it has one element for each short row.
+  int64_t period = 0;
+  bool periodic[3] = {false, false, false}, repeated[3] = {false, false, false};
+
   /// The offset of an operand in a row.
   int64_t begin(int operand, int64_t row) const;
 };
 Rows rows_of(const Shape& result, const std::vector<const Shape*>& operands);
+
+/// Merge short rows, such as the three channels of each pixel, if every operand is full, a single element, periodic or
+/// repeated in the merged row.
+void merge_short_rows(Rows& rows);
 
 }  // namespace cpuacc
 

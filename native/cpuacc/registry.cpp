@@ -34,7 +34,11 @@ Family reduce_family();
 Family reduce_q8_family();
 Family reorder_family();
 Family resize_family();
+Family sample_family();
 Family scales_family();
+Family scatter_family();
+Family select_family();
+Family sequence_family();
 Family softmax_q8_family();
 Family winograd_f32_family();
 
@@ -54,7 +58,8 @@ const Make kFamilies[] = {
     functions_q8_family,   elementwise_family,    gather_family,
     quantize_family,       scales_family,         pool_family,
     resize_family,         reduce_q8_family,      reduce_family,
-    normalize_family,
+    normalize_family,      select_family,         scatter_family,
+    sequence_family,       sample_family,
     layouts_family,  // its pass is the last one
 };
 

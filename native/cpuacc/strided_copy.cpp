@@ -34,6 +34,18 @@ struct Fill {
   }
 };
 
+struct Duplicate {
+  uint64_t bytes;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const char* in = run.at<char>(step.in[0]);
+    char* out = run.at<char>(step.out[0]);
+    if (in == out) return;
+    const Range range = split(int64_t(step.as<Duplicate>().bytes), part, parts, 64);
+    std::memcpy(out + range.first, in + range.first, size_t(range.last - range.first));
+  }
+};
+
 /// Drop axes of one element, and merge axes that are contiguous in both tensors.
 Axes merged(const Axes& axes) {
   Axes found;
@@ -121,6 +133,20 @@ Step fill_step(Builder& builder, std::string name, Buffer out, const void* value
   step.max_parts = parts_for(builder.settings, double(count) * double(item) * cost::kContiguousByteNs);
   step.out = {out};
   step.state = std::move(fill);
+  return step;
+}
+
+Step duplicate_step(Builder& builder, const Node& node) {
+  auto state = std::make_shared<Duplicate>();
+  state->bytes = builder.graph.out(node).bytes();
+  Step step;
+  step.name = "copy for " + node.name;
+  step.fn = &Duplicate::run;
+  step.max_parts = parts_for(builder.settings, double(state->bytes) * cost::kContiguousByteNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  step.state = std::move(state);
   return step;
 }
 

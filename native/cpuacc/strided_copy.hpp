@@ -27,6 +27,10 @@ Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes a
 /// The step that fills a result with one element.
 Step fill_step(Builder& builder, std::string name, Buffer out, const void* value, uint64_t item, int64_t count);
 
+/// The step that copies the first operand of a node to its result. It does nothing if the planner places both in the
+/// same memory, because nothing else reads the operand. Further steps of the node then change the result.
+Step duplicate_step(Builder& builder, const Node& node);
+
 }  // namespace cpuacc
 
 #endif  // CPUACC_STRIDED_COPY_HPP

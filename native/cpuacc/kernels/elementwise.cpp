@@ -5,6 +5,7 @@
 
 #include "cpuacc/kernels/activations.hpp"
 #include "cpuacc/kernels/half_precision.hpp"
+#include "cpuacc/kernels/transcendental.hpp"
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -98,6 +99,9 @@ template <class T> struct FloorDiv {
   }
 };
 struct Power { static float of(float a, float b) { return powf(a, b); } };
+struct Squared { static float of(float a, float) { return a * a; } };
+struct Cubed { static float of(float a, float) { return a * a * a; } };
+struct SquareRoot { static float of(float a, float) { return a == -INFINITY ? INFINITY : sqrtf(a + 0.0f); } };
 struct Atan2 { static float of(float a, float b) { return atan2f(a, b); } };
 struct Prelu { static float of(float x, float slope) { return x >= 0 ? x : x * slope; } };
 template <class T> struct And { static T of(T a, T b) { return T(a & b); } };
@@ -181,10 +185,19 @@ OfTwo of_integers(Binary operation) {
   }
 }
 
+/// Powers whose exponent is the same for all elements, and often one of a few.
+void power(const void* a, const void* b, void* out, int64_t count, bool a_one, bool b_one) {
+  const float exponent = b_one ? *static_cast<const float*>(b) : 0;
+  if (exponent == 2) return loop2<float, float, Squared>(a, b, out, count, a_one, b_one);
+  if (exponent == 3) return loop2<float, float, Cubed>(a, b, out, count, a_one, b_one);
+  if (exponent == 0.5f) return loop2<float, float, SquareRoot>(a, b, out, count, a_one, b_one);
+  loop2<float, float, Power>(a, b, out, count, a_one, b_one);
+}
+
 OfTwo of_floats(Binary operation) {
   switch (operation) {
     case Binary::power:
-      return loop2<float, float, Power>;
+      return power;
     case Binary::atan2:
       return loop2<float, float, Atan2>;
     case Binary::prelu:
@@ -249,7 +262,7 @@ void vectors(const void* pi, void* po, int64_t count) {
   int64_t n = 0;
   for (; n + kLanes <= count; n += kLanes) store(out + n, F::of(load(in + n)));
   if (n == count) return;
-  Vec rest = {};
+  Vec rest = broadcast(1.0f);  // in the range of every function
   memcpy(&rest, in + n, size_t(count - n) * sizeof(float));
   rest = F::of(rest);
   memcpy(out + n, &rest, size_t(count - n) * sizeof(float));
@@ -257,7 +270,6 @@ void vectors(const void* pi, void* po, int64_t count) {
 
 // clang-format off
 #define CPUACC_UNARY(Name, expression) struct Name { static float of(float x) { return expression; } };
-CPUACC_UNARY(Log, logf(x)) CPUACC_UNARY(Sin, sinf(x)) CPUACC_UNARY(Cos, cosf(x)) CPUACC_UNARY(Tan, tanf(x))
 CPUACC_UNARY(Ceil, ceilf(x)) CPUACC_UNARY(FloorOf, floorf(x)) CPUACC_UNARY(Round, rintf(x))
 CPUACC_UNARY(Asin, asinf(x)) CPUACC_UNARY(Acos, acosf(x)) CPUACC_UNARY(Atan, atanf(x))
 CPUACC_UNARY(Sinh, sinhf(x)) CPUACC_UNARY(Cosh, coshf(x)) CPUACC_UNARY(Asinh, asinhf(x)) CPUACC_UNARY(Acosh, acoshf(x))
@@ -267,6 +279,10 @@ CPUACC_UNARY(RealSign, x > 0 ? 1.0f : x < 0 ? -1.0f : x) CPUACC_UNARY(RealNeg, -
 #undef CPUACC_UNARY
 struct Exp { static Vec of(Vec x) { return exponential(x); } };
 struct Erf { static Vec of(Vec x) { return error_function(x); } };
+struct Log { static Vec of(Vec x) { return logarithm(x); } };
+struct Sin { static Vec of(Vec x) { return sine(x); } };
+struct Cos { static Vec of(Vec x) { return cosine(x); } };
+struct Tan { static Vec of(Vec x) { return tangent(x); } };
 template <class T> struct Neg { static T of(T x) { return Sub<T>::of(0, x); } };
 template <class T> struct Abs { static T of(T x) { return x < 0 ? Neg<T>::of(x) : x; } };
 template <class T> struct Sign { static T of(T x) { return T((x > 0) - (x < 0)); } };
@@ -289,13 +305,16 @@ OfOne unary_of_floats(Unary operation) {
     return loop1<float, float, Function>;
     // clang-format off
     CPUACC_CASE(abs, RealAbs) CPUACC_CASE(sqrt, Sqrt) CPUACC_CASE(rsqrt, Rsqrt) CPUACC_CASE(neg, RealNeg)
-    CPUACC_CASE(log, Log) CPUACC_CASE(sin, Sin) CPUACC_CASE(ceil, Ceil) CPUACC_CASE(cos, Cos)
-    CPUACC_CASE(tan, Tan) CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
+    CPUACC_CASE(ceil, Ceil) CPUACC_CASE(floor, FloorOf) CPUACC_CASE(round, Round) CPUACC_CASE(sign, RealSign)
     CPUACC_CASE(reciprocal, RealReciprocal) CPUACC_CASE(square, Square<float>) CPUACC_CASE(asin, Asin)
     CPUACC_CASE(acos, Acos) CPUACC_CASE(atan, Atan) CPUACC_CASE(sinh, Sinh) CPUACC_CASE(cosh, Cosh)
     CPUACC_CASE(asinh, Asinh) CPUACC_CASE(acosh, Acosh) CPUACC_CASE(atanh, Atanh)
 #undef CPUACC_CASE
     case Unary::exp: return vectors<Exp>;
+    case Unary::log: return vectors<Log>;
+    case Unary::sin: return vectors<Sin>;
+    case Unary::cos: return vectors<Cos>;
+    case Unary::tan: return vectors<Tan>;
     // clang-format on
     case Unary::erf:
       return vectors<Erf>;
@@ -383,34 +402,102 @@ void activation(Function function, float a, float b, const float* in, float* out
   }
 }
 
-// ---- Choice and conversion ------------------------------------------------------------------------------------------
+// ---- Choice ------------------------------------------------------------------------------------------------------
 
-template <class Item>
-void choose_items(const uint8_t* condition, const void* pa, const void* pb, void* po, int64_t count, int64_t by_c,
-                  int64_t by_a, int64_t by_b) {
+/// Each operand advances by one element, or not at all. Both are read before one is chosen, so that this becomes vector
+/// code.
+template <class Item, bool kConditionOne, bool kOneA, bool kOneB>
+void choose_items(const uint8_t* condition, const void* pa, const void* pb, void* po, int64_t count) {
   const Item *a = static_cast<const Item*>(pa), *b = static_cast<const Item*>(pb);
   Item* out = static_cast<Item*>(po);
-  if (by_c == 1 && by_a == 1 && by_b == 1) {
-    for (int64_t n = 0; n < count; ++n) out[n] = condition[n] ? a[n] : b[n];
-    return;
+  for (int64_t n = 0; n < count; ++n) {
+    const Item x = a[kOneA ? 0 : n], y = b[kOneB ? 0 : n];
+    out[n] = condition[kConditionOne ? 0 : n] ? x : y;
   }
-  for (int64_t n = 0; n < count; ++n) out[n] = condition[n * by_c] ? a[n * by_a] : b[n * by_b];
+}
+
+template <class Item, bool kConditionOne>
+void choose_of(const uint8_t* condition, const void* a, const void* b, void* out, int64_t count, bool a_one,
+               bool b_one) {
+  if (a_one && b_one) return choose_items<Item, kConditionOne, true, true>(condition, a, b, out, count);
+  if (a_one) return choose_items<Item, kConditionOne, true, false>(condition, a, b, out, count);
+  if (b_one) return choose_items<Item, kConditionOne, false, true>(condition, a, b, out, count);
+  choose_items<Item, kConditionOne, false, false>(condition, a, b, out, count);
+}
+
+template <class Item>
+void choose_by(const uint8_t* condition, const void* a, const void* b, void* out, int64_t count, bool condition_one,
+               bool a_one, bool b_one) {
+  condition_one ? choose_of<Item, true>(condition, a, b, out, count, a_one, b_one)
+                : choose_of<Item, false>(condition, a, b, out, count, a_one, b_one);
 }
 
 void choose(const uint8_t* condition, const void* a, const void* b, void* out, int64_t item, int64_t count,
             bool condition_one, bool a_one, bool b_one) {
-  int64_t by_c = !condition_one, by_a = !a_one, by_b = !b_one;
   switch (item) {
     case 1:
-      return choose_items<uint8_t>(condition, a, b, out, count, by_c, by_a, by_b);
+      return choose_by<uint8_t>(condition, a, b, out, count, condition_one, a_one, b_one);
     case 2:
-      return choose_items<uint16_t>(condition, a, b, out, count, by_c, by_a, by_b);
+      return choose_by<uint16_t>(condition, a, b, out, count, condition_one, a_one, b_one);
     case 4:
-      return choose_items<uint32_t>(condition, a, b, out, count, by_c, by_a, by_b);
+      return choose_by<uint32_t>(condition, a, b, out, count, condition_one, a_one, b_one);
     default:
-      return choose_items<uint64_t>(condition, a, b, out, count, by_c, by_a, by_b);
+      return choose_by<uint64_t>(condition, a, b, out, count, condition_one, a_one, b_one);
   }
 }
+
+// ---- Operands that broadcast along short rows -----------------------------------------------------------------------
+
+/// Repeat each element; a constant number of repetitions becomes vector code.
+template <class Item>
+inline __attribute__((always_inline)) void repeat_items(const Item* in, Item* out, int64_t rows, int64_t length) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const Item value = in[r];
+    for (int64_t n = 0; n < length; ++n) out[r * length + n] = value;
+  }
+}
+
+template <class Item>
+void repeat(const void* pi, void* po, int64_t rows, int64_t length) {
+  const Item* in = static_cast<const Item*>(pi);
+  Item* out = static_cast<Item*>(po);
+  switch (length) {
+    case 2:
+      return repeat_items(in, out, rows, 2);
+    case 3:
+      return repeat_items(in, out, rows, 3);
+    case 4:
+      return repeat_items(in, out, rows, 4);
+    default:
+      return repeat_items(in, out, rows, length);
+  }
+}
+
+/// Copy a row `rows` times: what was copied so far is copied again as a whole.
+void tile(const void* in, void* out, int64_t rows, int64_t bytes) {
+  char* to = static_cast<char*>(out);
+  if (rows > 0) memcpy(to, in, size_t(bytes));
+  for (int64_t done = 1; done < rows; done *= 2) {
+    const int64_t more = done < rows - done ? done : rows - done;
+    memcpy(to + done * bytes, to, size_t(more * bytes));
+  }
+}
+
+void spread(const void* in, void* out, int64_t item, int64_t rows, int64_t length, bool periodic) {
+  if (periodic) return tile(in, out, rows, length * item);
+  switch (item) {
+    case 1:
+      return repeat<uint8_t>(in, out, rows, length);
+    case 2:
+      return repeat<uint16_t>(in, out, rows, length);
+    case 4:
+      return repeat<uint32_t>(in, out, rows, length);
+    default:
+      return repeat<uint64_t>(in, out, rows, length);
+  }
+}
+
+// ---- Conversion -----------------------------------------------------------------------------------------------------
 
 /// Casts truncate and saturate floats and map NaN to 0. Integers keep their lowest bits.
 template <class In, class Out>
@@ -419,10 +506,11 @@ struct Cast {
     if constexpr (Traits<In>::real && !Traits<Out>::real) {
       constexpr bool has_sign = Out(-1) < Out(0);
       constexpr int bits = 8 * int(sizeof(Out)) - has_sign;
-      const In high = In(bits == 63 ? 9223372036854775808.0 : double(int64_t(1) << bits)),
+      const In high = In(bits == 64 ? 18446744073709551616.0 : double(uint64_t(1) << bits)),
                low = has_sign ? -high : In(0);
+      const Out most = Out(bits >= 63 ? UINT64_MAX >> (64 - bits) : (uint64_t(1) << bits) - 1);
       if (!(x == x)) return 0;
-      if (x >= high) return Out(bits == 63 ? INT64_MAX : (int64_t(1) << bits) - 1);
+      if (x >= high) return most;
       return x <= low ? Out(low) : Out(x);
     } else {
       return Out(x);
@@ -447,8 +535,16 @@ OfOne cast_from(int32_t to) {
       return loop1<In, int64_t, Cast<In, int64_t>>;
     case IPR_DTYPE_INT8:
       return loop1<In, int8_t, Cast<In, int8_t>>;
+    case IPR_DTYPE_INT16:
+      return loop1<In, int16_t, Cast<In, int16_t>>;
     case IPR_DTYPE_UINT8:
       return loop1<In, uint8_t, Cast<In, uint8_t>>;
+    case IPR_DTYPE_UINT16:
+      return loop1<In, uint16_t, Cast<In, uint16_t>>;
+    case IPR_DTYPE_UINT32:
+      return loop1<In, uint32_t, Cast<In, uint32_t>>;
+    case IPR_DTYPE_UINT64:
+      return loop1<In, uint64_t, Cast<In, uint64_t>>;
     case IPR_DTYPE_BOOL:
       return loop1<In, uint8_t, Truth<In>>;
     default:
@@ -472,9 +568,17 @@ OfOne cast(int32_t from, int32_t to) {
       return cast_from<int64_t>(to);
     case IPR_DTYPE_INT8:
       return cast_from<int8_t>(to);
+    case IPR_DTYPE_INT16:
+      return cast_from<int16_t>(to);
     case IPR_DTYPE_UINT8:
     case IPR_DTYPE_BOOL:
       return cast_from<uint8_t>(to);
+    case IPR_DTYPE_UINT16:
+      return cast_from<uint16_t>(to);
+    case IPR_DTYPE_UINT32:
+      return cast_from<uint32_t>(to);
+    case IPR_DTYPE_UINT64:
+      return cast_from<uint64_t>(to);
     default:
       return nullptr;
   }
@@ -482,6 +586,6 @@ OfOne cast(int32_t from, int32_t to) {
 
 }  // namespace
 
-extern const ElementKernels element_kernels = {binary, unary, activation, choose, cast};
+extern const ElementKernels element_kernels = {binary, unary, activation, choose, spread, cast};
 
 }  // namespace cpuacc::ISA_NS

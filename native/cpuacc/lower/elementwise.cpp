@@ -35,10 +35,47 @@ struct Share {
   Range rows, columns;
 };
 
-Share share_of(int64_t rows, int64_t length, int part, int parts) {
-  if (rows >= 4 * parts) return {split(rows, part, parts), {0, length}};
-  return {{0, rows}, split(length, part, parts, 64)};
+Share share_of(const Rows& rows, int part, int parts) {
+  if (rows.rows >= 4 * parts) return {split(rows.rows, part, parts), {0, rows.length}};
+  return {{0, rows.rows}, split(rows.length, part, parts, rows.period ? 16 * rows.period : 64)};
 }
+
+/// The number of elements of a row that are computed together.
+int64_t chunk_of(const Rows& rows) { return rows.period ? kChunk / rows.period * rows.period : kChunk; }
+
+/// Reads pieces of one operand. Operands that are periodic or repeated in a row are expanded in `memory`.
+class Operand {
+ public:
+  static constexpr int64_t kBytes = kChunk * 8;  // of `memory`
+
+  Operand(const ElementKernels& kernels, const Rows& rows, int number, int64_t item, const char* data, char* memory)
+      : kernels_(kernels), rows_(rows), number_(number), item_(item), data_(data), memory_(memory) {}
+
+  /// `count` elements from column `n` of a row.
+  const char* piece(int64_t row, int64_t n, int64_t count) {
+    const int64_t begin = rows_.begin(number_, row), period = rows_.period;
+    if (rows_.one[number_]) return data_ + begin * item_;
+    if (rows_.repeated[number_]) {
+      kernels_.spread(data_ + (begin + n / period) * item_, memory_, item_, count / period, period, false);
+      return memory_;
+    }
+    if (!rows_.periodic[number_]) return data_ + (begin + n) * item_;
+    if (begin != begin_ || count > count_) {
+      kernels_.spread(data_ + begin * item_, memory_, item_, count / period, period, true);
+      begin_ = begin, count_ = count;
+    }
+    return memory_;
+  }
+
+ private:
+  const ElementKernels& kernels_;
+  const Rows& rows_;
+  int number_;
+  int64_t item_;
+  const char* data_;
+  char* memory_;
+  int64_t begin_ = -1, count_ = 0;  // what `memory` holds of a periodic operand
+};
 
 Refusal not_quantized(const Graph& graph, const Node& node) {
   for (size_t n = 0; n < node.inputs.size(); ++n) {
@@ -63,20 +100,19 @@ struct Pair {
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pair& self = step.as<Pair>();
-    const char *a = run.at<char>(step.in[0]), *b = run.at<char>(step.in[1]);
-    char* out = run.at<char>(step.out[0]);
-    Share share = share_of(self.rows.rows, self.rows.length, part, parts);
-    for (int64_t row = share.rows.first; row < share.rows.last; ++row) {
-      int64_t from_a = self.rows.begin(0, row), from_b = self.rows.begin(1, row);
-      for (int64_t n = share.columns.first; n < share.columns.last; n += kChunk) {
-        int64_t count = std::min(kChunk, share.columns.last - n);
-        char* to = out + (row * self.rows.length + n) * self.out_size;
-        self.function(a + (from_a + (self.rows.one[0] ? 0 : n)) * self.in_size,
-                      b + (from_b + (self.rows.one[1] ? 0 : n)) * self.in_size, to, count, self.rows.one[0],
-                      self.rows.one[1]);
+    const Rows& rows = self.rows;
+    char *out = run.at<char>(step.out[0]), *memory = run.part_scratch<char>(part);
+    Operand a(*self.kernels, rows, 0, self.in_size, run.at<char>(step.in[0]), memory);
+    Operand b(*self.kernels, rows, 1, self.in_size, run.at<char>(step.in[1]), memory + Operand::kBytes);
+    const Share share = share_of(rows, part, parts);
+    const int64_t chunk = chunk_of(rows);
+    for (int64_t row = share.rows.first; row < share.rows.last; ++row)
+      for (int64_t n = share.columns.first; n < share.columns.last; n += chunk) {
+        const int64_t count = std::min(chunk, share.columns.last - n);
+        char* to = out + (row * rows.length + n) * self.out_size;
+        self.function(a.piece(row, n, count), b.piece(row, n, count), to, count, rows.one[0], rows.one[1]);
         apply_posts(*self.kernels, self.posts, to, count);
       }
-    }
   }
 };
 
@@ -198,6 +234,7 @@ void lower_binary(const Node& node, Builder& builder) {
   Shape shape = shape_in_memory(out, out), shape_a = shape_in_memory(a, out), shape_b = shape_in_memory(b, out);
   if (lowered_by_channels(node, builder, shape, shape_a, shape_b)) return;
   pair->rows = rows_of(shape, {&shape_a, &shape_b});
+  merge_short_rows(pair->rows);
   pair->in_size = int64_t(ipr::item_size(a.dtype));
   pair->out_size = int64_t(ipr::item_size(out.dtype));
   pair->posts = posts_of(node);
@@ -208,6 +245,7 @@ void lower_binary(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(out.elements()) * cost_of(binary_of(node)));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
+  if (pair->rows.period) step.scratch_per_part = 2 * Operand::kBytes;
   if (pair->in_size == pair->out_size) step.in_place = shape_a == shape ? 0 : shape_b == shape ? 1 : -1;
   step.state = std::move(pair);
   builder.add(std::move(step));
@@ -335,18 +373,20 @@ struct Choice {
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Choice& self = step.as<Choice>();
-    Share share = share_of(self.rows.rows, self.rows.length, part, parts);
-    const char* operands[3];
-    for (int64_t row = share.rows.first; row < share.rows.last; ++row) {
-      for (int i = 0; i < 3; ++i) {
-        int64_t place = self.rows.begin(i, row) + (self.rows.one[i] ? 0 : share.columns.first);
-        operands[i] = run.at<char>(step.in[size_t(i)]) + place * (i == 0 ? 1 : self.item);
+    const Rows& rows = self.rows;
+    char *out = run.at<char>(step.out[0]), *memory = run.part_scratch<char>(part);
+    Operand condition(*self.kernels, rows, 0, 1, run.at<char>(step.in[0]), memory);
+    Operand a(*self.kernels, rows, 1, self.item, run.at<char>(step.in[1]), memory + Operand::kBytes);
+    Operand b(*self.kernels, rows, 2, self.item, run.at<char>(step.in[2]), memory + 2 * Operand::kBytes);
+    const Share share = share_of(rows, part, parts);
+    const int64_t chunk = chunk_of(rows);
+    for (int64_t row = share.rows.first; row < share.rows.last; ++row)
+      for (int64_t n = share.columns.first; n < share.columns.last; n += chunk) {
+        const int64_t count = std::min(chunk, share.columns.last - n);
+        self.kernels->choose(reinterpret_cast<const uint8_t*>(condition.piece(row, n, count)), a.piece(row, n, count),
+                             b.piece(row, n, count), out + (row * rows.length + n) * self.item, self.item, count,
+                             rows.one[0], rows.one[1], rows.one[2]);
       }
-      char* out = run.at<char>(step.out[0]) + (row * self.rows.length + share.columns.first) * self.item;
-      self.kernels->choose(reinterpret_cast<const uint8_t*>(operands[0]), operands[1], operands[2], out, self.item,
-                           share.columns.last - share.columns.first, self.rows.one[0], self.rows.one[1],
-                           self.rows.one[2]);
-    }
   }
 };
 
@@ -365,12 +405,14 @@ void lower_where(const Node& node, Builder& builder) {
   auto choice = std::make_shared<Choice>();
   choice->kernels = &element_kernels_for(builder.settings.isa);
   choice->rows = rows_of(out.shape, {&graph.in(node, 0)->shape, &graph.in(node, 1)->shape, &graph.in(node, 2)->shape});
+  merge_short_rows(choice->rows);
   choice->item = int64_t(ipr::item_size(out.dtype));
   if (out.elements() == 0) choice->rows.rows = 0;
   Step step;
   step.name = "Where " + node.name;
   step.fn = &Choice::run;
   step.max_parts = parts_for(builder.settings, double(out.elements()) * cost::kSelectNs);
+  if (choice->rows.period) step.scratch_per_part = 3 * Operand::kBytes;
   for (int tensor : node.inputs) step.in.push_back(builder.buffer(tensor));
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(choice);

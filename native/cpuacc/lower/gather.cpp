@@ -1,4 +1,4 @@
-// Gather, Pad and ArgMinMax.
+// Gather and Pad.
 
 #include <algorithm>
 #include <cmath>
@@ -129,92 +129,12 @@ void lower_pad(const Node& node, Builder& builder) {
   builder.add(copy_step(builder, label(node), builder.buffer(node.inputs[0]), to, axes, item, 0, offset));
 }
 
-// ---- ArgMinMax ------------------------------------------------------------------------------------------------------
-
-struct Search {
-  bool least, last, wide;
-  int32_t dtype;
-  Around at;
-
-  template <class T>
-  int64_t find(const T* in) const {
-    int64_t found = 0;
-    for (int64_t n = 1; n < at.extent; ++n) {
-      T a = in[n * at.inner], b = in[found * at.inner];
-      bool better = least ? a < b : a > b;
-      if (b != b)
-        better = last && a != a;  // NaN wins: the first or the last one
-      else if (a != a)
-        better = true;
-      else if (last && a == b)
-        better = true;
-      if (better) found = n;
-    }
-    return found;
-  }
-
-  template <class T>
-  void search(const Step& step, const Run& run, Range range) const {
-    for (int64_t n = range.first; n < range.last; ++n) {
-      int64_t begin = n / at.inner * at.extent * at.inner + n % at.inner;
-      int64_t found = find(run.at<T>(step.in[0]) + begin);
-      if (wide)
-        run.at<int64_t>(step.out[0])[n] = found;
-      else
-        run.at<int32_t>(step.out[0])[n] = int32_t(found);
-    }
-  }
-
-  static void run(const Step& step, const Run& run, int part, int parts) {
-    const Search& self = step.as<Search>();
-    Range range = split(self.at.outer * self.at.inner, part, parts);
-    switch (self.dtype) {
-      case IPR_DTYPE_FLOAT32:
-        return self.search<float>(step, run, range);
-      case IPR_DTYPE_INT8:
-        return self.search<int8_t>(step, run, range);
-      case IPR_DTYPE_UINT8:
-        return self.search<uint8_t>(step, run, range);
-      case IPR_DTYPE_INT32:
-        return self.search<int32_t>(step, run, range);
-      default:
-        return self.search<int64_t>(step, run, range);
-    }
-  }
-};
-
-Refusal search_support(const Graph& graph, const Node& node, const Settings& settings) {
-  const Tensor& in = *graph.in(node, 0);
-  for (int32_t known : {IPR_DTYPE_FLOAT32, IPR_DTYPE_INT8, IPR_DTYPE_UINT8, IPR_DTYPE_INT32, IPR_DTYPE_INT64})
-    if (in.dtype == known) return no_posts(graph, node, settings);
-  return refused(described(in) + " is not searched here", IPR_REASON_DATA_TYPE);
-}
-
-void lower_search(const Node& node, Builder& builder) {
-  const Tensor& in = *builder.graph.in(node, 0);
-  auto state = std::make_shared<Search>();
-  state->least = node.text("function") == "MIN";
-  state->last = node.flag("select_last_index");
-  state->wide = builder.graph.out(node).dtype == IPR_DTYPE_INT64;
-  state->dtype = in.dtype;
-  state->at = around(in.shape, axis_of(node.integer("axis"), in.rank()));
-  Step step;
-  step.name = label(node);
-  step.fn = &Search::run;
-  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kSearchNs);
-  step.in = {builder.buffer(node.inputs[0])};
-  step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::move(state);
-  builder.add(std::move(step));
-}
-
 }  // namespace
 
 Family gather_family() {
-  return {{{"Gather", "plain", gather_support, lower_gather, nullptr},
-           {"Pad", "plain", pad_support, lower_pad, nullptr},
-           {"ArgMinMax", "plain", search_support, lower_search, nullptr}},
-          {}};
+  return {
+      {{"Gather", "plain", gather_support, lower_gather, nullptr}, {"Pad", "plain", pad_support, lower_pad, nullptr}},
+      {}};
 }
 
 }  // namespace cpuacc

@@ -1,0 +1,39 @@
+// Searches: the index of the largest element of each column, and the next element that passes a threshold.
+
+#ifndef CPUACC_KERNELS_SELECT_HPP
+#define CPUACC_KERNELS_SELECT_HPP
+
+#include <stdint.h>
+
+#include "cpuacc/isa.hpp"
+
+namespace cpuacc {
+
+/// `extent` rows of `inner` columns, of which the columns [first, last) are searched.
+struct Columns {
+  const void* in;
+  int64_t extent, inner, first, last;
+};
+
+/// Which element is searched for: the smallest or the largest one; of equal elements, the last or the first one. NaN is
+/// both smaller and larger than all numbers.
+struct Search {
+  bool least, last;
+};
+
+/// Write the index of an element of each column to out[0 .. last - first).
+using SearchColumns = void (*)(const Columns& columns, Search search, int32_t* out);
+
+/// Return the first index in [first, count) whose element is ordered before `threshold`, or `count`. `least`: smaller
+/// elements come first and NaN last; otherwise larger elements come first, and NaN before all of them.
+using NextBefore = int64_t (*)(const void* in, int64_t first, int64_t count, const void* threshold, bool least);
+
+struct SelectKernels {
+  SearchColumns (*search)(int32_t dtype);  // nullptr if the dtype is not supported
+  NextBefore (*next_before)(int32_t dtype);
+};
+CPUACC_TABLE(SelectKernels, select_kernels)
+
+}  // namespace cpuacc
+
+#endif  // CPUACC_KERNELS_SELECT_HPP

@@ -1,0 +1,331 @@
+// Cumulative sums and products, reversed sequences, triangles of matrices, and updates of slices.
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpuacc/kernels/moves.hpp"
+#include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/rules.hpp"
+#include "cpuacc/strided_copy.hpp"
+
+namespace cpuacc {
+namespace {
+
+std::string label(const Node& node) { return node.type + " " + node.name; }
+
+Refusal no_posts(const Graph&, const Node& node, const Settings&) {
+  return node.posts.empty() ? taken() : refused("takes no post-ops");
+}
+
+int64_t index_at(const void* data, bool wide, int64_t n) {
+  return wide ? static_cast<const int64_t*>(data)[n] : static_cast<const int32_t*>(data)[n];
+}
+
+// ---- CumSum and CumProd ---------------------------------------------------------------------------------------------
+
+// clang-format off
+template <class T> struct Wrapped { using U = T; };  // the type in which integers wrap around
+template <> struct Wrapped<int32_t> { using U = uint32_t; };
+template <> struct Wrapped<int64_t> { using U = uint64_t; };
+// clang-format on
+
+struct Accumulation {
+  bool product, exclusive, reverse;
+  int32_t dtype;
+  Around at;
+
+  template <class T, bool kProduct>
+  static T combined(T a, T b) {
+    using U = typename Wrapped<T>::U;
+    return kProduct ? T(U(a) * U(b)) : T(U(a) + U(b));
+  }
+
+  /// Accumulate the columns [first, last) of a slice.
+  template <class T, bool kProduct>
+  void columns(const T* in, T* out, int64_t first, int64_t last) const {
+    const int64_t step = reverse ? -at.inner : at.inner;
+    const int64_t start = reverse ? (at.extent - 1) * at.inner : 0;
+    in += start, out += start;
+    for (int64_t c = first; c < last; ++c) out[c] = exclusive ? T(kProduct) : in[c];
+    for (int64_t n = 1; n < at.extent; ++n) {
+      const T *previous = out, *change = exclusive ? in : in + step;
+      in += step, out += step;
+      for (int64_t c = first; c < last; ++c) out[c] = combined<T, kProduct>(previous[c], change[c]);
+    }
+  }
+
+  template <class T, bool kProduct>
+  void all(const Step& step, const Run& run, int part, int parts) const {
+    const int64_t slice = at.extent * at.inner;
+    const T* in = run.at<T>(step.in[0]);
+    T* out = run.at<T>(step.out[0]);
+    const Range range = split(at.outer * at.inner, part, parts, at.inner < 64 ? 1 : 16);
+    for (int64_t n = range.first; n < range.last;) {
+      const int64_t outer = n / at.inner, first = n % at.inner, last = std::min(at.inner, first + range.last - n);
+      columns<T, kProduct>(in + outer * slice, out + outer * slice, first, last);
+      n += last - first;
+    }
+  }
+
+  template <class T>
+  void either(const Step& step, const Run& run, int part, int parts) const {
+    product ? all<T, true>(step, run, part, parts) : all<T, false>(step, run, part, parts);
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Accumulation& self = step.as<Accumulation>();
+    if (self.at.extent == 0) return;
+    switch (self.dtype) {
+      case IPR_DTYPE_FLOAT32:
+        return self.either<float>(step, run, part, parts);
+      case IPR_DTYPE_FLOAT64:
+        return self.either<double>(step, run, part, parts);
+      case IPR_DTYPE_INT32:
+        return self.either<int32_t>(step, run, part, parts);
+      default:
+        return self.either<int64_t>(step, run, part, parts);
+    }
+  }
+};
+
+Refusal support_accumulation(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  if (in.is_quantized() || graph.out(node).is_quantized())
+    return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_QUANTIZATION);
+  for (int32_t known : {IPR_DTYPE_FLOAT32, IPR_DTYPE_FLOAT64, IPR_DTYPE_INT32, IPR_DTYPE_INT64})
+    if (in.dtype == known) return no_posts(graph, node, settings);
+  return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
+}
+
+void lower_accumulation(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  auto state = std::make_shared<Accumulation>();
+  state->product = node.type == "CumProd";
+  state->exclusive = node.flag("exclusive");
+  state->reverse = node.flag("reverse");
+  state->dtype = in.dtype;
+  state->at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
+  Step step;
+  step.name = label(node);
+  step.fn = &Accumulation::run;
+  step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kAccumulateNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- ReverseSequence ------------------------------------------------------------------------------------------------
+
+/// Dimensions before, between and after the two axes, which may be in either order.
+struct Reversal {
+  bool wide, time_first;
+  int64_t outer, first, middle, second, bytes;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Reversal& self = step.as<Reversal>();
+    const char* in = run.at<char>(step.in[0]);
+    char* out = run.at<char>(step.out[0]);
+    const int64_t times = self.time_first ? self.first : self.second;
+    const int64_t stride = (self.time_first ? self.middle * self.second : 1) * self.bytes;
+    const Range range = split(self.outer * self.first * self.middle * self.second, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t second = n % self.second, first = n / (self.second * self.middle) % self.first;
+      const int64_t time = self.time_first ? first : second, sample = self.time_first ? second : first;
+      const int64_t length = index_at(run.at(step.in[1]), self.wide, sample);
+      if (length < 0 || length > times) return run.fail("a length is not one of sequences of this many steps");
+      const int64_t from = time < length ? length - 1 - time : time;
+      std::memcpy(out + n * self.bytes, in + n * self.bytes + (from - time) * stride, size_t(self.bytes));
+    }
+  }
+};
+
+void lower_reversal(const Node& node, Builder& builder) {
+  const Tensor &in = *builder.graph.in(node, 0), &lengths = *builder.graph.in(node, 1);
+  const int time = axis_of(node.integer("time_axis"), in.rank());
+  const int batch = axis_of(node.integer("batch_axis", 1), in.rank());
+  const Around low = around(in.shape, std::min(time, batch)), high = around(in.shape, std::max(time, batch));
+  auto state = std::make_shared<Reversal>();
+  state->wide = lengths.dtype == IPR_DTYPE_INT64;
+  state->time_first = time < batch;
+  state->outer = in.elements() ? low.outer : 0;
+  state->first = low.extent, state->second = high.extent;
+  state->middle = in.elements() ? low.inner / (high.extent * high.inner) : 1;
+  state->bytes = high.inner * int64_t(ipr::item_size(in.dtype));
+  Step step;
+  step.name = label(node);
+  step.fn = &Reversal::run;
+  step.max_parts = parts_for(builder.settings, double(in.bytes()) * cost::kGatheredByteNs);
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- Trilu ----------------------------------------------------------------------------------------------------------
+
+struct Triangle {
+  const MoveKernels* kernels;
+  bool upper;
+  int64_t k, matrices, rows, columns, item;
+  char zero[8];
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Triangle& self = step.as<Triangle>();
+    const Range range = split(self.matrices * self.rows, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t row = n % self.rows, at = n * self.columns * self.item;
+      // The columns before `border` are those of the lower triangle.
+      const int64_t border = std::clamp<int64_t>(row + self.k + (self.upper ? 0 : 1), 0, self.columns);
+      const int64_t kept = self.upper ? border : 0, end = self.upper ? self.columns : border;
+      const int64_t zeros = self.upper ? 0 : border, count = self.upper ? border : self.columns - border;
+      char* out = run.at<char>(step.out[0]) + at;
+      std::memcpy(out + kept * self.item, run.at<char>(step.in[0]) + at + kept * self.item,
+                  size_t((end - kept) * self.item));
+      self.kernels->fill(out + zeros * self.item, self.zero, self.item, count);
+    }
+  }
+};
+
+Refusal support_triangle(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& out = graph.out(node);
+  if (out.has_axis() || !graph.in(node, 0)->same_quantization(out))
+    return refused("Trilu of " + described(out) + " is not supported", IPR_REASON_QUANTIZATION);
+  if (out.dtype > IPR_DTYPE_BFLOAT16)
+    return refused("Trilu of " + described(out) + " is not supported", IPR_REASON_DATA_TYPE);
+  return no_posts(graph, node, settings);
+}
+
+void lower_triangle(const Node& node, Builder& builder) {
+  const Tensor& in = *builder.graph.in(node, 0);
+  auto state = std::make_shared<Triangle>();
+  state->kernels = &move_kernels_for(builder.settings.isa);
+  state->upper = node.flag("upper", true);
+  state->columns = in.extent(-1), state->rows = in.extent(-2);
+  state->k = std::clamp<int64_t>(node.integer("k"), -state->rows - 1, state->columns + 1);
+  state->matrices = in.elements() ? in.elements() / (state->rows * state->columns) : 0;
+  state->item = int64_t(ipr::item_size(in.dtype));
+  const int64_t zero = in.zero_point();  // little endian, so its first bytes are the element
+  std::memcpy(state->zero, &zero, sizeof zero);
+  Step step;
+  step.name = label(node);
+  step.fn = &Triangle::run;
+  step.max_parts = parts_for(builder.settings, double(in.bytes()) * cost::kContiguousByteNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- Updates of slices ----------------------------------------------------------------------------------------------
+
+/// The cache (samples, middle, steps, inner), in which the new steps of each sample begin at a place of its own.
+struct CacheUpdate {
+  bool wide, circular;
+  int64_t samples, middle, steps, added, bytes;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const CacheUpdate& self = step.as<CacheUpdate>();
+    const char* updates = run.at<char>(step.in[0]);
+    const Range range = split(self.samples * self.middle, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t first = step.in[1] ? index_at(run.at(step.in[1]), self.wide, n / self.middle) : 0;
+      if (!self.circular && (first < 0 || first + self.added > self.steps))
+        return run.fail("the new steps do not fit into the cache");
+      char* row = run.at<char>(step.out[0]) + n * self.steps * self.bytes;
+      for (int64_t i = 0; i < self.added; ++i) {
+        const int64_t place = ((first + i) % self.steps + self.steps) % self.steps;
+        std::memcpy(row + place * self.bytes, updates + (n * self.added + i) * self.bytes, size_t(self.bytes));
+      }
+    }
+  }
+};
+
+Refusal support_cache(const Graph& graph, const Node& node, const Settings& settings) {
+  if (!graph.in(node, 1)->same_quantization(graph.out(node)))
+    return refused("the tensors have scales that require arithmetic", IPR_REASON_QUANTIZATION);
+  return no_posts(graph, node, settings);
+}
+
+void lower_cache(const Node& node, Builder& builder) {
+  const Tensor &updates = *builder.graph.in(node, 1), &out = builder.graph.out(node);
+  builder.add(duplicate_step(builder, node));
+  const int axis = axis_of(node.integer("axis", -2), out.rank());
+  const Around at = around(out.shape, axis);
+  auto state = std::make_shared<CacheUpdate>();
+  const Tensor* start = builder.graph.in(node, 2);
+  state->wide = start && start->dtype == IPR_DTYPE_INT64;
+  state->circular = node.flag("circular");
+  state->samples = out.shape[0];
+  state->middle = out.shape[0] ? at.outer / out.shape[0] : 0;
+  state->steps = at.extent, state->added = updates.extent(axis);
+  state->bytes = at.inner * int64_t(ipr::item_size(out.dtype));
+  Step step;
+  step.name = label(node);
+  step.fn = &CacheUpdate::run;
+  step.max_parts = parts_for(builder.settings, double(updates.bytes()) * cost::kGatheredByteNs);
+  step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs.size() > 2 ? node.inputs[2] : -1)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+/// A box of the result that an update overwrites, at a place that is data.
+struct BoxUpdate {
+  const MoveKernels* kernels;
+  Box box;
+  bool wide;
+  Shape steps, free;  // strides in elements, and the largest index of the first element along each axis
+  int64_t rows;
+
+  static void run(const Step& step, const Run& run, int, int) {
+    const BoxUpdate& self = step.as<BoxUpdate>();
+    int64_t offset = 0;
+    for (size_t n = 0; n < self.steps.size(); ++n) {
+      const int64_t start = index_at(run.at(step.in[1]), self.wide, int64_t(n));
+      offset += std::clamp<int64_t>(start, 0, self.free[n]) * self.steps[n];
+    }
+    self.kernels->copy(self.box, run.at<char>(step.in[0]), run.at<char>(step.out[0]) + offset * self.box.item, 0,
+                       self.rows);
+  }
+};
+
+void lower_box_update(const Node& node, Builder& builder) {
+  const Tensor &update = *builder.graph.in(node, 1), &out = builder.graph.out(node);
+  builder.add(duplicate_step(builder, node));
+  auto state = std::make_shared<BoxUpdate>();
+  state->kernels = &move_kernels_for(builder.settings.isa);
+  state->wide = builder.graph.in(node, 2)->dtype == IPR_DTYPE_INT64;
+  state->steps = steps_of(out.shape);
+  const Shape from = steps_of(update.shape);
+  state->box.rank = update.rank();
+  state->box.item = int64_t(ipr::item_size(out.dtype));
+  for (size_t n = 0; n < from.size(); ++n) {
+    state->free.push_back(out.shape[n] - update.shape[n]);
+    state->box.extent[n] = update.shape[n];
+    state->box.from[n] = from[n] * state->box.item;
+    state->box.to[n] = state->steps[n] * state->box.item;
+  }
+  state->rows = update.elements() ? update.elements() / update.extent(-1) : 0;
+  Step step;
+  step.name = label(node);
+  step.fn = &BoxUpdate::run;
+  step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family sequence_family() {
+  return {{{"CumSum", "plain", support_accumulation, lower_accumulation, nullptr},
+           {"CumProd", "plain", support_accumulation, lower_accumulation, nullptr},
+           {"ReverseSequence", "plain", no_posts, lower_reversal, nullptr},
+           {"Trilu", "plain", support_triangle, lower_triangle, nullptr},
+           {"TensorScatter", "plain", support_cache, lower_cache, nullptr},
+           {"DynamicUpdateSlice", "plain", support_cache, lower_box_update, nullptr}},
+          {}};
+}
+
+}  // namespace cpuacc
