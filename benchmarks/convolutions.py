@@ -7,25 +7,18 @@ turns, and the ratio is the time of the fastest other engine divided by the time
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["SHAPES", "Shape", "main"]
+from benchmarks.single_layers import HEADER, THREADS, geometric_mean, line, measured
 
-TOLERANCE: Final = 1e-3
-"""How far results may differ, as a part of the largest number."""
-TURN_SECONDS: Final = 0.01
-THREADS: Final = "1"
+__all__ = ["SHAPES", "Shape", "main"]
 
 
 @dataclass(frozen=True)
@@ -161,15 +154,15 @@ def main(words: Sequence[str] | None = None) -> int:
     os.environ["INTERPOSER_NUM_THREADS"] = THREADS
     names = [name for name in SHAPES if any(fnmatchcase(name, pattern) for pattern in args.shapes)]
     ratios: list[float] = []
-    print(f"{'':36}{'CpuAcc':>10}{'ONNX Rt.':>10}{'OpenVINO':>10}  ms   ratio")
+    print(HEADER)
     for name in names:
-        times = _measured(SHAPES[name], args.seconds)
+        shape = SHAPES[name]
+        x = np.random.default_rng(1).standard_normal((shape.batch, shape.channels, *shape.size), np.float32)
+        times = measured(_model(shape), [x], args.seconds)
         ratios.append(min(times[1:]) / times[0])
-        cells = "".join(f"{1e3 * seconds:10.3f}" for seconds in times)
-        print(f"{name:36}{cells}    {ratios[-1]:6.2f}", flush=True)
+        print(line(name, times), flush=True)
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"geometric mean of {len(ratios)} ratios: {mean:.2f}, smallest: {min(ratios):.2f}")
+        print(geometric_mean(ratios))
     return 0
 
 
@@ -200,50 +193,6 @@ def _model(shape: Shape) -> Any:
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def _measured(shape: Shape, seconds: float) -> list[float]:
-    """Return the shortest time of a run on each engine, in seconds."""
-    import onnx  # noqa: PLC0415 - it is optional
-
-    x = np.random.default_rng(1).standard_normal((shape.batch, shape.channels, *shape.size)).astype(np.float32)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "convolution.onnx"
-        onnx.save(_model(shape), path)
-        calls, results = zip(
-            *(_prepared(name, path, x) for name in ("CpuAcc", "ONNX Runtime", "OpenVINO")), strict=True
-        )
-        for result in results[1:]:
-            if np.max(np.abs(result - results[0])) > TOLERANCE * np.max(np.abs(result)):
-                raise SystemExit(f"the engines give different results for {shape}")
-        return _interleaved(calls, seconds)
-
-
-def _prepared(name: str, path: Path, x: Any) -> tuple[Callable[[], Any], Any]:
-    """Return the fastest way to call an engine, and its result."""
-    from benchmarks.engines import engine  # noqa: PLC0415 - after the number of threads was set
-
-    runner = engine(name)
-    runner.begin()
-    cache = path.parent / name
-    cache.mkdir()
-    runner.load(path, int(THREADS), cache)
-    runner.feed([x])
-    for call in runner.ways().values():
-        call()
-    return call, np.array(runner.outputs()[0])
-
-
-def _interleaved(calls: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
-    """Return the shortest time of each call. Calls take turns, each of about 10 ms."""
-    best = [math.inf] * len(calls)
-    for _ in range(max(2, round(seconds / TURN_SECONDS))):
-        for n, call in enumerate(calls):
-            end = time.perf_counter() + TURN_SECONDS
-            while (start := time.perf_counter()) < end:
-                call()
-                best[n] = min(best[n], time.perf_counter() - start)
-    return best
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]
     python benchmarks/run.py convolutions [--help]
+    python benchmarks/run.py operators [--help]
     python benchmarks/run.py compare NEW.json [--help]
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
@@ -40,7 +41,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import baseline, convolutions, placement
+from benchmarks import baseline, convolutions, operators, placement
 from benchmarks.engines import command
 from benchmarks.machine import machine
 
@@ -59,6 +60,7 @@ COMMANDS = {
     "engines": command.main,
     "placement": placement.main,
     "convolutions": convolutions.main,
+    "operators": operators.main,
     "compare": baseline.main,
 }
 """Commands with options of their own."""

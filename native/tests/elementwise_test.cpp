@@ -387,6 +387,76 @@ double expected_activation(Function function, double a, double b, double x) {
   return NAN;
 }
 
+/// Compare a function with the C library's in float64, relative to the size of the result.
+void check_function(native::Isa isa, Unary operation, double (*expected)(double), const std::vector<float>& arguments,
+                    double tolerance) {
+  const int64_t count = int64_t(arguments.size());
+  Floats in(arguments), out(count);
+  element_kernels_for(isa).unary(operation, IPR_DTYPE_FLOAT32)(in.data(), out.data(), count);
+  for (int64_t n = 0; n < count; ++n) {
+    const double right = expected(double(in[n]));
+    if (std::isnan(right) || std::isinf(right))
+      ASSERT_TRUE(is_near(out[n], right, 0)) << describe("function", int(operation), "argument", in[n]);
+    else
+      ASSERT_NEAR(out[n], right, tolerance * std::abs(right) + 1e-38)
+          << describe("function", int(operation), "argument", in[n]);
+  }
+}
+
+TEST_P(UnaryKernel, computes_trigonometric_functions_of_small_and_large_arguments) {
+  Random random;
+  for (float range : {1e-3f, 4.0f, 100.0f, 8000.0f, 1e6f, 1e30f}) {
+    const std::vector<float> arguments = random.reals(999, -range, range);
+    check_function(isa(), Unary::sin, std::sin, arguments, 1e-5);
+    check_function(isa(), Unary::cos, std::cos, arguments, 1e-5);
+    check_function(isa(), Unary::tan, std::tan, arguments, 1e-5);
+  }
+  const std::vector<float> special = {0, -0.0f, 3.14159274f, 1.57079637f, -6.28318548f, 8192, kInfinity, kNan, 1e-40f};
+  check_function(isa(), Unary::sin, std::sin, special, 1e-5);
+  check_function(isa(), Unary::cos, std::cos, special, 1e-5);
+  Floats in(std::vector<float>{-0.0f}), out(1);
+  element_kernels_for(isa()).unary(Unary::sin, IPR_DTYPE_FLOAT32)(in.data(), out.data(), 1);
+  EXPECT_TRUE(std::signbit(out[0]));
+}
+
+TEST_P(UnaryKernel, computes_logarithms_of_all_magnitudes) {
+  Random random;
+  std::vector<float> arguments = {0, -0.0f, -1, 1, kInfinity, -kInfinity, kNan, 1e-45f, 1e-39f, 3.4e38f};
+  check_function(isa(), Unary::log, std::log, arguments, 1e-6);
+  for (int n = 0; n < 999; ++n) arguments.push_back(std::exp(random.real(-80, 80)));
+  for (int n = 0; n < 999; ++n) arguments.push_back(random.real(0.9f, 1.1f));
+  check_function(isa(), Unary::log, std::log, arguments, 1e-6);
+}
+
+TEST_P(BinaryKernel, raises_to_a_constant_power) {
+  Random random;
+  for (float exponent : {2.0f, 3.0f, 0.5f, 1.5f}) {
+    std::vector<float> bases = {0, -0.0f, kInfinity, -kInfinity, kNan, -2};
+    for (int n = 0; n < 50; ++n) bases.push_back(random.real(0, 10));
+    const int64_t count = int64_t(bases.size());
+    Floats in(bases), out(count);
+    element_kernels_for(isa()).binary(Binary::power, IPR_DTYPE_FLOAT32)(in.data(), &exponent, out.data(), count, false,
+                                                                        true);
+    for (int64_t n = 0; n < count; ++n)
+      ASSERT_TRUE(is_near(out[n], std::pow(double(in[n]), double(exponent)), 1e-6)) << describe("base", in[n]);
+  }
+}
+
+TEST_P(BinaryKernel, spreads_operands_along_short_rows) {
+  Random random;
+  for (int64_t item : {1, 2, 4, 8})
+    for (int64_t length : {1, 2, 3, 4, 5, 17})
+      for (int64_t rows : {0, 1, 2, 7, 33})
+        for (bool periodic : {false, true}) {
+          Guarded<uint8_t> in(random.integers<uint8_t>((periodic ? length : rows) * item)), out(rows * length * item);
+          element_kernels_for(isa()).spread(in.data(), out.data(), item, rows, length, periodic);
+          for (int64_t n = 0; n < rows * length * item; ++n) {
+            const int64_t element = n / item, from = periodic ? element % length : element / length;
+            ASSERT_EQ(out[n], in[from * item + n % item]) << describe("item", item, "length", length, "rows", rows);
+          }
+        }
+}
+
 TEST_P(ActivationKernel, follows_the_definitions) {
   Random random;
   const float a = 0.75f, b = 0.25f;
@@ -463,6 +533,10 @@ TEST_P(CastKernel, truncates_and_saturates_floats) {
   check_cast<float, uint8_t>(isa(), IPR_DTYPE_FLOAT32, IPR_DTYPE_UINT8, arguments);
   check_cast<float, int32_t>(isa(), IPR_DTYPE_FLOAT32, IPR_DTYPE_INT32, arguments);
   check_cast<float, int64_t>(isa(), IPR_DTYPE_FLOAT32, IPR_DTYPE_INT64, arguments);
+  check_cast<float, uint16_t>(isa(), IPR_DTYPE_FLOAT32, IPR_DTYPE_UINT16, arguments);
+  check_cast<float, uint32_t>(isa(), IPR_DTYPE_FLOAT32, IPR_DTYPE_UINT32, arguments);
+  check_cast<double, uint64_t>(isa(), IPR_DTYPE_FLOAT64, IPR_DTYPE_UINT64,
+                               std::vector<double>(arguments.begin(), arguments.end()));
 }
 
 TEST_P(CastKernel, converts_integers) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace native::testing;
 
-KERNEL_SUITE(SelectKernel);
+KERNEL_SUITE(SearchKernel);
 
 template <class T>
 std::vector<T> few_values(Random& random, int64_t count) {
@@ -57,7 +57,7 @@ void check_search(native::Isa isa, int32_t dtype) {
       }
 }
 
-TEST_P(SelectKernel, finds_the_index_of_the_largest_element) {
+TEST_P(SearchKernel, finds_the_index_of_the_largest_element) {
   check_search<float>(isa(), IPR_DTYPE_FLOAT32);
   check_search<int8_t>(isa(), IPR_DTYPE_INT8);
   check_search<uint8_t>(isa(), IPR_DTYPE_UINT8);
@@ -65,7 +65,7 @@ TEST_P(SelectKernel, finds_the_index_of_the_largest_element) {
   check_search<int64_t>(isa(), IPR_DTYPE_INT64);
 }
 
-TEST_P(SelectKernel, finds_the_next_element_that_passes_a_threshold) {
+TEST_P(SearchKernel, finds_the_next_element_that_passes_a_threshold) {
   Random random;
   for (int64_t count : {0, 1, 63, 64, 65, 200})
     for (float threshold : {-kInfinity, 0.0f, 2.0f, kInfinity, kNan})

@@ -1,0 +1,205 @@
+"""CpuAcc on layers that search, gather, scatter, sample, accumulate and move elements: the results of the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interposer as ip
+from interposer import TensorInfo
+from interposer.core.errors import ExecutionError
+from interposer.core.types import DataType
+from interposer.ops import (
+    Addition,
+    ArgMinMax,
+    ArgMinMaxFunction,
+    Cast,
+    CumSum,
+    Einsum,
+    GatherElements,
+    GatherNd,
+    GridSample,
+    GridSampleMode,
+    Resize,
+    ResizeMethod,
+    RoiAlign,
+    ScatterElements,
+    ScatterFunction,
+    ScatterNd,
+    TopK,
+    Transpose,
+    Where,
+)
+
+RANDOM = np.random.default_rng(20261122)
+
+pytestmark = pytest.mark.usefixtures("cpuacc")
+
+
+def floats(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def whole(high, *shape, dtype=np.int64):
+    return RANDOM.integers(-high, high, shape).astype(dtype)
+
+
+def model_of(op, arrays, backend, threads=1):
+    network = ip.Network("one layer")
+    infos = [TensorInfo(array.shape, DataType.of(array.dtype)) for array in arrays]
+    inputs = [network.add_input_layer(n, info, name=f"x{n}") for n, info in enumerate(infos)]
+    for number, output in enumerate(network.add_layer(op, *inputs).outputs):
+        network.add_output_layer(number, output, name=f"y{number}")
+    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
+    return ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
+
+
+def assert_like_the_reference(op, *arrays, atol=0.0):
+    expected = model_of(op, arrays, "CpuRef").run(list(arrays))
+    for threads in (1, 2):
+        for result, right in zip(model_of(op, arrays, "CpuAcc", threads).run(list(arrays)), expected, strict=True):
+            assert (result.shape, result.dtype) == (right.shape, right.dtype)
+            np.testing.assert_allclose(result, right, rtol=0, atol=atol)
+
+
+# --- searches ---------------------------------------------------------------------------------------------------------
+
+
+def with_ties(*shape):
+    values = np.round(floats(*shape), 1)
+    values[RANDOM.random(shape) < 0.02] = np.nan
+    values[RANDOM.random(shape) < 0.02] = -0.0
+    return values
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("function", [ArgMinMaxFunction.MIN, ArgMinMaxFunction.MAX])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 21, 40, 40), 1), ((40, 40, 21), -1), ((3, 5000), 1), ((1000, 2), 0)])
+def test_the_place_of_the_greatest_of_equal_elements_and_nans_is_that_of_the_reference(shape, axis, function, last):
+    op = ArgMinMax(function=function, axis=axis, select_last_index=last)
+    assert_like_the_reference(op, with_ties(*shape))
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [0, 1, 5, 16, 17, 300, 3000])
+def test_the_best_elements_come_in_the_order_of_the_reference(k, largest):
+    assert_like_the_reference(TopK(k=k, largest=largest), with_ties(4, 3000))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
+def test_the_best_elements_along_another_axis_are_those_of_the_reference(dtype):
+    assert_like_the_reference(TopK(k=7, axis=1), whole(50, 3, 100, 9).astype(dtype))
+
+
+# --- elements at indices ----------------------------------------------------------------------------------------------
+
+
+def test_rows_are_gathered_and_scattered_like_the_reference():
+    x, indices = floats(40, 30, 70), np.stack([whole(40, 500), whole(30, 500)], axis=-1)
+    assert_like_the_reference(GatherNd(), x, indices)
+    for function in ScatterFunction:
+        assert_like_the_reference(ScatterNd(function=function), x, indices, floats(500, 70), atol=1e-3)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_single_elements_are_gathered_and_scattered_like_the_reference(axis):
+    x, indices = floats(20, 30, 40), whole((20, 30, 40)[axis], 11, 13, 17)
+    assert_like_the_reference(GatherElements(axis=axis), x, indices)
+    assert_like_the_reference(ScatterElements(axis=axis), x, indices, floats(11, 13, 17))
+    op = ScatterElements(axis=axis, function=ScatterFunction.ADD)
+    assert_like_the_reference(op, x, indices, floats(11, 13, 17), atol=1e-5)
+
+
+@pytest.mark.parametrize("op", [GatherNd(), GatherElements(), ScatterNd(), ScatterElements()])
+@pytest.mark.parametrize("index", [5, -6])
+def test_an_index_outside_of_the_axis_is_an_error(op, index):
+    x, indices = floats(5), np.array([index])
+    nd = isinstance(op, GatherNd | ScatterNd)
+    arrays = [x, indices[:, np.newaxis] if nd else indices]
+    arrays += [floats(1)] if isinstance(op, ScatterNd | ScatterElements) else []
+    with pytest.raises(ExecutionError, match="an index is outside of the axis"):
+        model_of(op, arrays, "CpuAcc").run(arrays)
+
+
+def test_a_scattered_tensor_that_another_layer_reads_is_not_changed():
+    network = ip.Network("two readers")
+    x = network.add_input_layer(0, TensorInfo((8, 4)), name="x")
+    indices = network.add_input_layer(1, TensorInfo((2, 1), DataType.INT64), name="indices")
+    updates = network.add_input_layer(2, TensorInfo((2, 4)), name="updates")
+    doubled = network.add_layer(Addition(), x, x)
+    written = network.add_layer(ScatterNd(), doubled, indices, updates)
+    network.add_output_layer(0, network.add_layer(Addition(), doubled, written), name="y")
+    arrays = [floats(8, 4), np.array([[1], [6]]), floats(2, 4)]
+    expected = 4 * arrays[0]
+    expected[[1, 6]] = 2 * arrays[0][[1, 6]] + arrays[2]
+    [result] = ip.load(network, backends=["CpuAcc"]).run(arrays)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+# --- samples of images ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(GridSampleMode))
+def test_images_are_sampled_like_by_the_reference(mode):
+    grid = RANDOM.uniform(-1.3, 1.3, (2, 9, 13, 2)).astype(np.float32)
+    grid[0, 0, 0] = np.nan
+    assert_like_the_reference(GridSample(mode=mode), floats(2, 5, 17, 11), grid, atol=1e-5)
+
+
+def test_regions_are_extracted_like_by_the_reference():
+    corners = RANDOM.uniform(-5, 30, (30, 2, 2)).astype(np.float32)
+    regions, batches = np.sort(corners, axis=1).reshape(30, 4), RANDOM.integers(0, 2, 30)
+    for ratio in (0, 2):
+        op = RoiAlign(5, 7, height_sampling_ratio=ratio, width_sampling_ratio=ratio)
+        assert_like_the_reference(op, floats(2, 6, 25, 31), regions, batches, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", list(ResizeMethod))
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 15, 16, 20])
+def test_images_of_few_channels_are_resized_like_by_the_reference(channels, method):
+    for layout in (ip.DataLayout.NHWC, ip.DataLayout.NCHW):
+        shape = (2, 9, 13, channels) if layout is ip.DataLayout.NHWC else (2, channels, 9, 13)
+        op = Resize(target_width=31, target_height=17, method=method, data_layout=layout, half_pixel_centers=True)
+        assert_like_the_reference(op, floats(*shape), atol=1e-5)
+        assert_like_the_reference(op, RANDOM.integers(0, 255, shape).astype(np.uint8))
+        assert_like_the_reference(op, RANDOM.integers(-128, 127, shape).astype(np.int8))
+
+
+# --- moves, casts and sums --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(2, 3, 40, 41), (1, 64, 33, 17), (2, 5, 6, 7), (1, 1, 9, 9), (3, 70, 2, 65)])
+def test_axes_are_transposed_like_by_the_reference(shape, dtype):
+    x = RANDOM.integers(0, 200, shape).astype(dtype)
+    for order in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (0, 1, 3, 2), (2, 0, 1, 3)):
+        assert_like_the_reference(Transpose(order), x)
+
+
+@pytest.mark.parametrize("shape", [(3,), (50, 1), (2, 1, 3), (1, 50, 1), (2, 50, 1)])
+def test_operands_are_broadcast_along_short_rows_like_by_the_reference(shape):
+    x, y = floats(2, 50, 3), floats(*shape)
+    assert_like_the_reference(Addition(), x, y)
+    assert_like_the_reference(Addition(), y, x)
+    assert_like_the_reference(Where(), y > 0, x, floats(*shape))
+    assert_like_the_reference(Where(), x > 0, y, floats(1))
+
+
+@pytest.mark.parametrize("target", [DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT32, DataType.INT64])
+def test_casts_saturate_like_those_of_the_reference(target):
+    x = np.concatenate([floats(100) * 300, np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 255.9, -0.9], np.float32)])
+    assert_like_the_reference(Cast(target), x)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sums_are_accumulated_like_by_the_reference(axis, exclusive, reverse):
+    op = CumSum(axis=axis, exclusive=exclusive, reverse=reverse)
+    assert_like_the_reference(op, floats(9, 70, 11))
+    assert_like_the_reference(op, whole(9, 9, 7, 11, dtype=np.int32))
+
+
+def test_an_einsum_runs_on_cpuacc():
+    x, y = floats(2, 50, 3, 16), floats(2, 60, 3, 16)
+    assert_like_the_reference(Einsum("bqhd,bkhd->bhqk"), x, y, atol=1e-4)
