@@ -324,56 +324,133 @@ TEST_P(ConvolveKernel, adds_planes_in_place_over_rows_that_meet_the_same_taps) {
 
 // ---- Depthwise ------------------------------------------------------------------------------------------------------
 
-void check_depthwise(native::Isa isa, const Geometry& g, PostOps kind) {
+Depthwise make_depthwise(const Geometry& g, const float* weights, const float* bias, PostOps kind) {
+  Depthwise d{};
+  d.blocks = int32_t(blocks_of(g.channels));
+  d.depth = g.depth, d.height = g.height, d.width = g.width;
+  d.out_depth = g.out_depth, d.out_height = g.out_height, d.out_width = g.out_width;
+  d.kernel_depth = g.kernel_depth, d.kernel_height = g.kernel_height, d.kernel_width = g.kernel_width;
+  d.stride_z = g.stride_z, d.stride_y = g.stride_y, d.stride_x = g.stride_x;
+  d.dilation_z = g.dilation_z, d.dilation_y = g.dilation_y, d.dilation_x = g.dilation_x;
+  d.pad_front = g.pad_front, d.pad_top = g.pad_top, d.pad_left = g.pad_left;
+  d.weights = weights, d.bias = bias, d.epilogue = make_epilogue(kind);
+  return d;
+}
+
+/// The two halves of the rows of all blocks.
+void run_depthwise(const ConvKernels& kernels, const Depthwise& d, const Floats& in, Floats& out, const float* residual,
+                   Floats& scratch) {
+  const int64_t rows = int64_t{d.blocks} * d.out_depth * d.out_height,
+                middle = rows / 2 + 1 < rows ? rows / 2 + 1 : rows;
+  kernels.depthwise(d, in.data(), out.data(), residual, scratch.data(), 0, middle);
+  kernels.depthwise(d, in.data(), out.data(), residual, scratch.data(), middle, rows);
+}
+
+/// Without segments, rows are copied with their padding.
+void check_depthwise(native::Isa isa, const Geometry& g, PostOps kind, bool with_segments = true) {
   Random random(uint32_t(g.width));
   const ConvKernels& kernels = kernels_of(isa);
-  const int size = g.height * g.width, places = g.places();
+  const int size = g.pixels(), places = g.places();
   const std::vector<float> image = random.reals(g.channels * size), weights = random.reals(g.channels * g.taps());
   const std::vector<float> bias = random.reals(g.channels), added = random.reals(g.channels * places);
   Floats in(to_blocked(image, g.channels, size, kNan)), residual(to_blocked(added, g.channels, places, 0));
   Floats packed(pack_depthwise(weights, g.channels, g.taps())), biases(padded_to_block(bias));
-  Depthwise d{int32_t(blocks_of(g.channels)),
-              g.height,
-              g.width,
-              g.out_height,
-              g.out_width,
-              g.kernel_height,
-              g.kernel_width,
-              g.stride_y,
-              g.stride_x,
-              g.dilation_y,
-              g.dilation_x,
-              g.pad_top,
-              g.pad_left,
-              packed.data(),
-              biases.data(),
-              make_epilogue(kind)};
-  Floats out(int64_t{d.blocks} * places * 16), scratch(ring_rows(d) * ring_width(d) * 16);
-  const int64_t rows = int64_t{d.blocks} * d.out_height, middle = rows / 2 + 1 < rows ? rows / 2 + 1 : rows;
-  const float* with = takes_residual(kind) ? residual.data() : nullptr;
-  kernels.depthwise(d, in.data(), out.data(), with, scratch.data(), 0, middle);
-  kernels.depthwise(d, in.data(), out.data(), with, scratch.data(), middle, rows);
+  Depthwise d = make_depthwise(g, packed.data(), biases.data(), kind);
+  const std::vector<Segment> segments = segments_of(columns_of(g));
+  if (with_segments) d.segments = segments.data(), d.segment_count = int32_t(segments.size());
+  d.exact = with_segments && are_exact(segments, columns_of(g));
+  Floats out(int64_t{d.blocks} * places * 16), scratch(ring_floats(d));
+  run_depthwise(kernels, d, in, out, takes_residual(kind) ? residual.data() : nullptr, scratch);
   const auto sums = depthwise_convolved(g, image, weights, bias);
   expect_near(from_blocked(out, g.channels, places), with_epilogue(kind, sums, added), g.channels * places, 2e-5,
               describe("channels", g.channels, "height", g.height, "width", g.width, "window", g.kernel_width, "stride",
-                       g.stride_x, "dilation", g.dilation_x, "epilogue", int(kind)));
+                       g.stride_x, "dilation", g.dilation_x, "depth", g.depth, "epilogue", int(kind), "segments",
+                       with_segments));
+}
+
+/// `outputs` of the geometry in groups of `inputs` input channels and `group_outputs` output channels.
+void check_groups(native::Isa isa, const Geometry& g, int inputs, int group_outputs, PostOps kind) {
+  Random random(uint32_t(g.width + inputs));
+  const ConvKernels& kernels = kernels_of(isa);
+  const int size = g.pixels(), places = g.places(), taps = g.taps(), outputs = g.outputs;
+  const int channels = outputs / group_outputs * inputs;
+  const std::vector<float> image = random.reals(channels * size), weights = random.reals(outputs * inputs * taps);
+  const std::vector<float> bias = random.reals(outputs), added = random.reals(outputs * places);
+  std::vector<float> expected(size_t(outputs * places)), table(size_t(blocks_of(outputs) * inputs * taps * 16));
+  for (int o = 0; o < outputs; ++o)
+    for (int p = 0; p < places; ++p) {
+      double sum = bias[size_t(o)];
+      for (int i = 0; i < inputs; ++i)
+        for (int tap = 0; tap < taps; ++tap) {
+          const float weight = weights[size_t((o * inputs + i) * taps + tap)];
+          sum += seen(g, image, o / group_outputs * inputs + i, p, tap) * weight;
+          const int row = (o / 16 * (taps / g.kernel_width) + tap / g.kernel_width) * inputs + i;
+          table[size_t((row * g.kernel_width + tap % g.kernel_width) * 16 + o % 16)] = weight;
+        }
+      expected[size_t(o * places + p)] = float(sum);
+    }
+  std::vector<int32_t> sources;
+  std::vector<LaneSource> lanes;  // one entry for each lane
+  for (int block = 0; block < blocks_of(outputs); ++block)
+    for (int i = 0; i < inputs; ++i) {
+      const int valid = std::min(16, outputs - block * 16);
+      sources.push_back(int32_t(lanes.size()));
+      for (int lane = 0; lane < valid; ++lane) {
+        const int channel = (block * 16 + lane) / group_outputs * inputs + i;
+        LaneSource entry{channel / 16, valid - 1 - lane, {}, {}};
+        entry.lanes[lane] = channel % 16, entry.keep[lane] = -1;
+        lanes.push_back(entry);
+      }
+    }
+  Floats in(to_blocked(image, channels, size, kNan)), residual(to_blocked(added, outputs, places, 0));
+  Floats packed(table), biases(padded_to_block(bias));
+  Depthwise d = make_depthwise(g, packed.data(), biases.data(), kind);
+  d.blocks = int32_t(blocks_of(outputs)), d.inputs = inputs, d.sources = sources.data(), d.lanes = lanes.data();
+  Floats out(int64_t{d.blocks} * places * 16), scratch(ring_floats(d));
+  run_depthwise(kernels, d, in, out, takes_residual(kind) ? residual.data() : nullptr, scratch);
+  expect_near(from_blocked(out, outputs, places), with_epilogue(kind, expected, added), outputs * places, 2e-5,
+              describe("inputs", inputs, "group outputs", group_outputs, "outputs", outputs, "width", g.width, "window",
+                       g.kernel_width, "stride", g.stride_x, "dilation", g.dilation_x, "depth", g.depth));
 }
 
 TEST_P(DepthwiseKernel, takes_every_width_around_a_tile) {
   int n = 0;
   for (int width = 1; width <= 30; ++width)
-    for (int kernel : {3, 5})
+    for (int kernel : {3, 4, 5, 7})
       for (int stride : {1, 2})
         check_depthwise(isa(), make_geometry(20, 20, 5, width, kernel, stride, 1), PostOps(n++ % int(PostOps::kCount)));
 }
 
 TEST_P(DepthwiseKernel, takes_any_window_stride_and_dilation) {
   int n = 0;
-  for (int kernel : {1, 2, 3, 4, 5, 7})
+  for (int kernel : {1, 2, 3, 4, 5, 7, 9})
     for (int stride : {1, 2, 3})
-      for (int dilation : {1, 2, 3})
-        check_depthwise(isa(), make_geometry(33, 33, 11, 13, kernel, stride, dilation),
-                        PostOps(n++ % int(PostOps::kCount)));
+      for (int dilation : {1, 2, 3, 6})
+        for (bool segments : {false, true})
+          check_depthwise(isa(), make_geometry(33, 33, 11, 13, kernel, stride, dilation),
+                          PostOps(n++ % int(PostOps::kCount)), segments);
+}
+
+TEST_P(DepthwiseKernel, slides_windows_over_volumes) {
+  int n = 0;
+  for (int kernel : {1, 2, 3, 5})
+    for (int stride : {1, 2})
+      for (int dilation : {1, 2})
+        for (int depth : {1, 2, 4})
+          check_depthwise(isa(), make_volume(20, 20, depth, 6, 9, kernel, stride, dilation),
+                          PostOps(n++ % int(PostOps::kCount)));
+}
+
+TEST_P(DepthwiseKernel, expands_the_channels_of_groups) {
+  int n = 0;
+  for (int inputs : {1, 2, 3, 8, 10, 24})
+    for (int outputs : {1, 2, 5, 8, 24})
+      for (int kernel : {1, 3})
+        for (int stride : {1, 2})
+          check_groups(isa(), make_geometry(0, 5 * outputs, 5, 6 + n % 12, kernel, stride, 1 + n % 2), inputs, outputs,
+                       PostOps(n % int(PostOps::kCount))),
+              ++n;
+  check_groups(isa(), make_volume(0, 24, 3, 4, 5, 3, 1, 1), 4, 6, PostOps::post_ops);
 }
 
 TEST_P(DepthwiseKernel, computes_two_rows_of_narrow_images_at_once) {
@@ -500,10 +577,8 @@ void check_bottleneck(native::Isa isa, int inputs, const Geometry& g, int strip,
   const Epilogue clamp{-0.5f, 1.5f, 0, {}};
   Bottleneck b{};
   if (inputs) b.expand = {inputs, blocks, packed_expand.data(), biases[0].data(), clamp};
-  b.depthwise = {
-      blocks,           g.height,   g.width,      g.out_height, g.out_width, g.kernel_height, g.kernel_width,
-      g.stride_y,       g.stride_x, g.dilation_y, g.dilation_x, g.pad_top,   g.pad_left,      packed_filters.data(),
-      biases[1].data(), clamp};
+  b.depthwise = make_depthwise(g, packed_filters.data(), biases[1].data(), PostOps::none);
+  b.depthwise.epilogue = clamp;
   if (g.outputs)
     b.project = {g.channels, int32_t(blocks_of(g.outputs)), packed_project.data(), biases[2].data(),
                  make_epilogue(kind)};

@@ -75,6 +75,7 @@ inline void depthwise_block_rows(const Depthwise& c, DepthwiseRow& d, int block,
   d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
   d.bias = c.bias + block * 16;
   d.out = out;
+  d.pixel = 16;
   rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
   if (c.epilogue.count) apply_post_ops(c.epilogue, out, nullptr, 0, 16, rows * c.out_width, 1);
 }
@@ -106,7 +107,7 @@ void copied_rows(const Depthwise& c, const float* in, float* memory, int block, 
   d.width = c.out_width;
   d.low = c.epilogue.low;
   d.high = c.epilogue.high;
-  RowRing ring(c, in + int64_t{block} * c.height * c.width * 16, memory, first * c.stride_y - c.pad_top);
+  RowRing ring(c, in + int64_t{block} * c.height * c.width * 16, memory, block, 0, first * c.stride_y - c.pad_top);
   for (int y = first, rows; y < last; y += rows, out += int64_t{rows} * c.out_width * 16) {
     rows = ring.see(d, y, last);
     depthwise_block_rows(c, d, block, rows, out);

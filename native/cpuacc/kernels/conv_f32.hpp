@@ -79,14 +79,36 @@ struct InputStrides {
   int64_t channel, row, pixel, channel_block, first_channel, plane;
 };
 
-/// A depthwise convolution; weights are [block of channels][tap][16].
+/// Where the lanes of a block of expanded channels come from: lane n is lane `lanes[n]` of the input's block `block`
+/// where `keep[n]` is -1. The other lanes (`keep[n]` is 0) come from the next entry of the same row.
+struct LaneSource {
+  int32_t block;
+  int32_t more;  // further entries of the same row
+  int32_t lanes[16], keep[16];
+};
+
+/// A depthwise convolution of an image or a volume; weights are [block of channels][row of the window][column][16]. A
+/// grouped convolution is one too: each block of output channels has `inputs` expanded images, whose channel n is an
+/// input channel of the group of output channel n. The rows of a window are those of all planes, rows and expanded
+/// images: [plane][row][input].
 struct Depthwise {
   int32_t blocks, height, width, out_height, out_width;
   int32_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
   const float* weights;
   const float* bias;
   Epilogue epilogue;
+  int32_t depth = 1, out_depth = 1, kernel_depth = 1, stride_z = 1, dilation_z = 1, pad_front = 0;
+  int32_t inputs = 1;                // input channels of a group
+  const int32_t* sources = nullptr;  // [block][input]: the first entry of a row; nullptr if channels are not expanded
+  const LaneSource* lanes = nullptr;
+  int32_t segment_count = 0;  // for windows without an own kernel; 0: one segment with all columns
+  const Segment* segments = nullptr;
+  bool exact = false;             // no segment reads padding
+  OutputStrides out = {0, 0, 0};  // all 0: rows are contiguous
 };
+
+/// Rows of a window.
+static inline int32_t window_rows(const Depthwise& d) { return d.kernel_depth * d.kernel_height * d.inputs; }
 
 /// An inverted residual block: a depthwise convolution between two pointwise convolutions, `expand` and `project`.
 /// Either is absent if its weights are nullptr. Intermediate images stay in scratch memory: some rows of the expanded
@@ -107,6 +129,13 @@ static inline int64_t ring_width(const Depthwise& d) {
 
 /// Rows of the expanded image that one row of output reads.
 static inline int64_t ring_rows(const Depthwise& d) { return int64_t{d.kernel_height - 1} * d.dilation_y + 1; }
+
+/// Floats of the scratch memory of a depthwise convolution.
+static inline int64_t ring_floats(const Depthwise& d) {
+  return ring_rows(d) * ring_width(d) * d.kernel_depth * d.inputs * 16;
+}
+
+constexpr int32_t kMaxWindowRows = 256;
 
 /// Floats of scratch memory.
 static inline int64_t scratch_of(const Bottleneck& b) {
@@ -130,7 +159,7 @@ struct ConvKernels {
                     const float* residual, float* scratch, const OutputRange& range);
   void (*direct)(const Convolution&, const float* in, const InputStrides& in_strides, float* out,
                  const OutputStrides& out_strides, const float* residual, float* scratch, const OutputRange& range);
-  /// Rows [first, last) of all rows of all blocks of channels.
+  /// Rows [first, last) of all rows of all planes and blocks of channels. At most kMaxWindowRows rows in a window.
   void (*depthwise)(const Depthwise&, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                     int64_t last);
   /// Rows of the output and blocks of the depthwise convolution; all blocks if there is `project`.

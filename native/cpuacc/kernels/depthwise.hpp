@@ -7,23 +7,23 @@
 
 #include "cpuacc/kernels/activations.hpp"
 #include "cpuacc/kernels/conv_f32.hpp"
+#include "cpuacc/kernels/row_tiles.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
-
-constexpr int kMaxRows = 64;  // of a window
 
 /// The operands of one row of output of one block. `rows` are the input rows under the window; nullptr stands for a row
 /// of zeros. If `columns` is 0, a row begins with the first column that the first window reads, and includes the
 /// padding. Otherwise it is a row of `columns` columns of the image, the first window begins `before` columns before
 /// it, and columns outside of it are zero.
 struct DepthwiseRow {
-  const float* rows[kMaxRows + 1];
+  const float* rows[kMaxWindowRows + 1];
   int before, columns;
   const float* weights;  // [tap][16]
   const float* bias;
   const float* residual;
   float* out;
+  int64_t pixel;  // floats from one output pixel to the next
   int width;
   float low, high;
 };
@@ -41,7 +41,7 @@ CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Ve
   for (int y = kFirst; y < kLast; ++y)
 #pragma GCC unroll 8
     for (int k = 0; k < kWindow; ++k) weights[y][k] = load(d.weights + ((r - y) * kWindow + k) * 16 + v);
-#pragma GCC unroll 32
+#pragma GCC unroll 40
   for (int column = 0; column < kSeen; ++column) {
     const bool outside = (column < kMaxBeside && column < left) || (column >= kSeen - kMaxBeside && column >= right);
     Vec seen = load(outside ? kZeros : p + column * 16);
@@ -51,6 +51,18 @@ CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Ve
       for (int k = 0; k < kWindow; ++k)
         if (column >= k && (column - k) % kStride == 0 && (column - k) / kStride < kOut)
           sums[y][(column - k) / kStride] += seen * weights[y][k];
+  }
+}
+
+/// Add the residual to neighbouring outputs from `x` on, clamp them and store them.
+template <int kOut>
+CPUACC_INLINE void store_outputs(const DepthwiseRow& d, int x, int v, Vec (&sums)[kOut]) {
+  const Vec low = broadcast(d.low), high = broadcast(d.high);
+  const int64_t at = x * d.pixel + v;
+#pragma GCC unroll 16
+  for (int i = 0; i < kOut; ++i) {
+    if (d.residual) sums[i] += load(d.residual + at + i * d.pixel);
+    store(d.out + at + i * d.pixel, at_most(at_least(sums[i], low), high));
   }
 }
 
@@ -69,16 +81,8 @@ CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int 
     if (d.rows[r]) depthwise_taps<kWindow, kStride, kOut, 0, kRows>(d, r, x, v, sums);
   if (kRows == 2 && d.rows[kernel_height])
     depthwise_taps<kWindow, kStride, kOut, kRows - 1, kRows>(d, kernel_height, x, v, sums);
-  Vec low = broadcast(d.low), high = broadcast(d.high);
 #pragma GCC unroll 2
-  for (int y = 0; y < kRows; ++y) {
-    const int64_t at = (int64_t{y} * d.width + x) * 16 + v;
-#pragma GCC unroll 16
-    for (int i = 0; i < kOut; ++i) {
-      if (d.residual) sums[y][i] += load(d.residual + at + i * 16);
-      store(d.out + at + i * 16, at_most(at_least(sums[y][i], low), high));
-    }
-  }
+  for (int y = 0; y < kRows; ++y) store_outputs(d, x + y * d.width, v, sums[y]);
 }
 
 template <int kWindow, int kStride>
@@ -138,70 +142,148 @@ __attribute__((noinline)) void depthwise_two_rows(const DepthwiseRow& d) {
   }
 }
 
-/// Compute a row for any window, stride and dilation.
-__attribute__((noinline)) void depthwise_row_any(const DepthwiseRow& d, const Depthwise& c) {
-  for (int v = 0; v < 16; v += kLanes)
-    for (int x = 0; x < c.out_width; ++x) {
-      Vec sum = load(d.bias + v);
-      const float* w = d.weights + v;
-      for (int r = 0; r < c.kernel_height; ++r) {
-        if (!d.rows[r]) {
-          w += c.kernel_width * 16;
-          continue;
-        }
-        const float* p = d.rows[r] + x * c.stride_x * 16 + v;
-        for (int k = 0; k < c.kernel_width; ++k, w += 16) sum += load(p + k * c.dilation_x * 16) * load(w);
-      }
-      if (d.residual) sum += load(d.residual + x * 16 + v);
-      store(d.out + x * 16 + v, at_most(at_least(sum, broadcast(d.low)), broadcast(d.high)));
+constexpr int kMostOutputs = kRegisters == 32 ? 14 : 7;
+
+/// Compute kOut neighbouring outputs for one vector of channels, with columns [tap, tap_end) of any window. A kStride
+/// of 0 stands for any stride.
+template <int kStride, int kOut>
+__attribute__((noinline)) void depthwise_any(const DepthwiseRow& d, const Depthwise& c, int x, int v, int tap,
+                                             int tap_end) {
+  const int64_t stride = (kStride ? kStride : c.stride_x) * 16, dilation = int64_t{c.dilation_x} * 16;
+  const int64_t first = x * stride + tap * dilation - int64_t{d.before} * 16 + v;
+  const float* weights = d.weights + tap * 16 + v;
+  Vec sums[kOut];
+#pragma GCC unroll 16
+  for (int i = 0; i < kOut; ++i) sums[i] = load(d.bias + v);
+  for (int r = 0, rows = window_rows(c); r < rows; ++r, weights += c.kernel_width * 16) {
+    if (!d.rows[r]) continue;
+    const float *p = d.rows[r] + first, *w = weights;
+    for (int k = tap; k < tap_end; ++k, p += dilation, w += 16) {
+      const Vec weight = load(w);
+#pragma GCC unroll 16
+      for (int i = 0; i < kOut; ++i) sums[i] += load(p + i * stride) * weight;
     }
+  }
+  store_outputs(d, x, v, sums);
 }
 
+using AnyDepthwise = void (*)(const DepthwiseRow&, const Depthwise&, int x, int v, int tap, int tap_end);
+
+#define CPUACC_OUTPUTS(n) depthwise_any<kStride, (n <= kMostOutputs ? n : 1)>
+template <int kStride>
+constexpr AnyDepthwise kAnyDepthwise[15] = {nullptr,
+                                            CPUACC_OUTPUTS(1),
+                                            CPUACC_OUTPUTS(2),
+                                            CPUACC_OUTPUTS(3),
+                                            CPUACC_OUTPUTS(4),
+                                            CPUACC_OUTPUTS(5),
+                                            CPUACC_OUTPUTS(6),
+                                            CPUACC_OUTPUTS(7),
+                                            CPUACC_OUTPUTS(8),
+                                            CPUACC_OUTPUTS(9),
+                                            CPUACC_OUTPUTS(10),
+                                            CPUACC_OUTPUTS(11),
+                                            CPUACC_OUTPUTS(12),
+                                            CPUACC_OUTPUTS(13),
+                                            CPUACC_OUTPUTS(14)};
+#undef CPUACC_OUTPUTS
+
+/// Compute a row for any window, stride and dilation, segment by segment.
+inline void depthwise_row_any(const DepthwiseRow& d, const Depthwise& c) {
+  const AnyDepthwise* kernels = c.stride_x == 1   ? kAnyDepthwise<1>
+                                : c.stride_x == 2 ? kAnyDepthwise<2>
+                                                  : kAnyDepthwise<0>;
+  const Segment whole{0, c.out_width, 0, c.kernel_width};
+  const Segment* segments = c.segment_count ? c.segments : &whole;
+  for (int n = 0; n < (c.segment_count ? c.segment_count : 1); ++n) {
+    const Segment& s = segments[n];
+    const RowTiles tiles(s.last - s.first, kMostOutputs);
+    for (int v = 0; v < 16; v += kLanes)
+      for (int tile = 0, x = s.first; tile < tiles.tiles; x += tiles.of(tile++))
+        kernels[tiles.of(tile)](d, c, x, v, s.tap, s.tap_end);
+  }
+}
+
+/// Return whether rows of the window have a kernel of their own.
 inline bool is_dense(const Depthwise& c) {
-  return c.dilation_x == 1 && c.stride_x <= 2 && (c.kernel_width == 3 || c.kernel_width == 5);
+  return c.dilation_x == 1 && c.stride_x <= 2 &&
+         (c.kernel_width == 3 || c.kernel_width == 5 || (c.kernel_width == 7 && kRegisters == 32));
 }
 
-/// Return whether the window is 3x3 with stride 1.
+/// Return whether the window of an image is 3x3 with stride 1.
 inline bool is_3x3(const Depthwise& c) {
-  return c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 && c.dilation_y == 1;
+  return c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 && c.dilation_y == 1 &&
+         c.kernel_depth == 1 && c.out_depth == 1 && c.inputs == 1;
+}
+
+template <int kWindow>
+inline void depthwise_dense_row(const DepthwiseRow& d, const Depthwise& c) {
+  c.stride_x == 1 ? depthwise_row<kWindow, 1>(d, window_rows(c)) : depthwise_row<kWindow, 2>(d, window_rows(c));
 }
 
 inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
-  bool dense = is_dense(c);
-  if (dense && c.kernel_width == 3)
-    c.stride_x == 1 ? depthwise_row<3, 1>(d, c.kernel_height) : depthwise_row<3, 2>(d, c.kernel_height);
-  else if (dense && c.kernel_width == 5)
-    c.stride_x == 1 ? depthwise_row<5, 1>(d, c.kernel_height) : depthwise_row<5, 2>(d, c.kernel_height);
-  else
-    depthwise_row_any(d, c);
+  if (!is_dense(c)) return depthwise_row_any(d, c);
+  if (c.kernel_width == 3) return depthwise_dense_row<3>(d, c);
+  if (c.kernel_width == 5) return depthwise_dense_row<5>(d, c);
+  if constexpr (kRegisters == 32) depthwise_dense_row<7>(d, c);
 }
 
-/// Provides the input rows of one block of channels. These are the rows of the image, or copies with padding in a ring
-/// buffer if the kernels need these.
+/// Select 16 lanes of a block of channels, into vectors of expanded channels.
+CPUACC_INLINE Vec selected(const float* block, const int32_t* lanes) {
+#if defined(__AVX512F__)
+  return _mm512_permutexvar_ps(_mm512_loadu_si512(lanes), load(block));
+#elif defined(__AVX2__)
+  const __m256i from = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lanes));
+  const Vec low = _mm256_permutevar8x32_ps(load(block), from), high = _mm256_permutevar8x32_ps(load(block + 8), from);
+  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(from, 28)));
+#else
+  Vec out = {};
+  for (int n = 0; n < kLanes; ++n) out[n] = block[lanes[n]];
+  return out;
+#endif
+}
+
+/// Provides the input rows of one block of channels and one output plane. These are the rows of the image, or copies
+/// with padding in a ring buffer if the kernels need these, or if channels are expanded.
 class RowRing {
  public:
-  RowRing(const Depthwise& c, const float* image, float* memory, int first)
-      : c_(c), image_(image), memory_(memory), width_(ring_width(c)), size_(static_cast<int>(ring_rows(c))),
-        next_(first < 0 ? 0 : first), copies_(!is_dense(c) || beside() > c.kernel_width / 2),
+  /// `in` is the whole input if channels are expanded, else its block.
+  RowRing(const Depthwise& c, const float* in, float* memory, int block, int z, int first)
+      : c_(c), in_(in), memory_(memory), plane_(int64_t{c.height} * c.width * 16), width_(ring_width(c)), block_(block),
+        front_(z * c.stride_z - c.pad_front), size_(static_cast<int>(ring_rows(c))), next_(first < 0 ? 0 : first),
+        copies_(c.sources || (is_dense(c) ? beside() > c.kernel_width / 2 : !c.exact)),
         pairs_(!copies_ && kRegisters == 32 && c.out_width <= 7 && is_3x3(c)) {}
 
   /// Set the input rows of output row y, or of y and the next row. Return the number of output rows that are computed
   /// at once.
   int see(DepthwiseRow& to, int y, int end) {
     const int rows = pairs_ && y + 1 < end ? 2 : 1, top = y * c_.stride_y - c_.pad_top;
-    for (int r = 0; r < c_.kernel_height + rows - 1; ++r) to.rows[r] = row(top + r * c_.dilation_y);
+    const float** row = to.rows;
+    for (int d = 0; d < c_.kernel_depth; ++d)
+      for (int r = 0; r < c_.kernel_height + rows - 1; ++r)
+        for (int k = 0; k < c_.inputs; ++k) *row++ = find(d, top + r * c_.dilation_y, k);
     to.before = copies_ ? 0 : c_.pad_left;
     to.columns = copies_ ? 0 : c_.width;
     return rows;
   }
 
  private:
-  /// Return an input row, or nullptr outside of the image. Rows have to be requested in ascending order.
-  const float* row(int y) {
-    if (y < 0 || y >= c_.height) return nullptr;
-    if (!copies_) return image_ + int64_t{y} * c_.width * 16;
-    for (; next_ <= y; ++next_) fill(memory_ + next_ % size_ * width_ * 16);
-    return memory_ + y % size_ * width_ * 16;
+  int plane_of(int d) const { return front_ + d * c_.dilation_z; }
+  bool is_inside(int d) const { return plane_of(d) >= 0 && plane_of(d) < c_.depth; }
+
+  /// Return a row of plane `d` of the window, or nullptr outside of the image. Rows have to be requested in ascending
+  /// order; all planes of a row are copied at once.
+  const float* find(int d, int y, int k) {
+    if (!is_inside(d) || y < 0 || y >= c_.height) return nullptr;
+    if (!copies_) return in_ + plane_of(d) * plane_ + int64_t{y} * c_.width * 16;
+    for (; next_ <= y; ++next_)
+      for (int n = 0; n < c_.kernel_depth; ++n)
+        if (is_inside(n)) fill(n, next_);
+    return at(d, y, k);
+  }
+
+  float* at(int d, int y, int k) const {
+    return memory_ + ((int64_t{d} * size_ + y % size_) * c_.inputs + k) * width_ * 16;
   }
 
   /// The largest number of columns outside of the image that a window reads on one side.
@@ -210,42 +292,75 @@ class RowRing {
     return behind > c_.pad_left ? behind : c_.pad_left;
   }
 
-  void fill(float* to) const {
-    float* behind = to + (c_.pad_left + c_.width) * 16;
-    memset(to, 0, static_cast<size_t>(c_.pad_left) * 64);
-    memcpy(to + c_.pad_left * 16, image_ + int64_t{next_} * c_.width * 16, static_cast<size_t>(c_.width) * 64);
-    memset(behind, 0, static_cast<size_t>(width_ - c_.pad_left - c_.width) * 64);
+  void fill(int d, int y) const {
+    for (int k = 0; k < c_.inputs; ++k) {
+      float *to = at(d, y, k), *image = to + c_.pad_left * 16, *after = image + c_.width * 16;
+      memset(to, 0, static_cast<size_t>(c_.pad_left) * 64);
+      const float* row = in_ + plane_of(d) * plane_ + int64_t{y} * c_.width * 16;
+      c_.sources ? expand(row, k, image) : static_cast<void>(memcpy(image, row, static_cast<size_t>(c_.width) * 64));
+      memset(after, 0, static_cast<size_t>(width_ - c_.pad_left - c_.width) * 64);
+    }
+  }
+
+  /// Copy the expanded channels of a row. `row` is the row of block 0 of the input.
+  void expand(const float* row, int k, float* to) const {
+    const LaneSource* sources = c_.lanes + c_.sources[block_ * c_.inputs + k];
+    for (int n = 0; n <= sources->more; ++n) {
+      const LaneSource& s = sources[n];
+      const float* from = row + s.block * plane_ * c_.depth;
+      for (int v = 0; v < 16; v += kLanes) {
+        IntVec keep;
+        memcpy(&keep, s.keep + v, sizeof keep);
+        for (int x = 0; x < c_.width; ++x) {
+          IntVec lanes = reinterpret_cast<IntVec>(selected(from + x * 16, s.lanes + v)) & keep;
+          if (n > 0) lanes |= reinterpret_cast<IntVec>(load(to + x * 16 + v));
+          store(to + x * 16 + v, reinterpret_cast<Vec>(lanes));
+        }
+      }
+    }
   }
 
   const Depthwise& c_;
-  const float* image_;
+  const float* in_;
   float* memory_;
-  int64_t width_;
-  int size_, next_;
+  int64_t plane_, width_;
+  int block_, front_, size_, next_;
   bool copies_, pairs_;
 };
 
-/// Compute rows [first, last), counted over all blocks.
+inline OutputStrides strides_of(const Depthwise& c) {
+  if (c.out.pixel) return c.out;
+  const int64_t row = int64_t{c.out_width} * 16;
+  return {row * c.out_height * c.out_depth, row, 16};
+}
+
+/// Compute rows [first, last), counted over all planes and blocks.
 void depthwise(const Depthwise& c, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                int64_t last) {
+  const OutputStrides strides = strides_of(c);
+  const int64_t block_size = int64_t{c.depth} * c.height * c.width * 16,
+                rows_of_block = int64_t{c.out_depth} * c.out_height;
   DepthwiseRow d{};
   d.width = c.out_width;
+  d.pixel = strides.pixel;
   d.low = c.epilogue.low;
   d.high = c.epilogue.high;
-  const int64_t row_size = int64_t{c.out_width} * 16;
   for (int64_t done = first; done < last;) {
-    int block = static_cast<int>(done / c.out_height), y = static_cast<int>(done % c.out_height);
-    int end = last - done < c.out_height - y ? y + static_cast<int>(last - done) : c.out_height;
-    d.weights = c.weights + int64_t{block} * c.kernel_height * c.kernel_width * 16;
+    const int block = static_cast<int>(done / rows_of_block), row = static_cast<int>(done % rows_of_block);
+    int y = row % c.out_height;
+    const int z = row / c.out_height,
+              end = last - done < c.out_height - y ? y + static_cast<int>(last - done) : c.out_height;
+    d.weights = c.weights + int64_t{block} * window_rows(c) * c.kernel_width * 16;
     d.bias = c.bias + block * 16;
-    RowRing ring(c, in + int64_t{block} * c.height * c.width * 16, scratch, y * c.stride_y - c.pad_top);
+    RowRing ring(c, c.sources ? in : in + block * block_size, scratch, block, z, y * c.stride_y - c.pad_top);
     for (int rows; y < end; y += rows, done += rows) {
       rows = ring.see(d, y, end);
-      d.out = out + done * row_size;
-      const float* added = residual ? residual + done * row_size : nullptr;
+      const int64_t to = block * strides.block + (int64_t{z} * c.out_height + y) * strides.row;
+      d.out = out + to;
+      const float* added = residual ? residual + to : nullptr;
       d.residual = c.epilogue.count ? nullptr : added;
       rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
-      if (c.epilogue.count) apply_post_ops(c.epilogue, d.out, added, 0, 16, rows * c.out_width, 1);
+      if (c.epilogue.count) apply_post_ops(c.epilogue, d.out, added, 0, strides.pixel, rows * c.out_width, 1);
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "cpuacc/kernels/activations.hpp"
 #include "cpuacc/kernels/micro_kernel.hpp"
+#include "cpuacc/kernels/row_tiles.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -16,15 +17,6 @@ inline int blocks_of_panel_at(int block, int blocks) {
   int left = blocks - block;
   return left == kMaxPanelBlocks ? left : left < kPanelBlocks ? left : kPanelBlocks;
 }
-
-/// Division of `count` pixels into the least number of tiles of at most `most` rows, as equal as possible: the first
-/// `larger` tiles have `rows` rows, the others one less.
-struct RowTiles {
-  int tiles, rows, larger;
-  RowTiles(int count, int most)
-      : tiles((count + most - 1) / most), rows((count + tiles - 1) / tiles), larger(count - (rows - 1) * tiles) {}
-  int of(int tile) const { return tile < larger ? rows : rows - 1; }
-};
 
 /// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile.
 template <int kStep>

@@ -1,4 +1,4 @@
-// DepthwiseConvolution2d of float32.
+// DepthwiseConvolution2d of float32, and convolutions of images and volumes in groups of few channels.
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
@@ -7,13 +7,13 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kMaxExtent = 1 << 20;
-constexpr int64_t kMaxKernel = 64;
-constexpr int64_t kMaxCells = 1 << 24;  // floats of the rows under a window
+constexpr int64_t kMaxCells = 1 << 24;   // floats of the rows under a window
+constexpr int64_t kMaxGroupInputs = 16;  // input channels of the largest groups that are expanded
 
 struct State {
   const ConvKernels* kernels;
   Depthwise depthwise;
-  int64_t images, channels, multiplier;  // channels of the input
+  int64_t images, in_image, out_image;
 };
 
 void run_depthwise(const Step& step, const Run& run, int part, int parts) {
@@ -22,54 +22,77 @@ void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   const float* in = run.at<float>(step.in[0]);
   const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   float* out = run.at<float>(step.out[0]);
-  int64_t rows = int64_t{d.blocks} * d.out_height;
-  Range range = split(rows, part, parts);
+  Range range = split(int64_t{d.blocks} * d.out_depth * d.out_height, part, parts);
   for (int64_t image = 0; image < state.images; ++image) {
     state.kernels->depthwise(d, in, out, residual, run.part_scratch<float>(part), range.first, range.last);
-    in += int64_t{d.blocks} * d.height * d.width * 16;
-    out += rows * d.out_width * 16;
-    if (residual) residual += rows * d.out_width * 16;
+    in += state.in_image;
+    out += state.out_image;
+    if (residual) residual += state.out_image;
   }
 }
 
-/// Repeat each channel `multiplier` times in a row; both images are nChw16c.
-void run_repeat(const Step& step, const Run& run, int part, int parts) {
-  const State& state = step.as<State>();
-  const Depthwise& d = state.depthwise;
-  const float* in = run.at<float>(step.in[0]);
-  float* out = run.at<float>(step.out[0]);
-  const int64_t pixels = int64_t{d.height} * d.width, in_blocks = blocks_of(state.channels);
-  Range range = split(state.images * d.blocks, part, parts);
-  for (int64_t n = range.first; n < range.last; ++n) {
-    int64_t image = n / d.blocks, block = n % d.blocks;
-    for (int64_t lane = 0; lane < 16; ++lane) {
-      int64_t channel = (block * 16 + lane) / state.multiplier;
-      const float* from = in + (image * in_blocks + channel / 16) * pixels * 16 + channel % 16;
-      float* to = out + n * pixels * 16 + lane;
-      for (int64_t p = 0; p < pixels; ++p) to[p * 16] = channel < state.channels ? from[p * 16] : 0;
-    }
+/// A convolution each of whose output channels reads the `inputs` channels of its group.
+struct Grouped {
+  Grouped(const Graph& graph, const Node& node)
+      : in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node)),
+        weights(*graph.in(node, 1)), depthwise(node.type == "DepthwiseConvolution2d"),
+        groups(depthwise ? in.c : node.integer("groups", 1)), inputs(groups == 0 ? 0 : in.c / groups),
+        outputs(groups == 0 ? 0 : out.c / groups), window(window_of(node)) {
+    auto axis = [&](const char* stride, const char* dilation, const char* pad, int64_t kernel, int64_t size,
+                    int64_t places) {
+      return WindowAxis{kernel, node.integer(stride, 1), node.integer(dilation, 1), node.integer(pad), size, places};
+    };
+    planes = axis("stride_z", "dilation_z", "pad_front", window.d, in.d, out.d);
+    rows = axis("stride_y", "dilation_y", "pad_top", window.h, in.h, out.h);
+    columns = axis("stride_x", "dilation_x", "pad_left", window.w, in.w, out.w);
   }
-}
+
+  /// The weights of DepthwiseConvolution2d are (1, KH, KW, O) in both layouts.
+  WindowShape window_of(const Node& node) const { return WindowShape(weights, depthwise || channels_last(node)); }
+
+  Weights all_weights() const {
+    if (depthwise) return {weights.values<float>(), out.c, 1, window.taps(), 1, 0, out.c};
+    return weights_of(weights, in.last, out.c, inputs);
+  }
+
+  /// Channels are not those of the output at the same position.
+  bool expands() const { return inputs != 1 || outputs != 1; }
+
+  Image in, out;
+  const Tensor& weights;
+  bool depthwise;
+  int64_t groups, inputs, outputs;
+  WindowShape window;
+  WindowAxis planes, rows, columns;
+};
 
 bool is_padded(const Node& node) {
-  return node.integer("pad_top") || node.integer("pad_bottom") || node.integer("pad_left") || node.integer("pad_right");
+  for (const char* name : {"pad_top", "pad_bottom", "pad_left", "pad_right", "pad_front", "pad_back"})
+    if (node.integer(name)) return true;
+  return false;
+}
+
+Refusal within_limits(const Graph& graph, const Node& node) {
+  for (const Tensor* tensor : {graph.in(node, 0), graph.in(node, 1), &graph.out(node)})
+    for (int64_t extent : tensor->shape)
+      if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
+  for (const char* name : {"pad_front", "pad_top", "pad_left", "stride_z", "stride_y", "stride_x", "dilation_z",
+                           "dilation_y", "dilation_x"})
+    if (node.integer(name) > kMaxExtent)
+      return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
+  return taken();
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (Refusal why = constant_weights(graph, node)) return why;
-  for (const Tensor* tensor : {graph.in(node, 0), &graph.out(node)})
-    for (int64_t extent : tensor->shape)
-      if (extent > kMaxExtent) return refused("an extent of " + std::to_string(extent), IPR_REASON_RESOURCE);
-  for (const char* name : {"pad_top", "pad_left", "stride_y", "stride_x", "dilation_y", "dilation_x"})
-    if (node.integer(name) > kMaxExtent)
-      return refused(std::string(name) + " is greater than 2**20", IPR_REASON_RESOURCE);
-  const Tensor& weights = *graph.in(node, 1);
-  if (weights.extent(1) > kMaxKernel || weights.extent(2) > kMaxExtent)
-    return refused("a window of more than 64 rows", IPR_REASON_RESOURCE);
-  double rows = double(weights.extent(1)) * double(node.integer("dilation_y", 1));
-  double width = double(Image(*graph.in(node, 0), channels_last(node)).w) + double(node.integer("pad_left")) +
-                 double(weights.extent(2)) * double(node.integer("dilation_x", 1)) + double(node.integer("pad_right"));
+  if (Refusal why = within_limits(graph, node)) return why;
+  const Grouped g(graph, node);
+  if (g.window.d * g.window.h * g.inputs > kMaxWindowRows)
+    return refused("a window of more than 256 rows", IPR_REASON_RESOURCE);
+  double rows = double(g.window.d * g.window.h * g.inputs) * double(g.rows.dilation);
+  double width = double(g.in.w) + double(g.columns.pad) + double(g.window.w) * double(g.columns.dilation) +
+                 double(node.integer("pad_right"));
   if (rows * width > kMaxCells) return refused("the window reaches over too much of the image", IPR_REASON_RESOURCE);
   if (is_padded(node))
     if (Refusal why = finite_weights(graph, node, "whose products with padding are not computed")) return why;
@@ -77,41 +100,77 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   return find_epilogue(graph, node, &fused);
 }
 
+/// Groups that do not fill blocks of channels. Larger groups are direct convolutions.
+Refusal support_groups(const Graph& graph, const Node& node, const Settings& settings) {
+  const int64_t groups = node.integer("groups", 1);
+  if (groups == 1) return refused("a single group", IPR_REASON_UNPROFITABLE);
+  const Grouped g(graph, node);
+  if ((g.inputs % 16 == 0 && g.outputs % 16 == 0) || g.inputs > kMaxGroupInputs)
+    return refused("groups of many channels", IPR_REASON_UNPROFITABLE);
+  return support(graph, node, settings);
+}
+
+// ---- Expanded channels ----------------------------------------------------------------------------------------------
+
+/// The entries of one row: the lanes of a block of output channels that read each block of input channels.
+std::vector<LaneSource> lane_sources(const Grouped& g, int64_t block, int64_t input) {
+  std::vector<LaneSource> found;
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    const int64_t output = block * 16 + lane, channel = output / g.outputs * g.inputs + input;
+    if (output >= g.out.c) break;
+    if (found.empty() || found.back().block != channel / 16) found.push_back({int32_t(channel / 16), 0, {}, {}});
+    found.back().lanes[lane] = int32_t(channel % 16);
+    found.back().keep[lane] = -1;
+  }
+  for (size_t n = 0; n < found.size(); ++n) found[n].more = int32_t(found.size() - 1 - n);
+  return found;
+}
+
+void expand_channels(const Grouped& g, Depthwise& d, Builder& builder) {
+  std::vector<int32_t> sources;
+  std::vector<LaneSource> lanes;
+  for (int64_t block = 0; block < d.blocks; ++block)
+    for (int64_t input = 0; input < g.inputs; ++input) {
+      sources.push_back(int32_t(lanes.size()));
+      for (const LaneSource& entry : lane_sources(g, block, input)) lanes.push_back(entry);
+    }
+  d.inputs = int32_t(g.inputs);
+  d.sources = packed_copy(sources, builder);
+  d.lanes = packed_copy(lanes, builder);
+}
+
+// ---- Lowering -------------------------------------------------------------------------------------------------------
+
+void set_window(const Grouped& g, Depthwise& d) {
+  d.depth = int32_t(g.in.d), d.height = int32_t(g.in.h), d.width = int32_t(g.in.w);
+  d.out_depth = int32_t(g.out.d), d.out_height = int32_t(g.out.h), d.out_width = int32_t(g.out.w);
+  d.kernel_depth = int32_t(g.window.d), d.kernel_height = int32_t(g.window.h), d.kernel_width = int32_t(g.window.w);
+  d.stride_z = int32_t(g.planes.stride), d.stride_y = int32_t(g.rows.stride), d.stride_x = int32_t(g.columns.stride);
+  d.dilation_z = int32_t(g.planes.dilation), d.dilation_y = int32_t(g.rows.dilation);
+  d.dilation_x = int32_t(g.columns.dilation);
+  d.pad_front = int32_t(g.planes.pad), d.pad_top = int32_t(g.rows.pad), d.pad_left = int32_t(g.columns.pad);
+}
+
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
-  const Tensor& in = *graph.in(node, 0);
   if (graph.out(node).elements() == 0) return;
+  const Grouped g(graph, node);
   auto state = std::make_shared<State>();
   state->kernels = &conv_kernels_for(builder.settings.isa);
-  state->images = in.extent(0);
-  state->channels = Image(in, channels_last(node)).c;
-  state->multiplier = Image(graph.out(node), channels_last(node)).c / state->channels;
+  state->images = g.in.n;
+  state->in_image = g.in.floats(), state->out_image = g.out.floats();
   state->depthwise = make_depthwise(node, builder);
   const Depthwise& d = state->depthwise;
-  FusedEpilogue fused = epilogue_of(graph, node);
-  Buffer source = builder.buffer(node.inputs[0]);
-  double nanoseconds = double(state->images * d.blocks * d.out_height * d.out_width) *
-                       (cost::kDepthwiseFixedTaps + d.kernel_height * d.kernel_width) / cost::kDepthwiseTapsPerNs;
-  if (state->multiplier > 1) {
-    Step repeat;
-    repeat.name = "repeat channels " + node.name;
-    repeat.fn = run_repeat;
-    repeat.max_parts = parts_for(builder.settings, nanoseconds);
-    repeat.in = {source};
-    source = builder.temporary(uint64_t(state->images * d.blocks * d.height * d.width) * 64);
-    repeat.out = {source};
-    repeat.state = state;
-    builder.add(std::move(repeat));
-  }
+  const int64_t places = state->images * d.blocks * g.out.pixels(), taps = int64_t{window_rows(d)} * d.kernel_width;
+  const double nanoseconds = double(places) * (cost::kDepthwiseFixedTaps + double(taps)) / cost::kDepthwiseTapsPerNs;
   Step step;
-  step.name = "depthwise " + node.name;
+  step.name = (g.inputs == 1 ? "depthwise " : "grouped ") + node.name;
   step.fn = run_depthwise;
   step.max_parts = parts_for(builder.settings, nanoseconds);
-  step.operations =
-      32.0 * double(state->images * d.blocks * d.out_height * d.out_width) * d.kernel_height * d.kernel_width;
-  step.in = {source, builder.buffer(fused.residual)};
+  step.operations = 32.0 * double(places * taps);
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(epilogue_of(graph, node).residual)};
   step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(ring_rows(d) * ring_width(d)) * 64;
+  step.scratch_per_part = uint64_t(ring_floats(d)) * 4;
   step.state = state;
   builder.add(std::move(step));
 }
@@ -119,26 +178,30 @@ void lower(const Node& node, Builder& builder) {
 }  // namespace
 
 Depthwise make_depthwise(const Node& node, Builder& builder) {
-  const Graph& graph = builder.graph;
-  const Tensor& weights = *graph.in(node, 1);
-  const Image in(*graph.in(node, 0), channels_last(node)), out(graph.out(node), channels_last(node));
-  const int64_t taps = weights.extent(1) * weights.extent(2);
+  const Grouped g(builder.graph, node);
   Depthwise d{};
-  d.blocks = int32_t(blocks_of(out.c));
-  d.height = int32_t(in.h), d.width = int32_t(in.w);
-  d.out_height = int32_t(out.h), d.out_width = int32_t(out.w);
-  d.kernel_height = int32_t(weights.extent(1)), d.kernel_width = int32_t(weights.extent(2));
-  d.stride_y = int32_t(node.integer("stride_y", 1)), d.stride_x = int32_t(node.integer("stride_x", 1));
-  d.dilation_y = int32_t(node.integer("dilation_y", 1)), d.dilation_x = int32_t(node.integer("dilation_x", 1));
-  d.pad_top = int32_t(node.integer("pad_top")), d.pad_left = int32_t(node.integer("pad_left"));
-  d.epilogue = epilogue_of(graph, node).epilogue;
-  d.weights = static_cast<const float*>(builder.pack(uint64_t(d.blocks * taps) * 64, [&](void* to) {
-    pack_depthwise(weights.values<float>(), out.c, taps, static_cast<float*>(to));
-  }));
-  d.bias = pack_bias(bias_of(graph, node), 0, out.c, builder);
+  d.blocks = int32_t(blocks_of(g.out.c));
+  set_window(g, d);
+  d.epilogue = epilogue_of(builder.graph, node).epilogue;
+  const Weights weights = g.all_weights();
+  d.weights =
+      static_cast<const float*>(builder.pack(uint64_t(d.blocks * g.window.taps() * g.inputs) * 64, [&](void* to) {
+        pack_depthwise(weights, g.window.w, static_cast<float*>(to));
+      }));
+  d.bias = pack_bias(bias_of(builder.graph, node), 0, g.out.c, builder);
+  if (g.expands()) expand_channels(g, d, builder);
+  const std::vector<Segment> segments = segments_of(g.columns);
+  d.segment_count = int32_t(segments.size());
+  d.segments = packed_copy(segments, builder);
+  d.exact = are_exact(segments, g.columns);
   return d;
 }
 
-Family depthwise_f32_family() { return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts}}, {}}; }
+Family depthwise_f32_family() {
+  return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts},
+           {"Convolution2d", "groups", support_groups, lower, blocked_layouts},
+           {"Convolution3d", "groups", support_groups, lower, blocked_layouts}},
+          {}};
+}
 
 }  // namespace cpuacc

@@ -68,10 +68,17 @@ Refusal finite_weights(const Graph& graph, const Node& node, const char* because
 /// Return whether all weights are finite. The answer is packed, so that a restored program need not read the weights.
 bool packed_finite(const Tensor& weights, Builder& builder);
 
+/// A copy of a table that lives as long as the program.
+template <class T>
+const T* packed_copy(const std::vector<T>& table, Builder& builder) {
+  return static_cast<const T*>(builder.pack(
+      table.size() * sizeof(T), [&](void* to) { std::memcpy(to, table.data(), table.size() * sizeof(T)); }));
+}
+
 /// Append the step of a Convolution2d of blocked images as a direct convolution.
 void lower_direct_convolution(const Node& node, Builder& builder);
 
-/// The parameters of a supported DepthwiseConvolution2d, with packed weights.
+/// The parameters of a supported DepthwiseConvolution2d or convolution in groups, with packed weights.
 Depthwise make_depthwise(const Node& node, Builder& builder);
 
 /// The layouts of a convolution with blocked input, result and residual.

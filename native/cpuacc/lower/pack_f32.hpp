@@ -111,11 +111,15 @@ inline void pack_winograd(Builder& builder, const Weights& w, int64_t panel, int
   });
 }
 
-/// Pack weights [tap][channel] as [block of channels][tap][16].
-inline void pack_depthwise(const float* weights, int64_t channels, int64_t taps, float* to) {
-  for (int64_t channel = 0; channel < channels; ++channel)
-    for (int64_t tap = 0; tap < taps; ++tap)
-      to[(channel / 16 * taps + tap) * 16 + channel % 16] = weights[tap * channels + channel];
+/// Pack weights as [block of output channels][row of the window][input channel][column of the window][16]. Rows have
+/// `columns` taps.
+inline void pack_depthwise(const Weights& w, int64_t columns, float* to) {
+  for (int64_t o = 0; o < w.outputs; ++o)
+    for (int64_t tap = 0; tap < w.taps; ++tap)
+      for (int64_t i = 0; i < w.inputs; ++i) {
+        const int64_t row = tap / columns * w.inputs + i;
+        to[((o / 16 * (w.taps / columns) * w.inputs + row) * columns + tap % columns) * 16 + o % 16] = w.at(o, i, tap);
+      }
 }
 
 }  // namespace cpuacc
