@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tools.packages import differences, longest
+
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 PACKAGE = "interposer"
@@ -303,6 +305,15 @@ def test_the_page_lists_the_cycles_with_their_reasons():
     listed = dict(re.findall(r"^\| (`[a-z_.`, ]+`) \| (.+) \|$", PAGE.partition("## Import cycles")[2], re.MULTILINE))
     expected = {", ".join(f"`{name}`" for name in sorted(cycle)): reason for cycle, reason in CYCLES.items()}
     assert expected.items() <= listed.items()
+
+
+def test_the_page_has_the_sizes_of_the_packages_and_their_longest_functions():
+    """If this fails: python tools/packages.py."""
+    assert differences(PAGE) == []
+
+
+def test_no_function_has_more_than_a_page_of_lines():
+    assert {package: item for package, item in longest().items() if item.lines > 40} == {}
 
 
 def test_public_names_are_those_of_the_modules_that_they_stand_for():

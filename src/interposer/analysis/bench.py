@@ -165,13 +165,26 @@ def bench(
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
     _check_ids([element for ids in (*chosen, () if plan is None else plan.backends) for element in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
-    ran: dict[str, _Ran] = {}
-    result: dict[int, Candidate] = {}
 
     def loaded(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
         options = OptimizerOptions(budget_seconds=budget_seconds)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
+    return BenchReport(network.name, _measured(chosen, plan, loaded, feeds, rounds, seconds, progress))
+
+
+def _measured(
+    chosen: Sequence[tuple[str, ...]],
+    plan: Plan | None,
+    loaded: Callable[..., Model],
+    feeds: Mapping[str, Any],
+    rounds: int,
+    seconds: float,
+    progress: Progress,
+) -> tuple[Candidate, ...]:
+    """Load the candidates with `loaded`, the last one first, time them in turns, and close them."""
+    ran: dict[str, _Ran] = {}
+    result: dict[int, Candidate] = {}
     try:
         for number, backends in reversed(list(enumerate(chosen))):
             result[number] = Candidate(backends)
@@ -184,7 +197,7 @@ def bench(
     finally:
         for item in ran.values():
             item.model.close()
-    return BenchReport(network.name, tuple(result[number] for number in sorted(result)))
+    return tuple(result[number] for number in sorted(result))
 
 
 def _check_ids(ids: Iterable[object], runtime: Runtime) -> None:

@@ -74,13 +74,7 @@ def optimize(
     records.messages += [Message("warning", f"backend {item.id!r} is skipped: {item.reason}") for item in absent]
     records.messages += messages
     assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
-    _assign(assigner.with_regions())
-    verify(graph, after="assignment")
-    records.messages += map(_reported, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
-    snapshot = graph.clone()
-    for each in assigner.with_regions():
-        let_backends_optimize(each)
-    verify(graph, after="the backends' optimization")
+    snapshot = _divided(assigner)
     if options.debug:
         insert_debug_layers(graph)
     crossings = _cross(graph, chosen, options)
@@ -98,6 +92,19 @@ def optimize(
         ask=assigner.verdicts(snapshot),
         divided=lambda: snapshot,
     )
+
+
+def _divided(assigner: Assigner) -> Graph:
+    """Assign the layers, and let the backends replace their parts; return a copy of the graph from before that."""
+    graph, records = assigner.graph, assigner.records
+    _assign(assigner.with_regions())
+    verify(graph, after="assignment")
+    records.messages += map(_reported, (place for place in places(graph) if isinstance(place.layer.op, ControlFlow)))
+    snapshot = graph.clone()
+    for each in assigner.with_regions():
+        let_backends_optimize(each)
+    verify(graph, after="the backends' optimization")
+    return snapshot
 
 
 @memory_to("optimize the network")
