@@ -58,9 +58,10 @@ native-bench:  ## measure the native kernels beside the peak of the processor (a
 	$(CMAKE) --build build/native --parallel --target native_benchmarks
 	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
 
-lint: $(STAMPS)-dev  ## check style, format and types
+lint: $(STAMPS)-dev  ## check style, format, words and types
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	$(RUN) tools/words.py
 	$(RUN) -m mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 

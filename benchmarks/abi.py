@@ -1,4 +1,4 @@
-"""What the C interface costs: one call, a run in place, the tables and verdicts of 1,000 layers, opening a plug-in."""
+"""The cost of the C interface: a call, a run in place, the tables and verdicts of 1,000 layers, and loading."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAYERS = 1000
 
 
 def measure(folder: Path, repeat: int) -> dict[str, float]:
-    """Median microseconds of each; prints them. Empty where there is no C compiler."""
+    """Return the median microseconds of each operation, and print them; the result is empty without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         print("\nabi: there is no C compiler")
@@ -76,7 +76,7 @@ def _figures(library: Library, repeat: int) -> dict[str, float]:
 
 
 def _thousand() -> SubgraphView:
-    """Return a chain of convolutions, each with weights and biases of its own."""
+    """Return a chain of a thousand convolutions, each with separate weights and biases."""
     network = Network("chain")
     x = network.add_input_layer(0, TensorInfo((1, 8, 8, 8)))
     for index in range(LAYERS):
@@ -92,7 +92,7 @@ def _thousand() -> SubgraphView:
 
 
 def _time(call: Callable[[], Any], repeat: int, count: int = 1) -> float:
-    """Median microseconds of one call, over `repeat` rounds of `count` calls."""
+    """Return the median microseconds of one call, over `repeat` rounds of `count` calls."""
     rounds = []
     for _ in range(repeat):
         start = time.perf_counter()

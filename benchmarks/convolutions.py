@@ -41,7 +41,7 @@ class Shape:
         """Return the attributes of the ONNX node; without `pads`, only the stride makes the image smaller."""
         pads = [(k - 1) * self.dilation // 2 if self.pads is None else self.pads for k in self.kernel]
         axes = len(self.size)
-        found: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "kernel_shape": list(self.kernel),
             "strides": [self.stride] * axes,
             "dilations": [self.dilation] * axes,
@@ -49,8 +49,8 @@ class Shape:
             "group": self.groups,
         }
         if self.output_padding:
-            found["output_padding"] = [self.output_padding] * axes
-        return found
+            attributes["output_padding"] = [self.output_padding] * axes
+        return attributes
 
     def weights(self) -> tuple[int, ...]:
         """Return the shape of the weights."""

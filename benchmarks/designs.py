@@ -1,4 +1,4 @@
-"""Networks with seeded weights, small copies of well-known designs, for either layout of images; nothing is fused."""
+"""Small copies of well-known designs with seeded weights, for both image layouts; nothing is fused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DESIGNS", "adding"]
 
 
 class Images:
-    """Builds a network of images: every window is padded so that only its stride makes the image smaller."""
+    """Builds a network of images; the padding is such that only the stride reduces the image."""
 
     def __init__(self, name: str, layout: DataLayout, size: int) -> None:
         self.network, self.layout = Network(name), layout
@@ -62,7 +62,7 @@ class Images:
         )  # fmt: skip
 
     def double(self, x: Layer) -> Layer:
-        """Twice as high and wide."""
+        """Double the height and the width."""
         height, width, _ = self._image(x)
         return self.network.add_resize_layer(
             x, target_width=2 * width, target_height=2 * height, data_layout=self.layout
@@ -93,7 +93,7 @@ class Images:
 
 
 def mobilenet_v2(layout: DataLayout) -> Network:
-    """MobileNetV2: inverted residuals, of full width, on images of 224 x 224, up to the last convolution."""
+    """Return MobileNetV2 up to the last convolution: inverted residuals of full width, images of 224 x 224."""
     net = Images("MobileNetV2", layout, 224)
     x = net.conv(net.input, 32, 3, 2)
     depth = 32
@@ -109,7 +109,7 @@ def mobilenet_v2(layout: DataLayout) -> Network:
 
 
 def inception(layout: DataLayout) -> Network:
-    """Four branches of one input that are joined, several times."""
+    """Return a network in which four branches of one input are concatenated, several times."""
     net = Images("Inception-like", layout, 128)
     x = net.pool(net.conv(net.conv(net.input, 32, 3, 2), 64, 3), 3, 2)
     for narrow, wide in ((16, 32), (24, 48), (32, 64)):
@@ -124,7 +124,10 @@ def inception(layout: DataLayout) -> Network:
 
 
 def u_net(layout: DataLayout) -> Network:
-    """Down and up again, where every step up is joined with what the step down gave."""
+    """Return a network that reduces and enlarges an image.
+
+    Each step up is concatenated with the step down of its size.
+    """
     net = Images("U-Net", layout, 128)
     x, cached = net.input, []
     for channels in (16, 32, 64):
@@ -139,7 +142,7 @@ def u_net(layout: DataLayout) -> Network:
 
 
 def dense_net(layout: DataLayout) -> Network:
-    """Blocks in which every layer reads what all layers before it gave."""
+    """Return a network of blocks in which every layer reads the results of all layers before it."""
     net = Images("DenseNet-like", layout, 128)
     x = net.pool(net.conv(net.input, 32, 3, 2), 3, 2)
     channels = 32
@@ -152,7 +155,7 @@ def dense_net(layout: DataLayout) -> Network:
 
 
 def adding() -> Network:
-    """Return one Addition of two tensors of four numbers."""
+    """Return a network of one Addition of two tensors of four numbers."""
     network = Network("Addition")
     a, b = (network.add_input_layer(number, TensorInfo((4,))) for number in range(2))
     network.add_output_layer(0, network.add_addition_layer(a, b))

@@ -1,4 +1,4 @@
-"""What importing costs: `import interposer` beside `import numpy`, and the first network after it."""
+"""The time of imports: `import interposer`, `import numpy`, and the creation of the first network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMER = "import time; t = time.perf_counter()\n{program}\nprint(time.perf_count
 
 
 def measure(folder: Path, repeat: int) -> dict[str, float]:
-    """Median seconds of each program in a fresh process, interleaved; prints them and what each adds."""
+    """Return the median seconds of each program in a new process, interleaved; print them and the differences."""
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for _ in range(max(repeat, 5)):
         for name, program in PROGRAMS.items():

@@ -1,4 +1,4 @@
-"""What isolation costs: a backend in a child process beside the same one in this process."""
+"""The cost of isolation: a backend in a child process compared with the same backend in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ LAYERS = (1, 20)
 
 
 def measure(folder: Path, repeat: int) -> dict[str, Any]:
-    """Median microseconds in process and isolated, interleaved; prints them, and how long a restart takes."""
+    """Return the median microseconds in this process and isolated, interleaved, and the time of a restart.
+
+    Print them.
+    """
     if sys.platform != "linux":
         print("\nisolation: on Linux only")
         return {}
@@ -48,7 +51,7 @@ def _of_parts(here: ip.Runtime, there: ip.Runtime, size: int, repeat: int) -> di
 
 
 def _workload(runtime: ip.Runtime, size: int) -> Callable[[], Any]:
-    """Runs one workload, and waits for its result; nothing is copied."""
+    """Return a function that runs one workload and waits for its result; nothing is copied."""
     network = ip.Network()
     x = network.add_input_layer(0, ip.TensorInfo((size,)))
     layer = network.add_addition_layer(x, x)
@@ -131,7 +134,10 @@ def _some(call: Callable[[], Any]) -> list[float]:
 
 
 def _restart(runtime: ip.Runtime) -> float:
-    """From a process that is killed to the next answer: a fresh one, with all that was compiled."""
+    """Return the seconds from the kill of a process to the next answer.
+
+    The answer comes from a new process, which has compiled everything again.
+    """
     run = _workload(runtime, 16)
     backend: Any = runtime.registry.get("CpuRef")
     times = []
@@ -141,5 +147,5 @@ def _restart(runtime: ip.Runtime) -> float:
         begun = time.perf_counter()
         run()
         times.append(time.perf_counter() - begun)
-    print(f"{'a fresh process after a fault':48}  {statistics.median(times):.3f} s")
+    print(f"{'a fresh process after a crash':48}  {statistics.median(times):.3f} s")
     return statistics.median(times)

@@ -1,20 +1,20 @@
-"""How much memory the tensors between layers need: CpuRef's arena, its lower bound, and what peers plan for the same.
+"""The memory of the tensors between layers: CpuRef's arena, its lower bound, and the memory plans of other engines.
 
-Nothing is fused: CpuRef's rewrites and all optimizations of ONNX Runtime are off, and LiteRT runs its reference
-kernels, which need no memory of their own and are replaced by no delegate. Weights count nowhere.
+Nothing is fused: CpuRef's rewrites and all optimizations of ONNX Runtime are disabled, and LiteRT runs its reference
+kernels without a delegate, which need no additional memory. Weights are not counted.
 
-- CpuRef: `Model.memory()`, exact. Inputs and outputs lie in the caller's memory and are no part of the arena.
-- LiteRT: the addresses of all tensors that are no constants, from the first byte to the last: exact but for what is
-  lost to alignment at either end. Inputs and outputs lie in its arena, too, so there is a second ratio, with all of
-  CpuRef's added; that is more than need be, as an output could lie where something else did before.
-- ONNX Runtime: the one block that its memory pattern asks its arena for at the beginning of the second run, as its log
-  tells, exact. The log is that of a child process whose arena grows by what is asked for, no more. The block holds
-  neither inputs nor outputs, nor what kernels need for themselves.
+- CpuRef: `Model.memory()`, exact. Inputs and outputs are in the caller's memory and not in the arena.
+- LiteRT: the range of addresses of all tensors except constants, exact except for alignment at both ends. Inputs and
+  outputs are in its arena too. Therefore there is a second ratio, with CpuRef's inputs and outputs added. This is an
+  upper bound, as an output could reuse memory of another tensor.
+- ONNX Runtime: the block that its memory pattern requests from the arena at the beginning of the second run, according
+  to its log, exact. The log comes from a child process whose arena grows by the requested size only. The block has
+  neither inputs nor outputs, nor the scratch memory of kernels.
 
-All three give the same results, or the suite ends with an error. LiteRT runs images as NHWC, ONNX Runtime as NCHW;
-CpuRef runs both, and each is set beside the peer of its layout.
-Activations are layers of their own, as in no file that a converter for LiteRT makes: it does not compute them in place,
-which costs it much in the networks made here. The quantized MobileNetV2 is such a file.
+If the results of all three differ, the suite ends with an error. LiteRT uses NHWC and ONNX Runtime NCHW. CpuRef runs
+both layouts, and each is compared with the engine of the same layout. Activations are separate layers, unlike in files
+of LiteRT's converter. LiteRT does not compute them in place, which costs memory in the networks built here. The
+quantized MobileNetV2 is a converter's file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 
 def measure(folder: Path, repeat: int) -> dict[str, Figures]:
-    """Return bytes for each network; prints them in KiB, with ratios. Nothing varies, so that nothing is repeated."""
+    """Return the bytes for each network, and print them in KiB with ratios; nothing varies, so each runs once."""
     print("\nmemory of the tensors between layers, KiB; in brackets, what CpuRef takes of what the peer takes")
     result: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory() as work:
@@ -86,7 +86,7 @@ def _of_tflite(path: Path) -> Figures:
 
 
 def _of_network(network: ip.Network, path: Path) -> Figures:
-    """Of a network and the file for its peer; the file of ONNX Runtime is written here."""
+    """Return the figures of a network and of the file for the other engine; a file for ONNX Runtime is written here."""
     model = _loaded(network)
     figures = _ours(model)
     image = np.random.default_rng(0).standard_normal(model.inputs["image"].shape).astype(np.float32)
@@ -165,7 +165,7 @@ def _onnxruntime(path: Path, image: Any, ours: Any) -> int:
 
 
 def _run_onnxruntime(path: str, value: str, text: str) -> None:
-    """What the child process does: two runs, the second one with the memory pattern of the first."""
+    """Run the network twice, in the child process; the second run uses the memory pattern of the first."""
     import onnxruntime as ort  # noqa: PLC0415 - only where it is installed
 
     ort.set_default_logger_severity(0)

@@ -1,4 +1,4 @@
-"""Inference of whole models: CpuRef beside the engines that are installed, on the same random input."""
+"""Inference of whole models on CpuRef and on the installed engines, on the same random input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Runner = Callable[[], Any]
 
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
-    """Median milliseconds of one inference for each model and engine, interleaved; prints a table with ratios."""
+    """Return the median milliseconds of one inference for each model and engine, interleaved.
+
+    Print a table with ratios.
+    """
     result = {}
     print(f"\nmodels of {folder}, milliseconds an inference (median of {repeat} interleaved runs)")
     for path in sorted([*folder.glob("*.tflite"), *folder.glob("*.onnx")]):

@@ -1,4 +1,4 @@
-"""From nothing to a backend that conforms: `interposer new-backend`, the build, and the whole conformance run."""
+"""The time from nothing to a conforming backend: `interposer new-backend`, the build, and the conformance run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ AIM = 120.0
 
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
-    """Seconds of each step in each language that is here; once, as it takes long. Raises where one does not conform."""
+    """Return the seconds of each step for each installed language, measured once, as this takes long.
+
+    Raises:
+        RuntimeError: a generated backend does not conform.
+    """
     result: dict[str, dict[str, float]] = {}
     print("\nfrom new-backend to a green conformance run, seconds")
     print(f"  {'':8}{'write':>8}{'build':>8}{'check':>8}{'all':>8}   below {AIM:g}?")

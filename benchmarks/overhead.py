@@ -1,9 +1,10 @@
-"""What one call costs from Python where the kernels cost nothing, and what a second thread gives where they cost much.
+"""The overhead of one call from Python with kernels that take almost no time, and the gain from a second thread.
 
-The networks are one Addition of two tensors of four numbers: on CpuRef; as one part that a plug-in in C has compiled;
-and in ONNX Runtime, LiteRT and OpenVINO, where they are installed. Rows that end in "in place" reuse what was given
-before: arrays for the outputs, an `IOBinding`, an inference request; those that end in "imported" use what was checked
-before. The layers that a call of ours goes through are timed by themselves, from the inside out.
+The network is one Addition of two tensors of four numbers: on CpuRef; as a subgraph that a plug-in in C has compiled;
+and in ONNX Runtime, LiteRT and OpenVINO, if they are installed. Rows that end in "in place" reuse objects of earlier
+calls: arrays for the outputs, an `IOBinding`, or an inference request. Rows that end in "imported" use memory that was
+checked before. The software layers of a call of Interposer are also timed separately, from the innermost to the
+outermost.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
-    """Median microseconds of one call, interleaved, and runs in a second by threads; prints both."""
+    """Return the median microseconds of one call, interleaved, and the runs per second by number of threads.
+
+    Print both.
+    """
     with tempfile.TemporaryDirectory() as work:
         library = _plugin(Path(work))
         with ip.Runtime() as runtime:
@@ -73,7 +77,7 @@ def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, f
 
 
 def _plugin(folder: Path) -> Library | None:
-    """Return a plug-in that takes everything and computes nothing; None if there is no C compiler."""
+    """Return a plug-in that supports every layer and computes nothing; None if there is no C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         print("\noverhead: there is no C compiler, so no plug-in")
@@ -104,7 +108,7 @@ def _calls(runtime: ip.Runtime, backend: str) -> Calls:
 
 
 def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, Any]) -> Calls:
-    """Calls on memory that was checked before."""
+    """Return calls on imported memory, which was checked before."""
     x, y = memory
     inputs, outputs = runtime.import_inputs(number, {0: x, 1: x}), runtime.import_outputs(number, {0: y})
     read, written = model.import_inputs([x, x]), model.import_outputs([y])
@@ -117,7 +121,7 @@ def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, A
 
 
 def _layers(working: Any, feeds: dict[int, Any], target: dict[int, Any]) -> Calls:
-    """Return the workload alone, on handles that have memory; and with the working memory around it."""
+    """Return calls of the workload alone, on handles with memory, and of the workload within its working memory."""
     twin = type(working)(working.program, working._factories)
     steps = twin._steps
     for handle in steps.handles.values():
@@ -199,7 +203,7 @@ def _openvino(x: Any) -> Calls:
 
 
 def _throughput(repeat: int) -> dict[str, float]:
-    """Runs a second of one loaded network, by the number of threads that run it; NumPy's own beside it."""
+    """Return the runs per second of one loaded network by number of threads, and those of NumPy alone."""
     x = np.ones((1 << 17,), np.float32)
     with ip.Runtime() as runtime:
         number = runtime.load_network(ip.optimize(_busy(x.size), ["CpuRef"], runtime.device_spec))
@@ -218,7 +222,7 @@ def _throughput(repeat: int) -> dict[str, float]:
 
 
 def _busy(size: int) -> ip.Network:
-    """Ten sines and exponentials, one of the other."""
+    """Return a network of ten alternating sines and exponentials, one after the other."""
     network = ip.Network("busy")
     x: Any = network.add_input_layer(0, ip.TensorInfo((size,)))
     for _ in range(10):
@@ -229,14 +233,14 @@ def _busy(size: int) -> ip.Network:
 
 
 def _by_numpy(x: Any) -> Any:
-    """Return the same without a network: what this machine gives two threads now."""
+    """Compute the same as `_busy` with NumPy alone, to see what a second thread gains on this machine."""
     for _ in range(10):
         x = np.exp(np.sin(x))
     return x
 
 
 def _rate(run: Callable[[], Any], threads: int, count: int = 40) -> float:
-    """Runs a second, where every thread does `count` of them."""
+    """Return the runs per second if every thread makes `count` runs."""
     started = threading.Barrier(threads + 1)
 
     def work() -> None:

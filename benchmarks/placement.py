@@ -1,14 +1,14 @@
-"""`python benchmarks/run.py placement`: "auto" beside every engine alone, all through Interposer.
+"""`python benchmarks/run.py placement`: compare "auto" with every single engine, all through Interposer.
 
-For each network and number of threads, in a process of its own: the network is placed by measuring, with an empty
+Each network and number of threads is measured in a separate process. The network is placed by measuring with an empty
 cache (the search), and loaded again (which finds the plan). Then "auto", the same plan loaded a second time, and every
-engine that takes all layers are timed in turns, all in the same rounds. The noise is how far the two loads of the plan
-of "auto" are apart; "auto" should be slower than the best engine alone by no more than 2%, or than the noise, whichever
-is larger. Where the plan of "auto" is the best engine alone (the same layers on the same backend), the table says "same
-plan": what is slower then is another load of one plan.
+engine that supports all layers are timed in turns, in the same rounds. The noise is the difference between the two
+loads of the plan of "auto". "auto" should be slower than the best single engine by no more than 2% or the noise,
+whichever is larger. If the plan of "auto" is the best single engine (the same layers on the same backend), the table
+says "same plan": a difference is then one between two loads of the same plan.
 
-Results are written after every network; `--resume` leaves out what is in the file already, and `--budget` ends the run
-when so many seconds are over, after the network that it is at.
+Results are written after every network. `--resume` skips results that are in the file already, and `--budget` ends the
+run after this many seconds, when the current network is finished.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECONDS: Final = 600
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure what was asked for."""
+    """Measure the requested networks."""
     args = _parser().parse_args(words)
     if args.one:
         print(json.dumps(_measured(args)))
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing more is begun")
     parser.add_argument("--resume", action="store_true", help="go on with what is not in the file yet")
     parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
-    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are kept")
+    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are cached")
     parser.add_argument("--json", type=Path, default=HERE / "results/placement.json", help="the file to write")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     return parser
@@ -100,7 +100,7 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _apart(namespace: argparse.Namespace, name: str, threads: int) -> dict[str, Any]:
-    """Measure one network in a process of its own, with a cache of its own."""
+    """Measure one network in a separate process with a separate cache."""
     words = [sys.executable, str(HERE / "run.py"), "placement", "--one", name, "--threads", str(threads)]
     for option in ("search", "rounds", "seconds", "models", "cache"):
         words += [f"--{option}", str(getattr(namespace, option))]
@@ -151,7 +151,7 @@ def _measured(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add_engines(runtime: ip.Runtime) -> None:
-    """Those that this package has, also where it was installed before it had them."""
+    """Register the engine adapters of this package, even if the installed metadata does not list them yet."""
     for name, module in MODULES.items():
         if name not in runtime.registry:
             created = getattr(__import__(f"interposer.backends.engines.{module}", fromlist=[name]), name)
@@ -211,7 +211,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield how often auto is near enough to the best, and how many times as fast it is as each engine, in the mean."""
+    """Yield how often "auto" is close enough to the best engine, and its mean speed relative to each engine."""
     for threads in sorted({row["threads"] for row in rows}):
         good = [row for row in rows if row["threads"] == threads and "error" not in row]
         if not good:

@@ -1,4 +1,4 @@
-"""Measures Interposer concurrently with its peers, and prints medians of interleaved runs and their ratios.
+"""Measure Interposer and other engines alternately, and print medians of the interleaved runs and their ratios.
 
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]
@@ -8,18 +8,18 @@
     python benchmarks/run.py [models] [imports] [abi] [isolation] [new-backend] [memory] [overhead]
                              [--models FOLDER] [--repeat N] [--json FILE]
 
-`engines` runs whole networks on CpuAcc and its peers; it takes long and has options of its own. So does `placement`,
-which sets "auto" beside every engine alone. `compare` compares figures with recorded ones.
+`engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
+Both take long and have separate options. `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
-example) on CpuRef, and on LiteRT and ONNX Runtime where these are installed. `imports` times `import interposer` beside
-`import numpy`, and the first `Network` after it, in processes of their own. `abi` times the C
-interface for backends, with a plug-in that does nothing. `isolation` times a backend in a child
-process beside the same one in this process, and how long a fresh process takes. `new-backend` times the way from
-`interposer new-backend` to a green conformance run, once in each language that is here. `memory` compares arenas with
-their lower bounds, and with what LiteRT and ONNX Runtime plan for the same networks. `overhead` times a call from
-Python where kernels cost nothing, beside ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads.
-Without names, everything but `engines` and `placement` is measured.
+example) on CpuRef, and on LiteRT and ONNX Runtime if they are installed. `imports` times `import interposer`, `import
+numpy`, and the creation of the first `Network`, in separate processes. `abi` times the C interface for backends with a
+plug-in that does nothing. `isolation` times a backend in a child process, the same backend in this process, and the
+start of a child process. `new-backend` times the steps from `interposer new-backend` to a successful conformance run,
+once for each installed language. `memory` compares arenas with their lower bounds, and with the memory plans of LiteRT
+and ONNX Runtime for the same networks. `overhead` times a call from Python whose kernels take almost no time, in
+comparison with ONNX Runtime, LiteRT and OpenVINO, and one network in one and two threads. Without names, everything
+except `engines` and `placement` is measured.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COMMANDS = {
 
 
 def main() -> int:
-    """Run the suites that were asked for."""
+    """Run the requested suites."""
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         return COMMANDS[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

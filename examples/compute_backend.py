@@ -1,4 +1,4 @@
-"""A backend that only computes: a few kernels in a table, and everything else follows from them.
+"""A backend that only computes: it has a few kernels in a table, and inherits everything else.
 
 >>> import interposer as ip
 >>> runtime = ip.Runtime()
@@ -55,7 +55,10 @@ def relu(op: Activation, x: F32, *, out: F32) -> None:
 
 
 class TinyBackend(Backend):
-    """Takes what the table has a kernel for; support, workloads, handles and memory come from `Backend`."""
+    """Supports the layers that its table has a kernel for.
+
+    `Backend` provides support, workloads, handles and memory.
+    """
 
     id: ClassVar = "Tiny"
     kernels: ClassVar = kernel

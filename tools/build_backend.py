@@ -1,10 +1,10 @@
 """How the package is built (PEP 517): by scikit-build-core, which builds the backends in ``native`` with CMake.
 
-Where they cannot be built, the package is built without them. The build says so, and a file in the package has the
-reason, for `interposer backends`; with ``--config-settings=native=required`` it is an error instead.
+If they cannot be built, the package is built without them. The build reports this, and a file in the package has the
+reason for `interposer backends`. With ``--config-settings=native=required`` it is an error instead.
 
-An editable install is one line in a ``.pth`` file; its native backends are put into the source tree, where the package
-looks for them.
+An editable install is one line in a ``.pth`` file. Its native backends are written to the source tree, where the
+package looks for them.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ PURE: Final = {"wheel.cmake": "false"}
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """CMake and Ninja, unless they are there already, or of no use."""
+    """Return the requirements for CMake and Ninja, unless they are installed or of no use."""
     settings, _ = _split(config_settings)
     return [] if _obstacle(settings) else scikit.get_requires_for_build_wheel(settings)
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """Return the same."""
+    """Return the same requirements as for a wheel."""
     return get_requires_for_build_wheel(config_settings)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
-    """Return the metadata are the same with native backends and without."""
+    """Write the metadata, which is the same with and without native backends."""
     return scikit.prepare_metadata_for_build_wheel(metadata_directory, _split(config_settings)[0] | PURE)
 
 
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings = None) -> str:
-    """Return the same."""
+    """Write the metadata, as for a wheel."""
     return scikit.prepare_metadata_for_build_editable(metadata_directory, _split(config_settings)[0] | PURE)
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    """Return a wheel for this kind of machine, or one of pure Python where the native backends cannot be built."""
+    """Build a wheel for this kind of machine, or a pure Python wheel if the native backends cannot be built."""
     settings, required = _split(config_settings)
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
     reason = _obstacle(settings)
@@ -84,7 +84,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Put the native backends into the source tree, and let the environment look there for the package."""
+    """Write the native backends to the source tree, and a wheel whose ``.pth`` file names the source tree."""
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(folder, build_wheel(folder, config_settings))
         _take_over(wheel, Path(SOURCES))
@@ -104,9 +104,9 @@ def _split(value: Settings) -> tuple[dict[str, str | list[str]], bool]:
 
 
 def _obstacle(settings: Mapping[str, str | list[str]]) -> str | None:
-    """Return why there is no use in trying to build the native backends, or None."""
+    """Return why building the native backends cannot succeed, or None."""
     if str(settings.get("wheel.cmake", "true")).lower() in ("false", "0", "off", "no"):
-        return "whoever built the package did not want it (wheel.cmake=false)"
+        return "the build options exclude it (wheel.cmake=false)"
     if not sys.platform.startswith("linux"):
         return f"it is for Linux; this is {sys.platform}"
     if platform.machine().lower() not in PROCESSORS or sys.maxsize < 1 << 32:
@@ -128,7 +128,7 @@ def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], r
 
 
 def _take_over(wheel: Path, target: Path) -> None:
-    """Put the native backends of a wheel below `target`, in the place of those that are there."""
+    """Extract the native backends of a wheel to `target`, and replace the existing ones."""
     folder = target / NATIVE
     folder.mkdir(exist_ok=True)
     taken = set(_extracted(wheel, folder))

@@ -1,4 +1,4 @@
-"""The stub file of the builders: for type checkers and editors, a method of `Network` for every operator."""
+"""The stub file of the builders, for type checkers and editors: a method of `Network` for every operator."""
 
 from __future__ import annotations
 

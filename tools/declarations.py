@@ -1,4 +1,4 @@
-"""What the generated files are made from: the operators, and the parts of their declarations in words."""
+"""The source of the generated files: the operators, and the parts of their declarations as text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def shipped() -> list[type[Op]]:
 
 
 def import_key(name: str) -> tuple[bool, str]:
-    """Return what imported names are sorted by: constants first."""
+    """Return the sort key of imported names: constants first."""
     return not name.isupper(), name
 
 
 def docstring_sections(op: type[Op]) -> dict[str, str]:
-    """Return the parts of an operator's docstring by their titles; what stands before the first title has none."""
+    """Return the sections of an operator's docstring by title; the text before the first title has the key ""."""
     result, title = {"": [""]}, ""
     for line in (inspect.getdoc(op) or "").splitlines():
         heading = re.fullmatch(r"((?:Shapes|Example|Source)\b.*):", line)

@@ -1,14 +1,14 @@
-"""Write docs/reference/engines.md: what the conformance kit finds of each engine that is a backend.
+"""Write docs/reference/engines.md: the results of the conformance kit for each engine adapter.
 
 ::
 
-    python tools/engines.py                        # all engines that are installed; sections of others stay as they are
-    python tools/engines.py --check                # change nothing, and fail where a section is stale
+    python tools/engines.py                        # all installed engines; sections of others remain unchanged
+    python tools/engines.py --check                # change nothing, and fail if a section is outdated
     python tools/engines.py OpenVino               # only this engine
-    python tools/engines.py OpenVino networks      # the checks of the engine as a whole; takes long
+    python tools/engines.py OpenVino networks      # the checks of the engine as a whole, which take long
     python tools/engines.py OpenVino Compress Pad  # only these operators, with every failure; nothing is written
 
-Every operator is tried in a process of its own, as engines crash at times; a crash is a failure of all its cases.
+Every operator is tried in a separate process, as engines may crash; a crash is a failure of all its cases.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SECONDS: Final = 900
 
 
 class Row(NamedTuple):
-    """What became of the samples of an operator: how many, how many are claimed, and the cases that failed."""
+    """The results of an operator: the number of samples and of supported samples, and the cases that failed."""
 
     name: str
     samples: int
@@ -71,14 +71,14 @@ class Row(NamedTuple):
 
 
 def expected_failures(engine: str) -> dict[str, str]:
-    """Patterns of cases of an engine that are known to fail, with the reasons."""
+    """Return the patterns of an engine's cases that are known to fail, with the reasons."""
     path = EXPECTED / f"{engine}.json"
     result: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return result
 
 
 def tried(engine: str, operator: str, *, all_of_them: bool = False) -> Row:
-    """Try an operator in a process of its own."""
+    """Try an operator in a separate process."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_try, args=(engine, operator, sender, all_of_them))
     child.start()
@@ -186,7 +186,7 @@ def operators() -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description="Try every operator on the engines.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where a section is stale")
     parser.add_argument("engine", nargs="?", help="only this one")

@@ -1,7 +1,7 @@
-"""Write what follows from declarations: the builders, and the reference pages of operators and exceptions.
+"""Write the files that are generated from declarations: the builders, and the reference pages.
 
-``python tools/generate.py`` writes the files again; with ``--check`` it changes nothing, names the stale ones and exits
-with status 1 where there are any. In both cases it lists what is declared badly.
+``python tools/generate.py`` writes the files again. With ``--check`` it changes nothing, lists the outdated files, and
+exits with status 1 if there are any. In both cases it lists errors in the declarations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TAKEN: Final = frozenset({"self", "name", "outputs", "op"})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description="Write what follows from declarations.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where a file is stale")
     check = parser.parse_args(arguments).check
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def stale_files() -> list[str]:
-    """Return the generated files that are not as they should be, by their paths from the root."""
+    """Return the paths of the generated files whose content is outdated."""
     requested = generated()
     pages = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference/operators").glob("*.md"))
     wrong = {path for path, text in requested.items() if _read(path) != text}
@@ -52,7 +52,7 @@ def stale_files() -> list[str]:
 
 
 def write(paths: Iterable[str]) -> None:
-    """Write these files, and remove those of them that nothing is generated for any more."""
+    """Write these files, and delete generated files that are no longer needed."""
     requested = generated()
     for path in paths:
         target = ROOT / path
@@ -64,7 +64,7 @@ def write(paths: Iterable[str]) -> None:
 
 
 def generated() -> dict[str, str]:
-    """Return all generated files: their texts by their paths from the root."""
+    """Return the text of each generated file by its path from the root."""
     files = {
         "src/interposer/ir/builders.pyi": builders_stub(),
         "src/interposer/plugins/capi/abi/vocabulary.py": vocabulary_module(),
@@ -84,7 +84,7 @@ def _read(path: str) -> str | None:
 
 
 def complaints() -> list[str]:
-    """Return what the declarations of operators lack, a line each."""
+    """Return the missing parts of the operators' declarations, one line each."""
     result = [f"{op.op_name()} ({op.family}): {error}" for op in shipped() for error in _problems(op)]
     return [*result, *frozen_problems()]
 

@@ -1,8 +1,8 @@
-"""Run the test cases of the package onnx through its own runner, and write what came of it as a reference page.
+"""Run the test cases of the package onnx with its own runner, and write the results as a reference page.
 
-``python tools/onnx_cases.py`` writes docs/reference/onnx.md again; with ``--check`` it changes nothing, and exits with
-status 1 where the page is stale or a case fails that is not listed as one that does. With a pattern it only runs the
-cases whose names match, and prints what became of each.
+``python tools/onnx_cases.py`` writes docs/reference/onnx.md again. With ``--check`` it changes nothing, and exits with
+status 1 if the page is outdated, or if a case fails that is not listed as failing. With a pattern it only runs the
+cases whose names match, and prints the result of each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from interposer.session.onnx_backend import InterposerBackend  # noqa: E402
 
 PAGE: Final = "docs/reference/onnx.md"
 VERSION: Final = "1.23.2"
-"""The version of the package onnx whose cases the page tells of."""
+"""The version of the package onnx whose cases the page lists."""
 GROUPS: Final = {
     "OnnxBackendNodeModelTest": "node",
     "OnnxBackendSimpleModelTest": "simple",
@@ -51,7 +51,7 @@ DIFFERENT: Final = {
 
 
 class Outcome(NamedTuple):
-    """What became of a case: "passed", "refused", "different" or "crashed", with the reasons of the last three."""
+    """The result of a case: "passed", "refused", "different" or "crashed"; the last three have a reason."""
 
     name: str
     group: str
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class _Backend(InterposerBackend):
-    """Refuses by errors only, so that the runner skips nothing."""
+    """A backend that refuses only by exceptions, so that the runner skips no case."""
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
@@ -69,7 +69,7 @@ class _Backend(InterposerBackend):
 
 
 class _Result(unittest.TestResult):
-    """Keeps the error of the only test that it is used for."""
+    """A test result that stores the error of its only test."""
 
     error: BaseException | None = None
 
@@ -92,7 +92,7 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
 
 @cache
 def _kinds() -> dict[str, str]:
-    """The operator that each case of a node is for; an expanded one has the nodes that an operator stands for."""
+    """Return the operator that each node case tests; an expanded case has the nodes of the operator's function body."""
     from onnx.backend.test.loader import load_model_tests  # noqa: PLC0415
 
     kinds = {case.name: _kind(case) for case in load_model_tests(kind="node")}
@@ -105,7 +105,7 @@ def _kind(case: Any) -> str:
 
 
 def names(pattern: str = "") -> list[tuple[str, str]]:
-    """Return the groups and names of the cases, those whose names match."""
+    """Return the groups and names of the cases whose names match the pattern."""
     return [
         (group, name.removesuffix("_cpu"))
         for kind, group in GROUPS.items()
@@ -138,7 +138,7 @@ def _judged(error: BaseException | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _reason(operator: str, note: str) -> str:
-    """Return why an operator is refused, without the node's name, which differs from case to case."""
+    """Return the reason of a refusal without the node's name, which differs from case to case."""
     _, _, reason = re.sub(r"; first as node '[^']*'", "", note).partition(": ")
     return f"{operator}: {reason or 'not supported'}"
 
@@ -152,15 +152,16 @@ def outcomes(pattern: str = "") -> list[Outcome]:
 
 
 def page(result: Iterable[Outcome]) -> str:
-    """Return the page that tells of these outcomes."""
+    """Return the page with these results."""
     every = list(result)
     lines = [
         "# ONNX: operators and test cases",
         "",
         "<!-- Written by tools/onnx_cases.py; do not edit. -->",
         "",
-        f"What became of the test cases in the package onnx, version {VERSION}, run through its own runner on CpuRef",
-        "with its own tolerances. What cannot be run is refused when the model is loaded; nothing crashes.",
+        f"This page lists the results of the test cases in the package onnx, version {VERSION}. The runner of the",
+        "package runs them on CpuRef, with its own tolerances. Unsupported models are refused when they are loaded,",
+        "and no case crashes.",
         "",
         *_counts(every),
         "",
@@ -188,8 +189,8 @@ def _operators(result: list[Outcome]) -> Iterator[str]:
     yield from (
         "## Operators",
         "",
-        "The versions are those of the operator set from which on a form of the operator is known, each until the",
-        "next; *function* stands for an operator that is replaced by the standard's own function for it.",
+        "A version is the first version of the operator set for which a form of the operator is supported, until the",
+        "next version in the list. *function* marks an operator that is replaced by the standard's function for it.",
         "",
         "| operator | versions since | cases passed |",
         "| --- | --- | ---: |",
@@ -201,7 +202,7 @@ def _operators(result: list[Outcome]) -> Iterator[str]:
 
 
 def _refusals(result: list[Outcome]) -> Iterator[str]:
-    yield from ("## What is refused", "", "Every reason, and how many cases of which operator it stops.", "")
+    yield from ("## Refused cases", "", "Each reason, with the number of refused cases by operator.", "")
     yield from ("| reason | cases |", "| --- | --- |")
     reasons: dict[str, Counter[str]] = {}
     for item in result:
@@ -214,17 +215,15 @@ def _refusals(result: list[Outcome]) -> Iterator[str]:
 
 def _differences(result: list[Outcome]) -> Iterator[str]:
     if result:
-        yield from ("## What is different", "", "Cases that run, and give other numbers than the case wants.", "")
+        yield from ("## Different results", "", "These cases run, but their results differ from the expected ones.", "")
         yield from (f"- `{item.name}`: {DIFFERENT.get(item.name, 'not known why')}" for item in result)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description="Run the test cases of the package onnx.")
-    parser.add_argument(
-        "pattern", nargs="?", help="only run the cases whose names match, and print what became of them"
-    )
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
+    parser.add_argument("pattern", nargs="?", help="only run the cases whose names match, and print their results")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if the page is outdated")
     args = parser.parse_args(arguments)
     result = outcomes(args.pattern or "")
     if args.pattern:

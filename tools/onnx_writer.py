@@ -1,8 +1,8 @@
-"""Write every sample of every operator as ONNX, read it back, and tell what came of it as a reference page.
+"""Write every sample of every operator as ONNX, read it back, and report the results as a reference page.
 
-``python tools/onnx_writer.py`` writes docs/reference/onnx-writer.md again; with ``--check`` it changes nothing, and
-exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
-these, and prints what became of each sample.
+``python tools/onnx_writer.py`` writes docs/reference/onnx-writer.md again. With ``--check`` it changes nothing, and
+exits with status 1 if the page is outdated, or if a sample has wrong results. With names of operators it only tries
+these, and prints the result of each sample.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from interposer.writers.onnx import write  # noqa: E402
 
 PAGE: Final = "docs/reference/onnx-writer.md"
 VERSION: Final = "1.23.2"
-"""The version of the package onnx whose newest opset the page tells of."""
-HEAD: Final = f"""# What is written as ONNX
+"""The version of the package onnx whose newest opset the page describes."""
+HEAD: Final = f"""# ONNX writer: operators
 
 <!-- Written by tools/onnx_writer.py; do not edit. -->
 
-Every operator, with all samples of the conformance kit that it has a reference answer for. *Exact* are those that
-`interposer.writers.onnx.write` expresses so that the model, read back and run by the reference kernels, gives the same
-results: equal integers, floats within the kit's tolerances. *QDQ* are those that it only writes with `exact=False`, by
-float values between DequantizeLinear and QuantizeLinear; what they give may be steps off. All others are refused, for
-the reasons in the last column. `onnx.checker` has accepted every file. The opset is the first of 20, 23 and that of
-onnx {VERSION}, {{opset}}, that has what a sample needs; [the guide](../onnx-writer.md) tells what older ones lack.
+This page lists every operator with the samples of the conformance kit that the reference kernels can run. The column
+*Exact* counts the samples that `interposer.writers.onnx.write` expresses exactly: the model, read back and run by the
+reference kernels, gives equal integers, and floats within the kit's tolerances. The column *QDQ* counts the samples
+that are only written with `exact=False`, as float layers between DequantizeLinear and QuantizeLinear; their results may
+differ by quantization steps. All other samples are refused, for the reasons in the last column. `onnx.checker` accepts
+every file. The opset is the first one that can express the sample, among 20, 23 and {{opset}}, the newest of
+onnx {VERSION}. [The guide](../onnx-writer.md) describes the limits of older opsets.
 
-| Operator | Samples | Exact | QDQ | Nodes | Refused because |
+| Operator | Samples | Exact | QDQ | Nodes | Reasons for refusal |
 | --- | ---: | ---: | ---: | --- | --- |
 """
 _TYPES: Final = re.compile(r"(\w+) of ONNX \(since opset \d+\) (takes|gives) no (\w+)")
@@ -50,7 +51,7 @@ _MOST_REASONS: Final = 4
 
 
 class Outcome(NamedTuple):
-    """What became of a sample: "expressed", "refused", "wrong" or "unknown" to the reference; why; and its nodes."""
+    """The result of a sample: "expressed", "refused", "wrong", or "unknown" to the reference; the reason; its nodes."""
 
     status: str
     reason: str = ""
@@ -58,7 +59,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(sample: Sample, *, opset: int | None = None, exact: bool = True) -> Outcome:
-    """Write a sample, check the model, read it back and compare what both networks give."""
+    """Write a sample, check the model, read it back, and compare the results of both networks."""
     import onnx  # noqa: PLC0415 - the tests of the tool are collected without it
 
     network, feeds = sample.network()
@@ -90,7 +91,7 @@ def _difference(sample: Sample, network: Any, model: Any, feeds: Any, requested:
 
 
 def _outputs(model: Any, feeds: dict[str, Any]) -> dict[int, Any]:
-    """Return what the model gives; inputs whose values must be known before it runs are constants of it."""
+    """Return the outputs of the model; inputs whose values must be known before running become constants."""
     graph = _loaded(model, feeds, ()).graph
     numbers = {layer.name: layer.op.binding_id for layer in graph.inputs}
     return reference_outputs(graph, {number: feeds[name] for name, number in numbers.items()})
@@ -111,7 +112,7 @@ def operators() -> dict[str, type[Op]]:
 
 
 class Row(NamedTuple):
-    """What the page tells of an operator."""
+    """The results of an operator on the page."""
 
     name: str
     samples: int
@@ -146,7 +147,7 @@ def row(name: str, op: type[Op]) -> Row:
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
-    """Reasons, the most frequent first, those that name a type only as one for all types."""
+    """Yield the reasons, most frequent first; reasons that differ only in a type are merged."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         result = _TYPES.fullmatch(reason)
@@ -168,7 +169,7 @@ def page() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description="Write every sample as ONNX and read it back.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
     parser.add_argument("--opset", type=int, help="the opset for operators that are named")

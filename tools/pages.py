@@ -79,7 +79,7 @@ def _operator(op: type[Op]) -> Iterator[str]:
 
 
 def _python(lines: Iterable[str]) -> list[str]:
-    """Return a block of examples; the empty line tells a doctest where the last result ends."""
+    """Return a block of examples; the empty line marks for doctest where the last result ends."""
     return ["```python", *lines, "", "```"]
 
 
@@ -102,7 +102,7 @@ def _example_imports(text: str) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """A docstring's text as Markdown: its tables, without their rulers, and its literal blocks stand as they are."""
+    """Convert a docstring to Markdown: tables lose their rulers, and literal blocks are unchanged."""
     blocks = text.replace("::\n", ":\n").split("\n\n")
     return "\n\n".join(_table_block(block) if block.startswith("==") else block for block in blocks)
 
@@ -169,7 +169,7 @@ def _type_cell(hint: Any, family: str) -> str:
 
 
 def _family_of(hint: Any) -> str | None:
-    """Return the family that an enumeration of an operator's belongs to."""
+    """Return the family of the operator whose attribute has this enumeration as its type."""
     result = isinstance(hint, type) and issubclass(hint, Enum) and hint.__module__.startswith(f"{ops.__name__}.")
     return hint.__module__.rpartition(".")[2] if result else None
 
@@ -222,7 +222,7 @@ def _data_types(op: type[Op]) -> Iterator[str]:
 
 
 def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
-    """A row for all operands and results that take the same; the longest row, where it is long, calls its `others`."""
+    """Return one row for all operands and results with equal types; `others` names the rest in a very long row."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, result in _types_of_samples(op).items():
         cells = tuple(types_text(dtype for dtype, quantized in result if quantized is sort) for sort in (False, True))
@@ -238,10 +238,10 @@ def _type_rows(op: type[Op]) -> list[tuple[str, ...]]:
 
 @cache
 def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
-    """Return the types, and whether they are quantized, of all operands and results in the samples that CpuRef takes.
+    """Return the types of all operands and results in the samples that CpuRef supports, and whether they are quantized.
 
-    Where there are optional operands, of which not every sample has all, each sample counts in all types; and indices
-    may have every type that the operator allows.
+    Operators with optional operands, which not every sample has, count each sample in all types. Indices may have every
+    type that the operator allows.
     """
     calls = [call for call in map(_call, samples_of(op)) if reference().find(*call)]
     if any(declared.optional for declared in op.operands):
@@ -267,7 +267,7 @@ def _call(sample: Sample) -> tuple[Op, KernelInfo]:
 
 
 def _retyped(info: KernelInfo, dtype: DataType) -> KernelInfo:
-    """Return the same tensors, those of the first one's type with another type."""
+    """Return the same infos, where tensors with the type of the first one have another type."""
 
     def other(tensor_info: TensorInfo | None) -> TensorInfo | None:
         same = tensor_info is not None and tensor_info.dtype is info.input.dtype and not tensor_info.is_quantized
@@ -291,7 +291,7 @@ def _enumeration(kind: type[Enum]) -> Iterator[str]:
 
 
 def member_docs(source: str) -> dict[str, str]:
-    """Return the docstrings behind the members of an enumeration."""
+    """Return the docstrings that follow the members of an enumeration."""
     result = {}
     [declared] = ast.parse(source).body
     for first, second in pairwise(declared.body):
@@ -321,7 +321,7 @@ def environment_page() -> str:
 
 
 def environment_variables(source: str) -> list[tuple[str, str]]:
-    """Return the texts that a module's constants hold, with the docstrings behind them."""
+    """Return the texts of a module's constants, with the docstrings that follow them."""
     result = []
     for first, second in pairwise(ast.parse(source).body):
         match first, second:

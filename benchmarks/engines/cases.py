@@ -1,4 +1,4 @@
-"""What is measured: networks as files in the formats that engines read, with inputs for them."""
+"""The measured networks, as files in the formats that engines read, with their inputs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ PRODUCTS: Final = (
 
 
 REASON: Final = 200
-"""Letters of a reason that are told."""
+"""The maximum length of a reported reason, in characters."""
 FORMATS: Final = (".onnx", ".tflite")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network and its batch: its file, what it was converted to for engines that cannot read it, and inputs.
+    """A network with a batch size: its file, the converted files for engines that cannot read it, and its inputs.
 
-    `operations` counts every multiplication and every addition of direct sums of products; `refused` says for a format
-    why there is no file of it.
+    `operations` counts every multiplication and addition of direct sums of products. `refused` has the reason for each
+    format in which the network could not be written.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Case:
         return self.name if self.batch == 1 else f"{self.name} x{self.batch}"
 
     def file(self, formats: Iterable[str]) -> Path | None:
-        """Return the original if an engine reads these formats, else what it was converted to, else None."""
+        """Return the original file if it has one of these formats, else a converted file, else None."""
         if self.path.suffix in formats:
             return self.path
         return next((self.converted[item] for item in formats if item in self.converted), None)
 
 
 def known(models: Path | None) -> list[str]:
-    """Return the names of all networks: the benchmark's own, and the model files of a folder."""
+    """Return the names of all networks: those of the benchmark, and the model files of a folder."""
     return [*networks.NETWORKS, *(path.name for path in _files(models))]
 
 
@@ -73,7 +73,7 @@ def _files(models: Path | None) -> list[Path]:
 
 
 def prepare(name: str, batch: int, models: Path | None, folder: Path, formats: Iterable[str]) -> Case:
-    """Build and read what is measured, and write it in these formats too; files are kept in the folder."""
+    """Build and read a network, and write it in these formats too; the files are cached in the folder."""
     path = networks.saved(name, folder, batch) if name in networks.NETWORKS else _named(name, models)
     network = (frontends.onnx if path.suffix == ".onnx" else frontends.tflite).load(path)
     converted, refused = _converted(network, path, folder, formats)
@@ -97,7 +97,7 @@ def _named(name: str, models: Path | None) -> Path:
 
 
 def tiny(folder: Path) -> dict[str, Path]:
-    """Return a network that costs nothing, in every format that can be written here."""
+    """Return the files of a network without computation, in every format that can be written here."""
     network = adding()
     folder.mkdir(parents=True, exist_ok=True)
     created, _ = _converted(network, folder / "tiny", folder, FORMATS)
@@ -107,7 +107,7 @@ def tiny(folder: Path) -> dict[str, Path]:
 def _converted(
     network: ip.Network, path: Path, folder: Path, formats: Iterable[str]
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Files of the same network in other formats, by suffix, and why there are none."""
+    """Return the files of the same network in other formats, by suffix, and the reasons for missing files."""
     created: dict[str, Path] = {}
     refused: dict[str, str] = {}
     for suffix in {*formats} - {path.suffix}:
@@ -121,7 +121,10 @@ def _converted(
 
 
 def _write(network: ip.Network, path: Path) -> None:
-    """Quantized networks as the engines' own quantized kernels want them, even where these round differently."""
+    """Write a network.
+
+    Quantized ones in the form of the engines' quantized kernels, even if these round differently.
+    """
     if path.suffix == ".onnx":
         from interposer.writers import onnx  # noqa: PLC0415 - it needs a package
 
@@ -138,7 +141,10 @@ def _inputs(network: ip.Network) -> list[Any]:
 
 
 def _random(generator: np.random.Generator, info: ip.TensorInfo) -> Any:
-    """Normal numbers; of eight-bit integers all alike; and of others ones, which hide nothing in a mask."""
+    """Return random inputs: normally distributed floats, uniform 8-bit integers, and ones for other integers.
+
+    Ones are valid in masks and hide nothing.
+    """
     shape, dtype = tuple(info.shape), info.dtype.numpy
     if info.dtype.is_float:
         return generator.standard_normal(shape).astype(dtype)

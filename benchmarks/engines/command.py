@@ -1,8 +1,8 @@
-"""`python benchmarks/run.py engines`: whole networks on CpuAcc and its peers, interleaved in one run.
+"""`python benchmarks/run.py engines`: whole networks on CpuAcc and other engines, interleaved in one run.
 
-Every engine runs in a process of its own, through its own Python API; while one has its turn, the others sleep. Before
-anything is timed, all must give the same results. Times are warm; loading is from the file to the first answer, in a
-process that has loaded another network before, without a cache and with one.
+Every engine runs in a separate process, through its own Python API; during the turn of one engine, the others sleep.
+Before anything is timed, all engines must return the same results. Times exclude the first runs. Loading is measured
+from the file to the first result, in a process that has loaded another network before, without and with a cache.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH: Final = 8
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure what was asked for."""
+    """Measure the requested networks."""
     parser = _parser()
     args = parser.parse_args(words)
     if args.quick:
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="few networks unless some are named, short turns")
     parser.add_argument("--models", type=Path, default=MODELS, help="folder with more model files")
-    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are kept")
+    parser.add_argument("--cache", type=Path, default=HERE / ".cache", help="folder where built networks are cached")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder for JSON, text and plot")
     return parser
 
@@ -108,7 +108,7 @@ def _numbers(said: str) -> list[int]:
 
 
 def _engines(said: str) -> list[str]:
-    """Return names separated by commas, but not by those in brackets; each as tables have it."""
+    """Return the names in a comma-separated list, where commas in brackets do not separate; each as tables show it."""
     names, depth = [""], 0
     for letter in said:
         depth += (letter == "[") - (letter == "]")
@@ -121,7 +121,7 @@ def _engines(said: str) -> list[str]:
 
 
 def _fast(name: str) -> str:
-    """Return the name of an engine with fast math, where it has that."""
+    """Return the name of an engine with fast math, or the name itself if the engine has no such option."""
     created = engine(name)
     if not isinstance(created, Interposer) or not created.has_fast_math():
         raise argparse.ArgumentTypeError(f"{name} has no option {FAST_OPTION}")
@@ -129,13 +129,13 @@ def _fast(name: str) -> str:
 
 
 def _selected(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the names that any pattern fits, with or without the suffix of a file."""
+    """Return the names that match any of the patterns, with or without the suffix of a file."""
     return [name for name in names if any(fnmatchcase(name, pattern) or fnmatchcase(Path(name).stem, pattern)
                                           for pattern in patterns)]  # fmt: skip
 
 
 def _pairs(names: Sequence[str], batches: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Networks and batches; batches of more than one for those of which it says something."""
+    """Return networks and batch sizes; batches of more than one only for networks that scale with the batch."""
     for name in names:
         for batch in batches:
             if batch == 1 or name in BATCHED:
@@ -153,7 +153,7 @@ def _progress(row: dict[str, Any], engines: Sequence[str]) -> str:
 
 
 def _write(folder: Path, rows: list[dict[str, Any]], engines: Sequence[str], peaks: dict[int, Peak]) -> None:
-    """All that is known so far, so that a run that is ended leaves something."""
+    """Write all results so far, so that an interrupted run leaves them."""
     facts = {
         "machine": machine(),
         "engines": engines,

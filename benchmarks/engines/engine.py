@@ -1,4 +1,4 @@
-"""What the benchmark asks of an engine: to read a file, to say how it may be called, and what came out."""
+"""The interface of an engine in the benchmark: it reads a file, lists the ways to call it, and returns its results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Call = Callable[[], Any]
 
 
 class Engine(ABC):
-    """One engine with one network; it lives in a process of its own, and its packages are imported there only.
+    """One engine with one network, in a separate process, which alone imports its packages.
 
-    `name` is how it is known in tables, `formats` are the suffixes of the files that it reads, and `packages` what must
-    be installed.
+    `name` is its name in tables, `formats` are the suffixes of the files that it reads, and `packages` the required
+    packages.
     """
 
     name: str
@@ -28,43 +28,43 @@ class Engine(ABC):
     """How far its floating-point results may be off, as a part of the largest number, where that is more than usual."""
 
     def absent(self) -> str:
-        """Return why it cannot be here; empty if it can. Asked in the process that measures, before anything else."""
+        """Return why the engine is not available; empty if it is. Called first, in the measuring process."""
         missing = [package for package in self.packages if importlib.util.find_spec(package) is None]
         return f"{', '.join(missing)} is not installed" if missing else ""
 
     def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
-        """Variables that the process is started with."""
+        """Return the environment variables with which the process is started."""
         return {}
 
     def begin(self) -> None:
-        """Import what is needed; not timed."""
+        """Import the packages; this is not timed."""
 
     @abstractmethod
     def load(self, path: Path, threads: int, cache: Path) -> None:
-        """Make the network of a file ready, with what is kept in the folder `cache`, if anything is."""
+        """Load the network of a file, with the help of cached files in the folder `cache`, if there are any."""
 
     def keep(self, path: Path, threads: int, cache: Path) -> None:
-        """Fill the folder for the next process, where the engine can do so and has not done it while loading."""
+        """Fill the cache folder for the next process, if the engine can do so and has not done so while loading."""
 
     @abstractmethod
     def feed(self, inputs: Arrays) -> None:
-        """Take these arrays, in the order of the model's inputs, for all runs that follow."""
+        """Set the arrays for all following runs, in the order of the model's inputs."""
 
     @abstractmethod
     def ways(self) -> Mapping[str, Call]:
-        """Return how one run can be called; the first one is for the first answer, the quickest of them is timed."""
+        """Return the ways to call one run; the first one gives the first result, and the fastest one is timed."""
 
     @abstractmethod
     def outputs(self) -> Arrays:
-        """Return what the last run gave, in the order of the model's outputs."""
+        """Return the results of the last run, in the order of the model's outputs."""
 
     def version(self) -> str:
-        """Of the engine's package."""
+        """Return the version of the engine's package."""
         return ""
 
     def note(self) -> str:
-        """Return what a reader should know of how this network is run, if anything."""
+        """Return a remark about how this network is run, or an empty text."""
         return ""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""

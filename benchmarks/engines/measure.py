@@ -1,4 +1,4 @@
-"""One network on all engines: loaded, compared, and timed in turn."""
+"""The measurement of one network on all engines: load, compare, and time in turns."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ QUANTIZED_INSIDE: Final = {f"_{style}": 0.5 for style in STYLES}
 
 @dataclass(frozen=True)
 class Plan:
-    """How it is measured.
+    """The settings of a measurement.
 
     Args:
-        engines: names; the first is the one that is compared with the others.
-        rounds: how often each engine has its turn.
-        seconds: how long a turn is, after a fifth of it that is not counted.
-        loads: from how many processes the time of loading is taken.
+        engines: names of engines; the first one is compared with the others.
+        rounds: the number of turns of each engine.
+        seconds: the duration of a turn, after a warm-up of a fifth of it.
+        loads: the number of processes in which loading is timed.
         tiny: files of the network that every process loads first, by suffix.
     """
 
@@ -54,7 +54,7 @@ class Plan:
 
 
 def measure(case: Case, threads: int, plan: Plan) -> Figures:
-    """Figures of every engine by its name; of one that did not run, why not."""
+    """Return the figures of every engine by name; for an engine that did not run, the reason."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         result: dict[str, Figures] = {}
@@ -82,7 +82,7 @@ def measure(case: Case, threads: int, plan: Plan) -> Figures:
 
 
 def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, place: Path) -> tuple[Process, Figures]:
-    """Return a process with the network ready, and what that took."""
+    """Return a process that has loaded the network, and the figures of loading."""
     path = _file(name, case)
     colds, warms = [], []
     for number in range(plan.loads):
@@ -107,10 +107,10 @@ def _started(stack: ExitStack, name: str, case: Case, threads: int, plan: Plan, 
 
 
 def _file(name: str, case: Case) -> Path:
-    """Return what this engine reads.
+    """Return the file that this engine reads.
 
     Raises:
-        EngineError: the engine is not here, or cannot read the network.
+        EngineError: the engine is not available, or cannot read the network.
     """
     item = engine(name)
     if absent := item.absent():
@@ -134,7 +134,7 @@ def _process(name: str, path: Path, threads: int, cache: Path, plan: Plan) -> Pr
 
 
 def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Plan) -> float:
-    """Return milliseconds of loading where the cache has what can be kept."""
+    """Return the milliseconds of loading with a filled cache."""
     with _process(name, path, threads, cache, plan) as keeper:
         keeper.ask("keep", str(path))
     with _process(name, path, threads, cache, plan) as process:
@@ -143,7 +143,7 @@ def _warm(name: str, case: Case, path: Path, threads: int, cache: Path, plan: Pl
 
 
 def _compare(case: Case, result: dict[str, Figures], running: dict[str, Process]) -> None:
-    """Put engines aside that do not give what the first peer that runs gives."""
+    """Exclude engines whose results differ from those of the first other engine that runs."""
     order = [*list(running)[1:], *list(running)[:1]] if len(running) > 1 else []
     order.sort(key=lambda name: engine(name).tolerance is not None)
     for name in order:
@@ -172,7 +172,10 @@ def _arrays(path: Path) -> list[Any]:
 
 
 def deviation(values: Sequence[Any], expected: Sequence[Any]) -> float:
-    """The largest difference: in steps of integers, or as a part of the largest number; infinite if nothing fits."""
+    """Return the largest difference: in steps for integers, else relative to the largest number.
+
+    Infinite on a mismatch.
+    """
     if len(values) != len(expected):
         return float("inf")
     return max((_deviation(a, b) for a, b in zip(values, expected, strict=True)), default=0.0)
@@ -191,7 +194,7 @@ def _deviation(value: Any, expected: Any) -> float:
 
 
 def _take_turns(result: dict[str, Figures], running: dict[str, Process], plan: Plan) -> None:
-    """Rounds in which every engine has one turn, in one order and then in the other; medians and minima of all."""
+    """Time rounds in which every engine has one turn, in alternating order; record medians and minima of all rounds."""
     rounds: dict[str, list[Figures]] = {name: [] for name in running}
     for number in range(plan.rounds):
         for name in list(running)[:: -1 if number % 2 else 1]:

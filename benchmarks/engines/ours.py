@@ -1,4 +1,4 @@
-"""Interposer, with whatever backends: `Interposer[CpuAcc,CpuRef]`, or a backend's id alone."""
+"""Interposer with any backends: `Interposer[CpuAcc,CpuRef]`, or the id of a single backend."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FAST_TOLERANCE: Final = 0.04
 
 
 class Interposer(Engine):
-    """The public API: `load`, then either `Model.run`, or `Model.bind`.
+    """The public API: `load`, then either `Model.run` or `Model.bind`.
 
     Args:
-        backends: in order of preference; CpuRef is added, so that what nobody else takes still runs, and is told of.
-        fast: give the first of them the option `FastMathEnabled`.
+        backends: ids in order of preference; CpuRef is added for layers that no other backend supports.
+        fast: set the option `FastMathEnabled` of the first backend.
     """
 
     formats = (".onnx", ".tflite")
@@ -50,7 +50,7 @@ class Interposer(Engine):
         return "; ".join(reasons)
 
     def has_fast_math(self) -> bool:
-        """Whether the first backend has the option, as far as that is known: what is missing, `absent` tells."""
+        """Return True if the first backend has the option; also True for a missing backend, which `absent` reports."""
         registry, first = default_runtime().registry, self.backends[0]
         if first not in registry.available():
             return first != AUTO
@@ -78,7 +78,7 @@ class Interposer(Engine):
         return {"Model.run": run, "Model.bind": self._bound()}
 
     def _bound(self) -> Call:
-        """Runs on the same arrays for inputs and outputs, which are bound when it is first called."""
+        """Return a function that runs on the same input and output arrays, which are bound in its first call."""
         bound: list[Any] = []
 
         def run() -> None:
@@ -96,7 +96,7 @@ class Interposer(Engine):
         return str(self._ip.__version__)
 
     def note(self) -> str:
-        """Who has how many layers, where not all are with the first backend."""
+        """Return the number of layers of each backend, unless the first one runs all of them."""
         layers = Counter(placement.backend for placement in self._model.optimized.placements)
         if set(layers) <= {self.backends[0]}:
             return ""

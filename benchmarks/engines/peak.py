@@ -1,4 +1,4 @@
-"""What the machine could do at best: measured, so that shares of it mean something."""
+"""The measured peak performance of the machine, as a reference for the reached performance."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SECONDS: Final = 0.5
 
 @dataclass(frozen=True)
 class Peak:
-    """Operations a second of so many threads: of float32, and of eight-bit integers or 0 where that is not known."""
+    """Operations per second with a number of threads: of float32, and of 8-bit integers (0 if unknown)."""
 
     float32: float
     int8: float
     how: str
 
     def of(self, quantized: bool) -> float:
-        """Return the one that a network of this kind is compared with."""
+        """Return the peak for float32 or for quantized networks."""
         return self.int8 if quantized else self.float32
 
 
 def measure_peaks(threads: list[int]) -> dict[int, Peak]:
-    """The peak for each number of threads; without a C compiler, NumPy's matrix product stands in for all of them."""
+    """Return the peak for each number of threads; without a C compiler, that of NumPy's matrix product for all."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder, "peak"))

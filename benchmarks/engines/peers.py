@@ -1,4 +1,4 @@
-"""The peers, each through its own Python API as its documentation has it for one network and little latency."""
+"""The other engines, each through its own Python API, as its documentation recommends for low latency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CACHED: Final = "optimized.onnx"
 
 
 class OnnxRuntime(Engine):
-    """ONNX Runtime on its CPU provider; what it keeps for the next time is the optimized graph."""
+    """ONNX Runtime on its CPU provider; the cache holds the optimized graph."""
 
     name = "ONNX Runtime"
     packages = ("onnxruntime",)
@@ -78,7 +78,7 @@ class OnnxRuntime(Engine):
 
 
 class OpenVINO(Engine):
-    """OpenVINO on the CPU, an inference request on the caller's own memory, and float32 where the network says so."""
+    """OpenVINO on the CPU, with an inference request on the caller's memory, and float32 if the network has it."""
 
     name = "OpenVINO"
     formats = (".onnx", ".tflite")
@@ -122,7 +122,7 @@ class OpenVINO(Engine):
 
 
 class LiteRT(Engine):
-    """LiteRT's interpreter with XNNPACK, which it uses unless told otherwise."""
+    """LiteRT's interpreter with XNNPACK, which it uses by default."""
 
     name = "LiteRT"
     formats = (".tflite",)

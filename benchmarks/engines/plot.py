@@ -1,4 +1,4 @@
-"""The times as a picture: for each network, where every engine stands beside the best of the others."""
+"""A plot of the times: for each network, every engine relative to the best of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LEFT, WIDTH, GAP, TOP = 210, 420, 40, 60
 
 
 def svg(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
-    """An SVG with a panel for each number of threads; times are parts of the best other engine's, on a log scale."""
+    """Return an SVG with a panel for each number of threads.
+
+    Times are relative to the best other engine, on a log scale.
+    """
     threads = sorted({row["threads"] for row in rows})
     names = list(dict.fromkeys(_title(row) for row in rows))
     points = [point for row in rows for point in _points(row, engines)]
@@ -45,7 +48,7 @@ def svg(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:
 
 
 def _points(row: dict[str, Any], engines: Sequence[str]) -> Iterator[tuple[str, int, int, float]]:
-    """Network, threads, number of the engine, and its time as a part of the best other's than the first."""
+    """Yield the network, the threads, the number of the engine, and its time relative to the best other engine."""
     times = {name: item["median_ms"] for name, item in row["engines"].items() if "median_ms" in item}
     others = [value for name, value in times.items() if name != engines[0] and not name.endswith(FAST_MATH)]
     best = min(others or times.values(), default=None)
@@ -55,7 +58,7 @@ def _points(row: dict[str, Any], engines: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Powers of two around all values, so that 1 is among them."""
+    """Return the powers of two that enclose all values and 1."""
     low, high = min([*values, 0.5]), max([*values, 2.0])
     return 2.0 ** math.floor(math.log2(low)), 2.0 ** math.ceil(math.log2(high))
 

@@ -1,4 +1,4 @@
-"""Processes of engines, as seen from the one that measures."""
+"""The processes of engines, as the measuring process sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class EngineError(Exception):
-    """An engine could not do what it was asked for; the text says why."""
+    """An engine could not do what was requested; the text has the reason."""
 
 
 class Process:
@@ -52,7 +52,7 @@ class Process:
             raise
 
     def ask(self, request: str, *arguments: Any) -> Any:
-        """Return what the worker's method of this name gives."""
+        """Return the result of the worker's method with this name."""
         try:
             self._connection.send((request, arguments))
             if not self._connection.poll(self._patience):
@@ -65,7 +65,7 @@ class Process:
         return answer
 
     def _said(self) -> str:
-        """Return the status that it died with, and its last line, if any."""
+        """Return the exit status of the process, and its last line of output, if any."""
         status = self._child.wait()
         self._log.seek(0)
         lines = self._log.read().splitlines()

@@ -1,4 +1,4 @@
-"""What was found, as text."""
+"""The results as text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ others: what part of all processors other programs used at the same time"""
 
 
 class Versus:
-    """The first engine of a row beside the quickest of the others, or beside a named one.
+    """The first engine of a row compared with the fastest of the others, or with a named one.
 
-    `ratio` says how many times as fast it is: the median, over rounds, of the other's time by its own.
+    `ratio` says how many times as fast the first engine is: the median, over rounds, of the other's time divided by its
+    own.
     """
 
     def __init__(self, ours: Mapping[str, Any], peer: str, theirs: Mapping[str, Any]) -> None:
@@ -34,7 +35,7 @@ class Versus:
 
 
 def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
-    """Return the comparison, where both have run; with fast math only where it is named."""
+    """Return the comparison if both engines have run, else None; engines with fast math only if they are named."""
     timed = {name: item for name, item in row["engines"].items() if "median_ms" in item}
     ours = timed.pop(subject, None)
     timed = {
@@ -47,7 +48,7 @@ def versus(row: Row, subject: str, peer: str | None = None) -> Versus | None:
 
 
 def speed_of_peak(row: Row, name: str, peaks: Mapping[int, Peak]) -> float | None:
-    """Return the part of the machine's peak that an engine reached, with direct operations counted."""
+    """Return the fraction of the machine's peak that an engine reached, counting direct operations."""
     figures = row["engines"].get(name, {})
     peak = peaks[row["threads"]].of(row["quantized"])
     if "median_ms" not in figures or not peak:
@@ -56,7 +57,7 @@ def speed_of_peak(row: Row, name: str, peaks: Mapping[int, Peak]) -> float | Non
 
 
 def text(rows: Sequence[Row], engines: Sequence[str], peaks: Mapping[int, Peak]) -> str:
-    """Tables of times, of loading and memory, and what they come to."""
+    """Return tables of times, of loading and of memory, and a summary."""
     parts = [
         _peaks(peaks),
         TIMES,
@@ -102,7 +103,7 @@ def _cell(figures: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return three digits that mean something."""
+    """Return a number with three significant digits."""
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
 
 
@@ -132,7 +133,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _summary(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[str]:
-    """Geometric means of how many times as fast the first engine is, and where it is slower."""
+    """Yield the geometric means of the first engine's relative speed, and the networks on which it is slower."""
     subject = engines[0]
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
@@ -156,7 +157,7 @@ def _mean(versuses: Sequence[Versus]) -> str:
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what did not run, and what runs in another way than its column says; each once."""
+    """Yield which engines did not run, and which run differently from what their column says; each once."""
     said: dict[str, None] = {}
     for row in rows:
         for name, figures in row["engines"].items():

@@ -1,4 +1,4 @@
-"""What else the machine was doing while something was measured."""
+"""The load of the machine by other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STAT: Final = Path("/proc/stat")
 
 
 class Watch:
-    """Begins to watch when it is made."""
+    """Watches the load of the machine from its creation on."""
 
     def __init__(self) -> None:
         self._start, self._busy = time.perf_counter(), _busy_seconds()
 
     def others(self, ours_ms: float) -> float | None:
-        """The part of all processors' time that was not idle and not ours since then; None if nobody tells."""
+        """Return the fraction of all processors' time since then that other processes used; None if it is unknown."""
         busy = _busy_seconds()
         if busy is None or self._busy is None:
             return None
@@ -28,7 +28,7 @@ class Watch:
 
 
 def _busy_seconds() -> float | None:
-    """Processor time since the start of the machine that was neither idle nor waiting."""
+    """Return the processor time since the start of the machine that was neither idle nor waiting."""
     try:
         words = STAT.read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:

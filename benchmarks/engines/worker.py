@@ -1,4 +1,4 @@
-"""The process of one engine with one network: it does what it is told over a socket, and sleeps in between."""
+"""The process of one engine with one network: it answers requests over a socket, and sleeps in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEWEST: Final = 3
 
 
 class Worker:
-    """The engine, and the requests that it answers; each is a method, its arguments are plain data."""
+    """The engine, and the requests that it answers; each request is a method with plain data as arguments."""
 
     def __init__(self, name: str, threads: int, cache: str) -> None:
         self._threads, self._cache = threads, Path(cache)
@@ -33,13 +33,13 @@ class Worker:
         self._before = 0
 
     def warm_up(self, path: str) -> None:
-        """Load and run the tiny network, so that whatever a process does once is done."""
+        """Load and run the tiny network, so that one-time initialization is done."""
         with tempfile.TemporaryDirectory() as empty:
             self._first(path, [np.zeros(4, np.float32) for _ in range(2)], Path(empty))
             self._engine.close()
 
     def load(self, path: str, inputs: str, outputs: str) -> dict[str, Any]:
-        """From the file to the first answer, which goes into another file; milliseconds, and bytes of memory."""
+        """Load the network, run it once and write the result to a file; return milliseconds and bytes of memory."""
         with np.load(inputs) as file:
             arrays = [file[name] for name in file.files]
         self._before = _resident()
@@ -50,11 +50,11 @@ class Worker:
         return {"load_ms": seconds * 1000, "version": self._engine.version(), "note": self._engine.note()}
 
     def keep(self, path: str) -> None:
-        """Fill the cache for a process to come."""
+        """Fill the cache for a later process."""
         self._engine.keep(Path(path), self._threads, self._cache)
 
     def choose(self, outputs: str) -> str:
-        """Try the ways of calling, take the quickest, and write once more what it gives."""
+        """Try all ways of calling, choose the fastest, and write its results to a file."""
         ways = self._engine.ways()
         for call in ways.values():
             call()
@@ -66,7 +66,7 @@ class Worker:
         return way
 
     def measure(self, seconds: float) -> dict[str, float]:
-        """Return one round: runs that are not counted for a fifth of the time, then those that are; milliseconds."""
+        """Return the milliseconds of one turn, after warm-up runs for a fifth of the time."""
         cpu = time.process_time()
         _times(self._call, seconds / 5)
         times = _times(self._call, seconds)
@@ -74,7 +74,7 @@ class Worker:
         return {name: value * 1000 for name, value in result.items()} | {"runs": len(times)}
 
     def memory(self) -> int:
-        """Return bytes that are resident now and were not before the network was loaded."""
+        """Return the resident bytes that were added since before the network was loaded."""
         return _resident() - self._before
 
     def _first(self, path: str, inputs: list[Any], cache: Path) -> None:
@@ -84,11 +84,11 @@ class Worker:
 
 
 def _nothing() -> None:
-    """What is called before a way is chosen."""
+    """Do nothing; the call until a way of calling is chosen."""
 
 
 def _times(call: Call, seconds: float) -> list[float]:
-    """Return seconds of each run, for so long, but for some runs at least."""
+    """Return the seconds of each run during a time, but of a minimum number of runs."""
     times = []
     end = time.perf_counter() + seconds
     while len(times) < FEWEST or time.perf_counter() < end:
@@ -104,7 +104,7 @@ def _resident() -> int:
 
 
 def main() -> None:
-    """Answer requests, each a name and its arguments, until there are no more."""
+    """Answer requests, each a name with arguments, until the connection is closed."""
     connection = Connection(int(sys.argv[1]))
     worker: Worker | None = None
     while True:
@@ -118,7 +118,7 @@ def main() -> None:
             else:
                 answer = getattr(worker, name)(*arguments)
             connection.send((True, answer))
-        except Exception as error:  # whatever an engine raises is told, and the benchmark goes on without it
+        except Exception as error:  # reported; the benchmark continues without the engine
             traceback.print_exc()
             connection.send((False, f"{type(error).__name__}: {error}"))
 

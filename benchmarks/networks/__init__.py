@@ -1,9 +1,9 @@
-"""The networks of the benchmark: well-known designs with seeded weights, as ONNX, built when they are first needed.
+"""The networks of the benchmark: well-known designs with seeded weights, built as ONNX when they are first needed.
 
     build("resnet50", batch=8)              # an onnx.ModelProto
-    saved("resnet50", folder, batch=8)      # the path of its file, which is written where it is missing yet
+    saved("resnet50", folder, batch=8)      # the path of its file, which is written if it is missing
 
-The same name gives the same bytes on every machine, as far as NumPy draws the same numbers.
+The same name gives the same bytes on every machine, if NumPy generates the same random numbers.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ QUICK: Final = ("mobilenet_v2", "squeezenet", "bert_small")
 
 
 def build(name: str, batch: int = 1) -> onnx.ModelProto:
-    """Return the network of that name."""
+    """Return the network with this name."""
     return NETWORKS[name](batch)
 
 
 def saved(name: str, folder: Path, batch: int = 1) -> Path:
-    """Return its file in this folder; files that other versions of the builders wrote there are removed."""
+    """Return the path of the network's file in this folder; files of other versions of the builders are removed."""
     stem = f"{name}-{batch}"
     path = folder / f"{stem}-{_version()}.onnx"
     if not path.exists():
@@ -72,7 +72,7 @@ def saved(name: str, folder: Path, batch: int = 1) -> Path:
 
 @cache
 def _version() -> str:
-    """Return a hash of the builders."""
+    """Return a hash of the source files of the builders."""
     result = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         result.update(source.read_bytes())

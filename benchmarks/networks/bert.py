@@ -1,4 +1,4 @@
-"""Encoders of the BERT kind, from embeddings on: attention under a mask, and layers of GELU, in sequences of 128."""
+"""Encoders like BERT from the embeddings on: masked attention and layers with GELU, for sequences of 128."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _bert(name: str, layers: int, width: int, batch: int) -> onnx.ModelProto:
 
 
 def _hidden(g: Graph, mask: str) -> str:
-    """Return a large negative number for what is not to be seen."""
+    """Return a large negative number for masked positions, and 0 for all others."""
     wide = g.node("Unsqueeze", mask, g.constant([1, 2], np.int64))
     seen = g.node("Cast", wide, to=TensorProto.FLOAT)
     return g.node("Mul", g.node("Sub", g.constant(1.0), seen), g.constant(-10000.0))
@@ -61,7 +61,7 @@ def _heads(g: Graph, x: str, transposed: bool = False) -> str:
 
 
 def _gelu(g: Graph, x: str) -> str:
-    """In the way that exporters write it."""
+    """Return GELU as several nodes, as exporters write it."""
     error = g.node("Erf", g.node("Div", x, g.constant(math.sqrt(2))))
     return g.node("Mul", g.node("Mul", x, g.add(error, g.constant(1.0))), g.constant(0.5))
 

@@ -1,4 +1,4 @@
-"""DenseNet-121, whose normalizations before the convolutions no convolution can take in; images of 224 x 224."""
+"""DenseNet-121, whose batch normalizations precede convolutions and cannot be folded; images of 224 x 224."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the networks are built with: ONNX nodes with seeded weights, float32, images as NCHW.
+"""Helpers to build the networks: ONNX nodes with seeded weights, in float32, with images in NCHW.
 
-Batch normalizations that inference folds into a convolution are folded already. Weights are drawn such that tensors
-neither vanish nor grow from layer to layer: a variance of 2 / fan-in before a ReLU and of 1 / fan-in elsewhere.
+Batch normalizations that can be folded into a convolution are already folded. The variance of weights is 2 / fan-in
+before a ReLU and 1 / fan-in elsewhere, so that the magnitude of tensors is about the same in all layers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ RELU_GAIN: Final = math.sqrt(2)
 
 
 class Graph:
-    """A network in the making; tensors are known by their names, and of every image its channels are known."""
+    """A network under construction.
+
+    Tensors are identified by their names, and the channels of every image are known.
+    """
 
     def __init__(self, name: str, batch: int = 1) -> None:
         self.name, self.batch = name, batch
@@ -33,7 +36,7 @@ class Graph:
         self._inputs: list[Any] = []
 
     def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
-        """Return an input of this shape, which leaves out the batch."""
+        """Return an input of this shape, given without the batch dimension."""
         self._inputs.append(helper.make_tensor_value_info(name, dtype, [self.batch, *shape]))
         self.channels[name] = shape[0]
         return name
@@ -43,7 +46,7 @@ class Graph:
         return self.input("image", (channels, size, size))
 
     def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """Any node; the name of its output, or a list of names where there are several."""
+        """Add a node, and return the name of its output, or a list of names if there are several."""
         name = f"{kind}_{len(self._nodes)}"
         names = [name] if outputs == 1 else [f"{name}_{number}" for number in range(outputs)]
         self._nodes.append(helper.make_node(kind, inputs, names, name, **attributes))
@@ -58,12 +61,12 @@ class Graph:
         return name
 
     def weights(self, shape: Sequence[int], fan_in: int, gain: float = 1.0) -> str:
-        """Normally distributed, with a deviation of gain / sqrt(fan-in)."""
+        """Return normally distributed weights with a standard deviation of gain / sqrt(fan-in)."""
         drawn = self._random.standard_normal(shape, np.float32)
         return self.constant(drawn * np.float32(gain / math.sqrt(fan_in)))
 
     def bias(self, size: int) -> str:
-        """Small numbers."""
+        """Return a constant of small random numbers."""
         return self.constant(0.1 * self._random.standard_normal(size, np.float32))
 
     def finish(self, *outputs: str) -> onnx.ModelProto:
@@ -87,7 +90,7 @@ class Graph:
         gain: float | None = None,
         pad: int | None = None,
     ) -> str:
-        """A convolution with bias and what follows it; padded so that only its stride makes the image smaller."""
+        """Add a convolution with bias and an activation; the padding is such that only the stride reduces the image."""
         height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
         pads = [height // 2, width // 2] * 2 if pad is None else [pad] * 4
         depth = self.channels[x] // groups
@@ -100,12 +103,12 @@ class Graph:
         return self.act(y, act)
 
     def depthwise(self, x: str, kernel: int = 3, stride: int = 1, act: str | None = "Relu") -> str:
-        """Return a convolution of every channel by itself."""
+        """Add a depthwise convolution."""
         channels = self.channels[x]
         return self.conv(x, channels, kernel, stride, groups=channels, act=act)
 
     def act(self, x: str, kind: str | None) -> str:
-        """Return an activation by its ONNX name; Relu6 and Swish are what exporters write for them."""
+        """Add an activation by its ONNX name; Relu6 and Swish are several nodes, as exporters write them."""
         if kind is None:
             return x
         if kind == "Relu6":
@@ -118,7 +121,7 @@ class Graph:
         return self.node("Add", a, b)
 
     def concat(self, *parts: str) -> str:
-        """Joined along the channels."""
+        """Concatenate tensors along the channels."""
         y = self.node("Concat", *parts, axis=1)
         self.channels[y] = sum(self.channels[part] for part in parts)
         return y
@@ -132,39 +135,39 @@ class Graph:
         return self.node("AveragePool", x, kernel_shape=[kernel] * 2, strides=[stride] * 2)
 
     def upsample(self, x: str) -> str:
-        """Twice as high and wide, each pixel four times."""
+        """Double the height and the width by repeating each pixel four times."""
         scales = self.constant([1, 1, 2, 2])
         how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return self.node("Resize", x, "", scales, **how)
 
     def batch_norm(self, x: str) -> str:
-        """Return a normalization that no convolution can take in."""
+        """Add a batch normalization that cannot be folded into a convolution."""
         channels = self.channels[x]
         scale = self.constant(1 + 0.1 * self._random.standard_normal(channels, np.float32))
         variance = self.constant(1 + 0.1 * self._random.random(channels, np.float32))
         return self.node("BatchNormalization", x, scale, self.bias(channels), self.bias(channels), variance)
 
     def linear(self, x: str, features: int, gain: float = 1.0) -> str:
-        """Return a matrix product with the last axis, and a bias; `x` may be of any rank."""
+        """Add a matrix product along the last axis, and a bias; `x` may have any rank."""
         depth = self.channels[x]
         y = self.add(self.node("MatMul", x, self.weights((depth, features), depth, gain)), self.bias(features))
         self.channels[y] = features
         return y
 
     def gemm(self, x: str, features: int, gain: float = 1.0) -> str:
-        """Return the same for rank 2, in one node."""
+        """Add a matrix product and a bias for rank 2, as one node."""
         depth = self.channels[x]
         y = self.node("Gemm", x, self.weights((features, depth), depth, gain), self.bias(features), transB=1)
         self.channels[y] = features
         return y
 
     def classify(self, x: str, classes: int = 1000) -> str:
-        """Averaged over the image, and one number for each class."""
+        """Average over the image, and return one number for each class."""
         return self.gemm(self.node("Flatten", self.node("GlobalAveragePool", x)), classes)
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model, with the types and shapes that ONNX infers for its outputs."""
+    """Return the model with the inferred types and shapes of its outputs."""
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), strict_mode=True).graph.output
     for ours, result in zip(model.graph.output, inferred, strict=True):
         ours.CopyFrom(result)
@@ -172,7 +175,7 @@ def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose large constants are inputs: shapes are inferred from a copy in bytes, and weights are heavy."""
+    """Return a copy whose large constants are inputs, as shape inference serializes the whole model."""
     graph = model.graph
     small = [item for item in graph.initializer if item.data_type == TensorProto.INT64 or math.prod(item.dims) < 64]
     cached = {item.name for item in small}

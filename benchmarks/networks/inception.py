@@ -31,7 +31,7 @@ def _pooled(g: Graph, x: str, channels: int) -> str:
 
 
 def _chain(g: Graph, x: str, *layers: tuple[int, int | tuple[int, int]]) -> str:
-    """Convolutions, one after the other: channels and kernel of each."""
+    """Add convolutions one after the other; each has a number of channels and a kernel size."""
     for channels, kernel in layers:
         x = g.conv(x, channels, kernel)
     return x

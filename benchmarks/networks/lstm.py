@@ -1,4 +1,4 @@
-"""Two LSTM layers of 512 over a sequence of 100 frames of 80 features, and a layer for 30 symbols."""
+"""Two LSTM layers of 512 units over a sequence of 100 frames of 80 features, and a linear layer for 30 symbols."""
 
 from __future__ import annotations
 

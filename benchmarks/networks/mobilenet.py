@@ -1,4 +1,4 @@
-"""MobileNet V1, V2 and V3-large, and EfficientNet-lite0, which is built of the same blocks; images of 224 x 224."""
+"""MobileNet V1, V2 and V3-large, and EfficientNet-lite0, which consists of the same blocks; images of 224 x 224."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _block_v3(g: Graph, x: str, kernel: int, expanded: int, channels: int, atten
 
 
 def _attend(g: Graph, x: str) -> str:
-    """Squeeze and excite: every channel times what all of them say of it."""
+    """Add squeeze and excite: every channel is multiplied by a gate that is computed from all channels."""
     channels = g.channels[x]
     fewer = (channels // 4 + 7) // 8 * 8
     y = g.conv(g.node("GlobalAveragePool", x), fewer)

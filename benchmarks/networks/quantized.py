@@ -50,7 +50,10 @@ STYLES: Final[dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {"qdq":
 
 
 def _written(model: onnx.ModelProto, write: Callable[[Path, Path], None]) -> onnx.ModelProto:
-    """Return what a tool of ONNX Runtime writes for a model; the tools read and write files, and log advice."""
+    """Return the model that a tool of ONNX Runtime writes for a model.
+
+    The tools read and write files, and log advice.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
         onnx.save(model, source)
@@ -84,7 +87,7 @@ def _samples(model: onnx.ModelProto) -> Iterator[dict[str, Any]]:
 
 
 def _random(generator: np.random.Generator, kind: Any) -> Any:
-    """Normal numbers; of integers ones, which hide nothing in a mask."""
+    """Return random inputs: normally distributed floats, and ones for integers, so that no mask hides anything."""
     shape = [dim.dim_value for dim in kind.shape.dim]
     if kind.elem_type == TensorProto.FLOAT:
         return generator.standard_normal(shape, np.float32)

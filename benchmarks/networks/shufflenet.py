@@ -1,4 +1,4 @@
-"""ShuffleNet V2 1.0x, whose shuffles are a reshape, a transpose and a reshape as exporters write them; 224 x 224."""
+"""ShuffleNet V2 1.0x; its shuffles are a Reshape, a Transpose and a Reshape, as exporters write them; 224 x 224."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _unit(g: Graph, x: str) -> str:
 
 
 def _shuffle(g: Graph, x: str, size: int) -> str:
-    """Channels of the two halves in turn."""
+    """Interleave the channels of both halves."""
     channels = g.channels[x]
     y = g.node("Reshape", x, g.constant([g.batch, 2, channels // 2, size, size], np.int64))
     y = g.node("Transpose", y, perm=[0, 2, 1, 3, 4])

@@ -27,7 +27,7 @@ def _twice(g: Graph, x: str, channels: int) -> str:
 
 
 def _up(g: Graph, x: str) -> str:
-    """Half the channels, twice the height and width; every number of the result has one pixel to come from."""
+    """Halve the channels and double the height and width; every result element depends on one input pixel."""
     depth = g.channels[x]
     weights = g.weights((depth, depth // 2, 2, 2), depth)
     y = g.node("ConvTranspose", x, weights, g.bias(depth // 2), kernel_shape=[2, 2], strides=[2, 2])

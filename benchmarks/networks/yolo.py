@@ -1,4 +1,4 @@
-"""A detector of the YOLO kind: a backbone, paths up and down, three heads, no suppression; images of 320 x 320."""
+"""A detector like YOLO: a backbone, paths up and down, three heads, no suppression; images of 320 x 320."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _conv(g: Graph, x: str, channels: int, kernel: int = 1, stride: int = 1, pad
 
 
 def _partial(g: Graph, x: str, channels: int, blocks: int, add: bool = True) -> str:
-    """Half of the channels go through blocks of two convolutions, half of them past these."""
+    """Pass half of the channels through blocks of two convolutions, and concatenate the other half."""
     half = channels // 2
     y = _conv(g, x, half)
     for _ in range(blocks):
@@ -45,7 +45,7 @@ def _partial(g: Graph, x: str, channels: int, blocks: int, add: bool = True) -> 
 
 
 def _pyramid(g: Graph, x: str) -> str:
-    """Return the largest numbers of ever larger surroundings."""
+    """Concatenate maxima over windows of increasing size."""
     levels = [_conv(g, x, 256)]
     for _ in range(3):
         levels.append(g.max_pool(levels[-1], 5, 1))
@@ -53,7 +53,7 @@ def _pyramid(g: Graph, x: str) -> str:
 
 
 def _head(g: Graph, x: str, size: int) -> str:
-    """Return a row for each anchor of each cell: where, how certain, and of which class."""
+    """Return one row per anchor and cell: the box, the confidence, and the classes."""
     numbers = 5 + CLASSES
     y = g.conv(x, ANCHORS * numbers, act=None, gain=0.3)
     y = g.node("Reshape", y, g.constant([g.batch, ANCHORS, numbers, size, size], np.int64))

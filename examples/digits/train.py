@@ -1,7 +1,7 @@
-"""Train a small digit classifier in plain NumPy, and write it as digits.onnx with some pictures to try it on.
+"""Train a small digit classifier in plain NumPy, and write it as digits.onnx with some sample pictures.
 
-Needs the packages onnx, pillow and scikit-learn, of which the last brings the data: 1797 handwritten digits of 8 x 8
-pixels, bright ink on black. A quarter of them is held out; the pictures come from that quarter.
+This requires the packages onnx, pillow and scikit-learn. scikit-learn contains the data: 1797 handwritten digits of 8 x
+8 pixels, bright ink on black. A quarter of them is the test data, from which the sample pictures are taken.
 
     python examples/digits/train.py [FOLDER]
 """
@@ -50,13 +50,13 @@ def to_picture(image: Floats) -> Image.Image:
 
 
 def from_picture(picture: Image.Image) -> Floats:
-    """Return what `interposer run` makes of a picture for an input of float32[1, 1, 8, 8]."""
+    """Return the input float32[1, 1, 8, 8] that `interposer run` creates from a picture."""
     small = picture.convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR)
     return np.asarray(small, np.float32)[None] / 255
 
 
 def through_pictures(images: Floats) -> Floats:
-    """Return the images as they come back from pictures: a little softer."""
+    """Return the images after conversion to pictures and back, which blurs them slightly."""
     return np.stack([from_picture(to_picture(image)) for image in images])
 
 
@@ -83,12 +83,12 @@ def patches(x: Floats) -> Floats:
 
 
 def convolve(x: Floats, weight: Floats) -> Floats:
-    """Cross-correlation, stride 1, same size."""
+    """Compute the cross-correlation with stride 1; the result has the size of the image."""
     return (patches(x) @ weight.reshape(len(weight), -1).T).transpose(0, 3, 1, 2)
 
 
 def convolve_gradient(x: Floats, gradient: Floats) -> Floats:
-    """Return how the loss changes with the weight of `convolve`."""
+    """Return the gradient of the loss with respect to the weight of `convolve`."""
     out_channels = gradient.shape[1]
     by_channel = gradient.transpose(1, 0, 2, 3).reshape(out_channels, -1)
     columns = patches(x)
@@ -96,13 +96,13 @@ def convolve_gradient(x: Floats, gradient: Floats) -> Floats:
 
 
 def blocks(x: Floats) -> Floats:
-    """(N, C, H, W) -> (N, C, H/2, 2, W/2, 2), a view."""
+    """Return a view of 2 x 2 blocks: (N, C, H, W) becomes (N, C, H/2, 2, W/2, 2)."""
     n, c, h, w = x.shape
     return x.reshape(n, c, h // 2, 2, w // 2, 2)
 
 
 def forward(p: Parameters, x: Floats) -> dict[str, Floats]:
-    """Return every intermediate value, with the probabilities last."""
+    """Return all intermediate values by name; the probabilities are last."""
     v = {"x": x}
     v["relu1"] = np.maximum(convolve(x, p["conv1.weight"]) + p["conv1.bias"][:, None, None], 0)
     v["relu2"] = np.maximum(convolve(v["relu1"], p["conv2.weight"]) + p["conv2.bias"][:, None, None], 0)
@@ -135,20 +135,20 @@ def backward(p: Parameters, v: dict[str, Floats], digits: Integers) -> Parameter
 
 
 def batches(count: int, rng: np.random.Generator) -> Iterator[Integers]:
-    """Yield indices of every example once, in a new order, so many at a time."""
+    """Yield batches of indices that cover every example once, in a new random order."""
     order = rng.permutation(count)
     yield from (order[start : start + BATCH] for start in range(0, count, BATCH))
 
 
 def shifted(images: Floats, rng: np.random.Generator) -> Floats:
-    """Return the images moved by up to one pixel, all of them alike."""
+    """Return all images shifted by the same random offset of up to one pixel."""
     down, right = rng.integers(0, 3, size=2)
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return padded[:, :, down : down + SIZE, right : right + SIZE]
 
 
 def train(images: Floats, digits: Integers, rng: np.random.Generator) -> Parameters:
-    """Adam, with a learning rate that falls to zero."""
+    """Train with Adam; the learning rate decreases linearly to zero."""
     p = initial(rng)
     mean = {name: np.zeros_like(value) for name, value in p.items()}
     square = {name: np.zeros_like(value) for name, value in p.items()}
@@ -165,7 +165,7 @@ def train(images: Floats, digits: Integers, rng: np.random.Generator) -> Paramet
 
 
 def accuracy(p: Parameters, images: Floats, digits: Integers) -> float:
-    """Return the share of images whose most probable digit is the right one."""
+    """Return the fraction of images whose most probable digit is right."""
     return float(np.mean(predict(p, images) == digits))
 
 
@@ -207,7 +207,7 @@ def to_onnx(p: Parameters) -> onnx.ModelProto:
 
 
 def write(folder: Path, p: Parameters, images: Floats, digits: Integers) -> None:
-    """The model, its labels, and of each digit the first held-out picture that it gets right."""
+    """Write the model, its labels, and for each digit the first test picture that is classified correctly."""
     onnx.save(to_onnx(p), folder / "digits.onnx")
     (folder / "labels.txt").write_text("\n".join(LABELS) + "\n", encoding="utf-8")
     right = predict(p, through_pictures(images)) == digits
@@ -217,7 +217,7 @@ def write(folder: Path, p: Parameters, images: Floats, digits: Integers) -> None
 
 
 def main(folder: Path) -> None:
-    """Train, measure, and write where the network is good enough."""
+    """Train and evaluate the network, and write it if it is accurate enough."""
     rng = np.random.default_rng(0)
     images, digits, held_out, held_out_digits = split(rng)
     p = train(np.concatenate([images, through_pictures(images)]), np.tile(digits, 2), rng)

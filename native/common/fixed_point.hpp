@@ -65,7 +65,7 @@ int8_t clamped(Number x) {
   return x >= Number(-128) ? int8_t(std::min(x, Number(127))) : int8_t(-128);
 }
 
-/// Quantize a real number to int8; NaN counts as 0.
+/// Quantize a float to int8; NaN counts as 0.
 inline int8_t quantized(float real, float scale, int64_t zero_point, bool to_even = false) {
   float steps = real / scale;
   if (std::isnan(steps)) steps = 0;

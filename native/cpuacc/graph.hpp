@@ -17,7 +17,7 @@ using Shape = std::vector<int64_t>;
 
 /// The memory layout of a tensor. Shapes are always those of the network. A blocked image of rank 4 is stored as (N,
 /// ceil(C / 16), H, W, 16), also known as nChw16c, with zeros in the padding of the last block; a blocked volume of
-/// rank 5 as (N, ceil(C / 16), D, H, W, 16). The layout tells which axis of the shape is C: axis 1 for `blocked_nchw`,
+/// rank 5 as (N, ceil(C / 16), D, H, W, 16). The layout says which axis of the shape is C: axis 1 for `blocked_nchw`,
 /// the last axis for `blocked_nhwc`. The bytes are the same.
 enum class Layout : uint8_t { plain, blocked_nchw, blocked_nhwc };
 

@@ -13,7 +13,7 @@ from interposer.ops import Addition, Multiplication
 from interposer.testing import Conformance, Settings, Status, samples_of
 from tests.plugins.install import ROOT
 from tests.testing import wrong
-from tests.testing.faults import PAGE, PROBLEMS, page_with_table
+from tests.testing.defects import PAGE, PROBLEMS, page_with_table
 from tests.testing.planted import QUICK, Planted, failures_of
 
 SAMPLES = [*samples_of(Addition), *samples_of(Multiplication)]
@@ -41,7 +41,7 @@ def test_at_least_twenty_faults_are_planted_in_a_device_with_its_own_memory() ->
 
 
 def test_the_table_in_the_documentation_lists_every_planted_fault() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page_with_table(), "run python -m tests.testing.faults"
+    assert PAGE.read_text(encoding="utf-8") == page_with_table(), "run python -m tests.testing.defects"
 
 
 def test_a_backend_that_is_right_passes_every_case() -> None:

@@ -438,7 +438,7 @@ class OneManagerForAll(Board):
 # --- handles ----------------------------------------------------------------------------------------------------------
 
 
-@planted("Every tensor is kept in a list of the backend", "leaks/objects",
+@planted("Every tensor is stored in a list of the backend", "leaks/objects",
          r"\d+ objects of the class Tensor are still alive after \d+ networks were unloaded")  # fmt: skip
 class KeepsHandles(Board):
     def __init__(self) -> None:
@@ -818,7 +818,7 @@ class LeaksPerLoad(Board):
         return super().workload(made)
 
 
-@planted("Every run leaves objects behind", "leaks/small", "leak for every small network that is loaded")
+@planted("Every run leaks objects", "leaks/small", "leak for every small network that is loaded")
 class LeaksPerRun(Board):
     def __init__(self) -> None:
         self.lost: list[object] = []

@@ -243,7 +243,7 @@ def saturates_int32(call: Call) -> Array:
 
 @planted(ops.Reduce, "beyond-16-bits", "is the accumulator only 16 bits wide")
 def adds_integers_in_int16(call: Call) -> Array:
-    """Sums of int32 are kept in 16 bits."""
+    """Sums of int32 are stored in 16 bits."""
     return call.right.astype(np.int16)
 
 
@@ -420,7 +420,7 @@ def spreads_nan(call: Call) -> Array:
 
 @planted(ops.Reduce, "long-sum-float32", "every element is a float16 number: computed, summed or stored in float16")
 def adds_in_float16(call: Call) -> Array:
-    """Sums of float32 are kept in float16."""
+    """Sums of float32 are stored in float16."""
     if call.op.operation is not ReduceOperation.SUM or call.output.dtype is not DataType.FLOAT32:
         return call.right
     return np.cumsum(call.arrays[0], axis=1, dtype=np.float16)[:, -1]
@@ -428,7 +428,7 @@ def adds_in_float16(call: Call) -> Array:
 
 @planted(ops.FullyConnected, "long-float16", "elements are wrong by more than", names_it=False)
 def adds_float16_in_float16(call: Call) -> Array:
-    """Long sums of float16 are kept in float16, where they stop growing."""
+    """Long sums of float16 are stored in float16, where they stop growing."""
     if call.output.dtype is not DataType.FLOAT16 or call.arrays[2] is not None:
         return call.right
     products = call.arrays[0][:, :, None] * call.arrays[1][None]

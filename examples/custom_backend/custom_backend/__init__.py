@@ -1,4 +1,4 @@
-"""Custom, an example of a backend: it adds float32 tensors, in memory of its own, as precompiled layers."""
+"""Custom, an example backend: it adds float32 tensors in its own memory, as precompiled layers."""
 
 from custom_backend.backend import CustomBackend
 from custom_backend.compiler import CustomPreCompiledObject

@@ -1,4 +1,4 @@
-"""The backend itself: it says who it is, and makes everything else."""
+"""The backend class: it declares its id, and creates all other objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from interposer.ops import PreCompiled
 
 
 class CustomBackend(Backend):
-    """Runs additions of float32 tensors."""
+    """A backend that runs additions of float32 tensors."""
 
     id: ClassVar = BackendId("Custom")
     version: ClassVar = "1.0.0"
@@ -39,11 +39,11 @@ class CustomBackend(Backend):
         self.memory_managers: WeakSet[CustomMemoryManager] = WeakSet()
 
     def layer_support(self, options: Options) -> LayerSupport:
-        """Says yes to additions."""
+        """Return the object that accepts additions."""
         return CustomLayerSupport()
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
-        """Compile every layer by itself; a real compiler would take the whole view."""
+        """Compile every layer separately; a real compiler would take the whole view."""
         parts = [view.part([layer]) for layer in view]
         compiled_layers = [PreCompiled(num_outputs=len(part.outputs), object=compiled(part)) for part in parts]
         substitutions = [Substitution(part, op) for part, op in zip(parts, compiled_layers, strict=True)]
@@ -56,7 +56,7 @@ class CustomBackend(Backend):
         return custom_memory_manager
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Return a factory for the workloads and the handles of one network, with the manager from above."""
+        """Return the factory of the workloads and handles of one network, which use the given memory manager."""
         return CustomWorkloadFactory(memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext:

@@ -1,4 +1,4 @@
-"""From a part of a network to an object that the backend can run."""
+"""The compiler: it converts a part of a network to an object that the backend can run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from interposer.types import Array
 
 @dataclass
 class CustomPreCompiledObject:
-    """An addition made ready: its operands, each the number of an input or, where it is constant, its value.
+    """A compiled addition; each operand is the number of an input, or the value of a constant.
 
-    The optimizer never looks into it. It travels in a PreCompiled layer to the workload factory.
+    The optimizer does not inspect the object. It is passed to the workload factory in a PreCompiled layer.
     """
 
     operands: tuple[int | Array, ...]
@@ -22,7 +22,7 @@ class CustomPreCompiledObject:
 def compiled(part: SubgraphView) -> CustomPreCompiledObject:
     """Return the object for a part that is one addition.
 
-    A PreCompiled layer takes the part's inputs, each once and without the constants.
+    A PreCompiled layer has the inputs of the part, each once and without the constants.
     """
     [addition] = part.layers
     operands = [part.inputs.index(value) if value.constant is None else value.constant for value in addition.values]

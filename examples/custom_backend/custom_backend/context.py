@@ -15,21 +15,21 @@ class CustomBackendContext(BackendContext):
         self.calls: Counter[str] = Counter()
 
     def before_load_network(self, network_id: int) -> bool:
-        """False would prevent the loading."""
+        """Count the notification; a result of False would prevent the loading."""
         self.calls["before_load_network"] += 1
         return True
 
     def after_load_network(self, network_id: int) -> bool:
-        """Return the network can run now."""
+        """Count the notification; the network can run now."""
         self.calls["after_load_network"] += 1
         return True
 
     def before_unload_network(self, network_id: int) -> bool:
-        """False would prevent the unloading."""
+        """Count the notification; a result of False would prevent the unloading."""
         self.calls["before_unload_network"] += 1
         return True
 
     def after_unload_network(self, network_id: int) -> bool:
-        """Nothing of the network is left."""
+        """Count the notification; all resources of the network are released."""
         self.calls["after_unload_network"] += 1
         return True

@@ -1,4 +1,4 @@
-"""The memory of the backend: blocks, which tensors of one size use one after the other."""
+"""The memory of the backend: blocks, each of which tensors of the same size use one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interposer.types import Array, TensorInfo
 
 
 class CustomMemoryManager(MemoryManager):
-    """Plans blocks while a network is loaded, and has them from `acquire` to `release`."""
+    """Plans blocks while a network is loaded, and allocates them in `acquire` until `release`."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -18,7 +18,7 @@ class CustomMemoryManager(MemoryManager):
         self._blocks: list[Array] = []
 
     def take(self, size: int) -> int:
-        """Return the number of a block of this size that no tensor uses at the moment."""
+        """Return the number of a block of this size that no tensor uses now."""
         for block in self._free:
             if self.sizes[block] == size:
                 self._free.remove(block)
@@ -27,11 +27,11 @@ class CustomMemoryManager(MemoryManager):
         return len(self.sizes) - 1
 
     def give_back(self, block: int) -> None:
-        """Let later tensors use a block."""
+        """Make a block available for later tensors."""
         self._free.append(block)
 
     def acquire(self) -> None:
-        """Get all blocks; the runtime calls this before the network's first run."""
+        """Allocate all blocks; the runtime calls this before the network's first run."""
         self._blocks = [np.zeros(size, np.uint8) for size in self.sizes]
 
     def release(self) -> None:

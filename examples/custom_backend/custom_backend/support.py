@@ -1,4 +1,4 @@
-"""Which layers the backend can run."""
+"""Layer support: which layers the backend can run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from interposer.types import DataType
 
 
 class CustomLayerSupport(LayerSupport):
-    """Yes to additions of float32 tensors; a no comes with its reasons, which people will read."""
+    """Supports additions of float32 tensors; a refusal has reasons, which users read."""
 
     def is_layer_supported(self, layer: Layer) -> Support:
-        """Return one layer, asked by itself; its tensors are known already."""
+        """Return whether the backend can run one layer, whose tensor infos are known."""
         if not isinstance(layer.op, Addition):
             return Support.no(f"{layer.kind} is not Addition")
         names = [layer.op.operand_name(index) for index in range(len(layer.inputs))]

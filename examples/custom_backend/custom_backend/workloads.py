@@ -1,4 +1,4 @@
-"""What runs, and what makes it."""
+"""The workloads, which run layers, and the factory that creates them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CustomPreCompiledWorkload(Workload):
         self.compiled = compiled
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Map the tensors, add, and unmap them; every run comes here."""
+        """Map the tensors, add them, and unmap them; called in every run."""
         with np.errstate(all="ignore"), ExitStack() as stack:  # infinities and NaN are results like others
             arrays = [stack.enter_context(handle.mapped()) for handle in inputs if handle is not None]
             a, b = (arrays[operand] if isinstance(operand, int) else operand for operand in self.compiled.operands)
@@ -32,7 +32,7 @@ class CustomPreCompiledWorkload(Workload):
 
 
 class CustomWorkloadFactory(WorkloadFactory):
-    """Makes the workloads and the handles of one network."""
+    """Creates the workloads and the handles of one network."""
 
     def create_workload(self, layer: Layer, info: WorkloadInfo) -> Workload:
         """Return the workload of a PreCompiled layer; there are no other layers, as every addition is compiled."""
@@ -41,6 +41,6 @@ class CustomWorkloadFactory(WorkloadFactory):
         return super().create_workload(layer, info)
 
     def create_tensor_handle(self, info: TensorInfo) -> TensorHandle:
-        """Return the handle of a tensor, in the network's memory."""
+        """Return the handle of a tensor in the network's memory."""
         assert isinstance(self.memory_manager, CustomMemoryManager)
         return CustomTensorHandle(info, self.memory_manager)

@@ -13,7 +13,7 @@ B = np.arange(100, 1300, 100, dtype=np.float32).reshape(3, 4)
 
 
 def addition_network() -> Network:
-    """Return two inputs of 3 by 4 floats, and their sum."""
+    """Return a network that adds two inputs of 3 by 4 floats."""
     info = TensorInfo((3, 4), "float32")
     network = Network("addition")
     first = network.add_input_layer(0, info, name="first")

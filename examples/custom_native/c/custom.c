@@ -67,7 +67,7 @@ typedef struct addition {
 
 typedef struct part {
   uint64_t additions;
-  place* place;        /* of every tensor; behind the additions, in the same piece of memory */
+  place* place;        /* of every tensor; follows the additions in the same block of memory */
   addition addition[];
 } part;
 

@@ -49,7 +49,7 @@ class Addition {
   std::vector<int64_t> shape_, a_steps_, b_steps_;
 };
 
-/// What a runtime tells of the networks that it loads. A device would be opened and closed here, for example.
+/// Receives notifications of networks that a runtime loads. A real backend could open and close a device here.
 class CustomContext : public ipr::Context {
  public:
   explicit CustomContext(const ipr::Host& host) : host_(host) {}

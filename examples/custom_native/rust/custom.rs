@@ -55,7 +55,7 @@ fn steps_of(operand: &TensorInfo, rank: usize) -> Vec<i64> {
     steps
 }
 
-/// What a runtime tells of the networks that it loads. A device would be opened and closed here, for example.
+/// Receives notifications of networks that a runtime loads. A real backend could open and close a device here.
 struct CustomContext(Host);
 
 impl CustomContext {

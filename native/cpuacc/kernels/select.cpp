@@ -58,11 +58,11 @@ struct Best {
 
 /// Search `count` adjacent columns. A constant count becomes vector code.
 template <bool kLeast, bool kLast, class T>
-inline __attribute__((always_inline)) void search_block(const T* in, int64_t extent, int64_t inner, int64_t count,
+inline __attribute__((always_inline)) void search_block(const T* in, int64_t length, int64_t inner, int64_t count,
                                                         Best<T>& best) {
   using Index = typename Compared<T>::Index;
   for (int64_t c = 0; c < count; ++c) best.value[c] = in[c], best.index[c] = 0;
-  for (int64_t n = 1; n < extent; ++n) {
+  for (int64_t n = 1; n < length; ++n) {
     const T* row = in + n * inner;
     for (int64_t c = 0; c < count; ++c) {
       typename Compared<T>::Type v = row[c];
@@ -75,9 +75,9 @@ inline __attribute__((always_inline)) void search_block(const T* in, int64_t ext
 
 /// Search one contiguous row as if it were a matrix of `kWidth` columns, whose results are then compared.
 template <bool kLeast, bool kLast, class T>
-int32_t search_long_row(const T* in, int64_t extent) {
+int32_t search_long_row(const T* in, int64_t length) {
   Best<T> best;
-  const int64_t rows = extent / kWidth;
+  const int64_t rows = length / kWidth;
   search_block<kLeast, kLast>(in, rows, kWidth, kWidth, best);
   int64_t found = best.index[0] * kWidth;
   auto consider = [&](int64_t index) {
@@ -87,21 +87,21 @@ int32_t search_long_row(const T* in, int64_t extent) {
     if (better) found = index;
   };
   for (int64_t c = 1; c < kWidth; ++c) consider(best.index[c] * kWidth + c);
-  for (int64_t n = rows * kWidth; n < extent; ++n) consider(n);
+  for (int64_t n = rows * kWidth; n < length; ++n) consider(n);
   return int32_t(found);
 }
 
 /// Search up to `kWidth` short contiguous rows: they are transposed, so that they become columns.
 template <bool kLeast, bool kLast, class T>
-void search_short_rows(const T* in, int64_t extent, int64_t count, Best<T>& best) {
+void search_short_rows(const T* in, int64_t length, int64_t count, Best<T>& best) {
   constexpr int64_t kLongest = 2 * kWidth;
   T turned[kLongest * kWidth];
   for (int64_t c = 0; c < kWidth; ++c) turned[c] = T(0);
   for (int64_t c = 0; c < count; ++c)
-    for (int64_t n = 0; n < extent; ++n) turned[n * kWidth + c] = in[c * extent + n];
+    for (int64_t n = 0; n < length; ++n) turned[n * kWidth + c] = in[c * length + n];
   for (int64_t c = count; c < kWidth; ++c)
-    for (int64_t n = 0; n < extent; ++n) turned[n * kWidth + c] = T(0);
-  search_block<kLeast, kLast>(turned, extent, kWidth, kWidth, best);
+    for (int64_t n = 0; n < length; ++n) turned[n * kWidth + c] = T(0);
+  search_block<kLeast, kLast>(turned, length, kWidth, kWidth, best);
 }
 
 template <bool kLeast, bool kLast, class T>
@@ -111,26 +111,26 @@ void search_all(const Columns& columns, int32_t* out) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
     Best<T> best;
     if (count == kWidth)
-      search_block<kLeast, kLast>(in + first, columns.extent, columns.inner, kWidth, best);
+      search_block<kLeast, kLast>(in + first, columns.length, columns.inner, kWidth, best);
     else
-      search_block<kLeast, kLast>(in + first, columns.extent, columns.inner, count, best);
+      search_block<kLeast, kLast>(in + first, columns.length, columns.inner, count, best);
     for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
   }
 }
 
-/// Rows of one column each: `first` and `last` count rows of `extent` elements.
+/// Rows of one column each: `first` and `last` count rows of `length` elements.
 template <bool kLeast, bool kLast, class T>
 void search_rows(const Columns& columns, int32_t* out) {
   const T* in = static_cast<const T*>(columns.in);
-  if (columns.extent >= 2 * kWidth) {
+  if (columns.length >= 2 * kWidth) {
     for (int64_t row = columns.first; row < columns.last; ++row)
-      *out++ = search_long_row<kLeast, kLast>(in + row * columns.extent, columns.extent);
+      *out++ = search_long_row<kLeast, kLast>(in + row * columns.length, columns.length);
     return;
   }
   for (int64_t first = columns.first; first < columns.last; first += kWidth) {
     const int64_t left = columns.last - first, count = left < kWidth ? left : kWidth;
     Best<T> best;
-    search_short_rows<kLeast, kLast>(in + first * columns.extent, columns.extent, count, best);
+    search_short_rows<kLeast, kLast>(in + first * columns.length, columns.length, count, best);
     for (int64_t c = 0; c < count; ++c) *out++ = int32_t(best.index[c]);
   }
 }

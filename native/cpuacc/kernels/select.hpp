@@ -9,10 +9,10 @@
 
 namespace cpuacc {
 
-/// `extent` rows of `inner` columns, of which the columns [first, last) are searched.
+/// `length` rows of `inner` columns, of which the columns [first, last) are searched.
 struct Columns {
   const void* in;
-  int64_t extent, inner, first, last;
+  int64_t length, inner, first, last;
 };
 
 /// Which element is searched for: the smallest or the largest one; of equal elements, the last or the first one. NaN is

@@ -77,7 +77,7 @@ Refusal gather_support(const Graph& graph, const Node& node, const Settings& set
 
 // ---- Pad ------------------------------------------------------------------------------------------------------------
 
-/// Encode a real number as an element of a tensor. Return false if the dtype is not supported.
+/// Encode a float value as an element of a tensor. Return false if the dtype is not supported.
 bool encoded(double value, const Tensor& tensor, char* to) {
   if (tensor.is_quantized()) {
     double code = std::copysign(std::floor(std::fabs(value / double(float(tensor.scale()))) + 0.5), value) +

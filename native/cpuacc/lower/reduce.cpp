@@ -122,7 +122,7 @@ Refusal reduce_support(const Graph& graph, const Node& node, const Settings& set
   return refused(std::string(node.text("operation")) + " of float32 is not supported", IPR_REASON_ATTRIBUTE);
 }
 
-/// Adjacent axes that are all reduced or all kept, merged.
+/// Adjacent axes that are all reduced or all retained, merged.
 struct Group {
   bool reduced;
   int64_t extent;
@@ -142,7 +142,7 @@ std::vector<Group> groups_of(const Tensor& in, const std::vector<int64_t>& axes)
   return groups;
 }
 
-/// Transpose kept groups before reduced ones if they alternate.
+/// Transpose retained groups before reduced ones if they alternate.
 Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups) {
   Shape shape, result;
   for (const Group& group : groups) shape.push_back(group.extent);

@@ -358,7 +358,7 @@ class Keeper:
 
 
 def _identity_of(backend: Backend) -> str:
-    """Return the identity of a backend; an empty text if it cannot tell."""
+    """Return the identity of a backend; an empty text if it fails to return one."""
     try:
         return backend.identity
     except Exception as error:

@@ -196,8 +196,8 @@ class Conformance:
 
     def _survives_fork(self) -> bool:
         """Return True if the backend can be used in a fork. A backend is not created in this process to find out."""
-        given: object = self.given
-        if isinstance(given, Backend) or "backend" in vars(self):
+        backend: object = self.given
+        if isinstance(backend, Backend) or "backend" in vars(self):
             return survives_fork(self.backend)
         return creates_survivor(lambda: backend_of(self.given, self.runtime))
 

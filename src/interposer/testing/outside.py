@@ -61,7 +61,7 @@ def survives_fork(backend: Backend) -> bool:
 
 
 def creates_survivor(create: Callable[[], Backend]) -> bool:
-    """Return `survives_fork` of a backend that is created in a fork; True if the fork crashes or hangs meanwhile.
+    """Return `survives_fork` of a backend that is created in a fork; True if the fork crashes or hangs.
 
     False if an exception is raised: the caller creates the backend itself and gets the same exception.
     """

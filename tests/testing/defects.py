@@ -1,6 +1,6 @@
-"""All errors that are planted for the conformance kit to find, and the table of them in `docs/conformance.md`.
+"""All defects that are planted for the conformance kit to find, and their table in `docs/conformance.md`.
 
-`python -m tests.testing.faults` writes the table again.
+`python -m tests.testing.defects` writes the table again.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def _left_behind() -> list[Planted]:
     return [
         _planted("leaks and contexts", *row)
         for row in (
-            ("Workload factories are kept after unloading", wrong.KeepsWorkloads, "leaks/objects",
+            ("Workload factories stay alive after unloading", wrong.KeepsWorkloads, "leaks/objects",
              "^20 objects of the class ArenaMemoryManager are still alive after 20 networks were unloaded"),
-            ("Eight mebibytes are kept for every network", wrong.KeepsMemory, "leaks/memory", "^the process grew by "),
+            ("Eight mebibytes leak for every network", wrong.KeepsMemory, "leaks/memory", "^the process grew by "),
             ("The context refuses after the fact", wrong.SaysNoAfterwards, "context/notices",
              "^the context returned False from after_unload_network"),
         )
@@ -139,13 +139,13 @@ PROBLEMS: tuple[Planted, ...] = (
 
 
 def table() -> str:
-    """The table of planted defects in Markdown."""
+    """Return the table of planted defects in Markdown."""
     rows = [f"| {item.kind} | {item.what} | `{item.case}` | {'yes' if item.names_it else 'no'} |" for item in PROBLEMS]
     return "\n".join(["| group | error | found by | named |", "|---|---|---|---|", *rows, ""])
 
 
 def page_with_table() -> str:
-    """The page of the kit with the table as it should be."""
+    """Return the page of the conformance kit with the current table."""
     page = PAGE.read_text(encoding="utf-8")
     return page.partition(_BEGIN)[0] + _BEGIN + table() + _END + page.partition(_END)[2]
 
