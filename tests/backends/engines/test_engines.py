@@ -11,7 +11,7 @@ import pytest
 import interposer as ip
 from interposer.core.errors import BackendUnavailableError, InvalidArgumentError
 from interposer.frontends import tflite
-from interposer.ops import ActivationFunction
+from interposer.ops import Activation, ActivationFunction, Addition
 from interposer.plugins import BackendRegistry, DeviceSpec
 from tests.backends.engines.adapters import PLACES, engine_class, installed, runtime_with_engines
 
@@ -100,6 +100,17 @@ def test_results_are_written_to_arrays_of_the_caller_also_where_these_change(eng
         runtime.enqueue_workload(loaded, {0: x.copy(), 1: scale.copy()}, out)
         for key, array in out.items():
             np.testing.assert_array_equal(array, expected[key])
+
+
+def test_layers_whose_results_nobody_reads_do_not_disturb_the_others(engine, runtime):
+    network = ip.Network("unread")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 3)))
+    network.add_layer(Addition(), x, x, name="unread")
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.RELU), x))
+    optimized = ip.optimize(network, [engine], runtime.device_spec, ip.OptimizerOptions(rewrite=False))
+    loaded = runtime.load_network(optimized)
+    array = np.float32([[1, -2, 3], [-4, 5, -6]])
+    np.testing.assert_array_equal(runtime.enqueue_workload(loaded, {0: array})[0], np.maximum(array, 0))
 
 
 def test_several_threads_get_what_one_alone_gets(engine, runtime):

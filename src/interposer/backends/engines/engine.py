@@ -72,6 +72,13 @@ class Executable(ABC):
         """Compute the subgraph's outputs from its inputs, in place into `outputs`; all arrays are contiguous."""
 
 
+class _Unread(Executable):
+    """A subgraph whose results no layer reads, so that nothing is computed. Models of engines need an output."""
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        pass
+
+
 class Engine(Backend):
     """A backend that delegates whole subgraphs to an inference engine.
 
@@ -127,8 +134,9 @@ class Engine(Backend):
 
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
         """Compile the whole subgraph to one executable; if the engine refuses, return the subgraph with the reason."""
+        settings = dict(chosen(self.id, self.options, options))
         try:
-            created = self.compile(view, dict(chosen(self.id, self.options, options)))
+            created = self.compile(view, settings) if view.outputs else _Unread()
         except RefusedError as refusal:
             return OptimizationViews.all_failed(view, str(refusal))
         created.held = created.held_weights(view) + largest_moment(view)
