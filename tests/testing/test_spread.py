@@ -1,11 +1,13 @@
 """Which results of a network the judge of random networks explains by rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.types import TensorInfo
-from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
+from interposer.core.types import Quantization, TensorInfo
+from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, Quantize, UnaryOperation
 from interposer.testing.judge.spread import spreads
 from interposer.testing.oracle import reference_values
 from interposer.testing.tolerances import Tolerances
@@ -45,3 +47,17 @@ def test_a_quotient_of_inputs_or_far_from_a_whole_number_is_sure(operation):
     far = divided(operation, np.full(50, 10.0), np.full(50, 3.0), computed=True)
     for spread in (of_inputs, far):
         assert spread.wrong(spread.reference + np.float32(0.5)).all()
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int4", -8, 7), ("uint4", 0, 15), ("int8", -128, 127)])
+def test_a_quantized_result_may_be_off_by_the_allowed_steps_in_every_type(dtype, low, high):
+    network, info = ip.Network("quantized"), TensorInfo((200,), "float32")
+    x = network.add_input_layer(0, info)
+    codes = TensorInfo((200,), dtype, Quantization(0.5, 1))
+    layer = network.add_layer(Quantize(dtype=codes.dtype), x, outputs=[codes])
+    network.add_output_layer(0, layer)
+    feeds = {0: np.linspace(-100, 100, 200, dtype=np.float32)}
+    known = reference_values(network.graph, feeds)
+    spread = spreads(network.graph, feeds, known, replace(Tolerances(), steps=2))[layer.output]
+    assert not spread.wrong(known[layer.output]).any()
+    assert spread.wrong(np.where(known[layer.output] == high, low, high).astype(codes.dtype.numpy)).any()

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.errors import InterposerError
-from interposer.core.types import Array, DataType, TensorInfo, smallest_float
+from interposer.core.types import Array, DataType, TensorInfo, integer_range, smallest_float
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import BinaryOperation, Cast, Comparison, ElementwiseBinary, LshProjection, LshProjectionType
 from interposer.testing.exact import suited
@@ -380,9 +380,11 @@ class _Run:
             return np.where(np.isfinite(array.astype(np.float64)), noisy, array).astype(array.dtype)
 
     def _off_by_steps(self, array: Array, info: TensorInfo) -> Array:
-        limits, steps = np.iinfo(info.dtype.numpy), np.full(array.shape, self.tolerances.steps, np.float64)
+        steps = np.full(array.shape, self.tolerances.steps, np.float64)
         noisy = np.round(self.mode.noise(array.astype(np.float64), steps, self.stream))
-        return np.clip(noisy, limits.min, limits.max).astype(array.dtype)
+        low, high = integer_range(info.dtype)
+        limited: Array = np.clip(noisy, low, high).astype(array.dtype)
+        return limited
 
 
 _DIVISIONS: Final = (BinaryOperation.MOD, BinaryOperation.FMOD, BinaryOperation.FLOOR_DIV)
