@@ -220,6 +220,17 @@ def test_a_bilinear_resize_of_few_pixels():
     np.testing.assert_allclose(corners, [[[[0, 5, 10], [20, 25, 30]]]])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+@pytest.mark.parametrize(
+    ("method", "expected"), [(ResizeMethod.NEAREST_NEIGHBOR, [5, 5, 9, 9]), (ResizeMethod.BILINEAR, [5, 7, 9, 9])]
+)
+def test_a_resize_to_another_scale_keeps_the_numbers(dtype, method, expected):
+    x = np.array([[[[3, 11]]]], dtype)  # 0 and 4
+    scales = {"quantized": [Quantization(0.5, 3)], "output": Quantization(1.0, 5)}
+    [result] = run(Resize(4, 1, method), x, **scales)
+    assert result.ravel().tolist() == expected
+
+
 def test_texts_and_truths_have_no_weighted_mean():
     infos = [TensorInfo((1, 1, 2, 2), "bool")]
     with pytest.raises(InvalidArgumentError, match="^Resize: input is bool; BILINEAR takes floats and integers$"):

@@ -129,6 +129,14 @@ def test_a_result_of_another_scale_is_scaled(kind, expected):
     assert compute(Pooling2d(pool_type=kind), x, quantized=[Q], result=result).item() == expected
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_a_mean_in_another_scale_is_rounded_once(dtype):
+    x = np.array([3, 3, 3, 6], dtype).reshape(1, 1, 2, 2)  # the mean is 0.375, in halves 0.75
+    op = Pooling2d(pool_type=AVERAGE, pool_width=2, pool_height=2)
+    assert compute(op, x, quantized=[Q], result=Quantization(0.25, 3)).item() == 3 + 2
+    assert compute(op, x, quantized=[Q], result=Quantization(0.8, 0)).item() == 0
+
+
 def test_a_window_far_larger_than_the_image_costs_nothing():
     far = 2**31 - 1
     op = Pooling2d(

@@ -6,7 +6,7 @@ import numpy as np
 
 from interposer.core.types import FLOATS, Array, DataType, Quantization
 from interposer.kernels.accumulation import NUMBERS, float_type
-from interposer.kernels.fixedpoint import dequantize, quantize, rescale
+from interposer.kernels.fixedpoint import clamp_to, dequantize, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.places import places, visible
 from interposer.kernels.reference import kernel
@@ -45,14 +45,19 @@ def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
 
 @kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=_one_scale)
 def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pooling2d`: MAX and AVERAGE on quantized values, as in TFLite, and L2 on float values."""
+    """Compute `Pooling2d`: MAX and AVERAGE on quantized values, as in TFLite, and L2 on float values.
+
+    TFLite requires the same quantization of input and output. With another one, means are computed on float values,
+    so that they are rounded only once.
+    """
     window, image = _PoolWindow(op, info), to_nhwc(x, op.data_layout)
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))
-    if op.pool_type is L2:
+    if op.pool_type is MAX:
+        pooled = rescale(window.largest(image), source, target, info.output.dtype)
+    elif op.pool_type is L2 or source != target:
         pooled = quantize(window.mean(dequantize(image, source)), target, info.output.dtype)
     else:
-        codes = window.largest(image) if op.pool_type is MAX else window.mean_code(image)
-        pooled = rescale(codes, source, target, info.output.dtype)
+        pooled = clamp_to(window.mean_code(image), info.output.dtype)
     return from_nhwc(pooled, op.data_layout)
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from interposer.core.types import FLOATS, INTEGERS, Array, DataType
-from interposer.kernels.fixedpoint import round_half_away
+from interposer.core.types import FLOATS, INTEGERS, Array, DataType, Quantization
+from interposer.kernels.fixedpoint import dequantize, quantize, rescale, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.resize import Resize, ResizeMethod
@@ -56,20 +56,37 @@ def nearest_places(op: Resize, size: int, target: int) -> NDArray[np.int64]:
 
 
 @kernel(Resize, when=_nearest)
-def resize_nearest(op: Resize, x: Array) -> Array:
+def resize_nearest(op: Resize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Resize` with NEAREST, by indexing rows and columns; it supports every type."""
     for axis, target in _targets(op):
         x = x.take(nearest_places(op, x.shape[axis], target), axis)
-    return x
+    scales = _two_scales(info)
+    return x if scales is None else rescale(x, *scales, info.output.dtype)
 
 
 @kernel(Resize, dtypes=FLOATS | {DataType.UINT8}, when=_bilinear)
-def resize_bilinear(op: Resize, x: Array) -> Array:
-    """Compute `Resize` with BILINEAR in float32 (float64 for float64), also for uint8, as TFLite's reference does."""
+def resize_bilinear(op: Resize, x: Array, *, info: KernelInfo) -> Array:
+    """Compute `Resize` with BILINEAR in float32 (float64 for float64), also for uint8, as TFLite's reference does.
+
+    TFLite requires the same quantization of input and output. With another one, float values are interpolated.
+    """
+    scales = _two_scales(info)
+    if scales is not None:
+        return quantize(_interpolated(op, dequantize(x, scales[0])), scales[1], info.output.dtype)
+    mixed = _interpolated(op, x)
+    return mixed if x.dtype != np.uint8 else (mixed + np.float32(0.5)).astype(np.uint8)
+
+
+def _two_scales(info: KernelInfo) -> tuple[Quantization, Quantization] | None:
+    """Return the quantizations of input and output if both are quantized, but not in the same way; else None."""
+    source, target = info.input.quantization, info.output.quantization
+    return None if source is None or target is None or source == target else (source, target)
+
+
+def _interpolated(op: Resize, x: Array) -> Array:
     wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     rows, columns = (_real_places(op, x.shape[axis], target) for axis, target in _targets(op))
-    mixed = _mixed(op, wide, rows, columns, wide.dtype.type(1))
-    return mixed if x.dtype != np.uint8 else (mixed + np.float32(0.5)).astype(np.uint8)
+    return _mixed(op, wide, rows, columns, wide.dtype.type(1))
 
 
 def _real_places(op: Resize, size: int, target: int) -> Places:
@@ -82,8 +99,14 @@ def _real_places(op: Resize, size: int, target: int) -> Places:
 
 
 @kernel(Resize, dtypes=INTEGERS - {DataType.UINT8}, when=_bilinear)
-def resize_bilinear_integer(op: Resize, x: Array) -> Array:
-    """Compute `Resize` with BILINEAR in integers with 10-bit weights, rounded half away from zero, as TFLite does."""
+def resize_bilinear_integer(op: Resize, x: Array, *, info: KernelInfo) -> Array:
+    """Compute `Resize` with BILINEAR in integers with 10-bit weights, rounded half away from zero, as TFLite does.
+
+    TFLite requires the same quantization of input and output. With another one, float values are interpolated.
+    """
+    scales = _two_scales(info)
+    if scales is not None:
+        return quantize(_interpolated(op, dequantize(x, scales[0])), scales[1], info.output.dtype)
     rows, columns = (_fixed_places(op, x.shape[axis], target) for axis, target in _targets(op))
     mixed = _mixed(op, x.astype(np.int64), rows, columns, np.int64(1 << 10))
     magnitude = (np.abs(mixed) + (1 << 19)) >> 20
