@@ -40,7 +40,8 @@ def _check_rows(a: Value, size: int) -> None:
 
 
 def _is_layer(a: Value, b: Value) -> bool:
-    return b.constant is not None and b.known.rank == 2 and a.known.rank >= 2
+    """Return True for a constant matrix; a fully connected layer needs at least one element to multiply."""
+    return b.constant is not None and b.known.rank == 2 and b.known.shape[0] != 0 and a.known.rank >= 2
 
 
 @operator("MatMulInteger", since=10)
@@ -81,7 +82,11 @@ def gemm(node: Node) -> Value:
     if c is not None and beta != 1:
         c = node.step(Multiplication(), c, node.scalar_like(beta, c))
     op = FullyConnected(transpose_weight_matrix=node.flag("transB"))
-    _check_rows(a, b.known.shape[1 - op.output_axis])
+    rows = b.known.shape[1 - op.output_axis]
+    _check_rows(a, rows)
+    if rows == 0:  # a sum of nothing, for which there is no fully connected layer
+        product = BatchMatMul(transpose_y=op.transpose_weight_matrix)
+        return node.add(product, a, b) if c is None or beta == 0 else node.add(Addition(), node.step(product, a, b), c)
     if c is None or beta == 0:
         return node.add(op, a, b)
     bias = _bias(node, c, b.known.shape[op.output_axis])
