@@ -251,7 +251,7 @@ def test_open_extents_of_a_network_are_bound_by_name_or_by_shape(shapes: dict[st
     ({"row": 2}, "shapes: the network has no dimension 'row'; did you mean 'rows'? (it has: rows)"),
     ({"a": (2, 4, 1)}, "shapes: 'a' has the shape [rows, 3]; [2, 4, 1] was given, which has another rank"),
     ({"a": 2}, "shapes: 'a' is an input of the shape [rows, 3]; give all its dimensions, not 2"),
-    ({"rows": -2}, "shapes: 'rows' is -2; a dimension must not be negative"),
+    ({"rows": -2}, "shapes: 'rows' is -2; expected 0 to 2147483647"),
     ({"a": (2, 3), "b": (4, 3)}, "shapes: 'rows' is both 2 and 4"),
     ({"a": "2x3"}, "shapes: 'a' is '2x3'; expected a shape, such as (1, 3, 8)"),
 ])  # fmt: skip

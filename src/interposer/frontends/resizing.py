@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.types import Dim, TensorShape
 
-__all__ = ["Resizes", "resized"]
+__all__ = ["LARGEST", "Resizes", "resized"]
+
+LARGEST: Final = 2**31 - 1
+"""The largest size of a dimension."""
 
 Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
 
@@ -48,8 +51,8 @@ def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
 
 
 def _size(name: str, value: Any) -> int:
-    if index(value) < 0:
-        raise InvalidArgumentError(f"shapes: {name!r} is {value}; a dimension must not be negative")
+    if not 0 <= index(value) <= LARGEST:
+        raise InvalidArgumentError(f"shapes: {name!r} is {value}; expected 0 to {LARGEST}")
     return index(value)
 
 
@@ -62,6 +65,9 @@ def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
         shape = TensorShape(value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"shapes: {name!r}: {error}") from error
+    too_large = [size for size in shape if size > LARGEST] if shape.is_ranked else []
+    if too_large:
+        raise InvalidArgumentError(f"shapes: {name!r} has the size {too_large[0]}; expected 0 to {LARGEST}")
     if not declared.is_ranked:
         return shape
     if len(shape) != len(declared):

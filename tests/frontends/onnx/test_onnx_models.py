@@ -164,14 +164,16 @@ def test_an_input_without_a_shape_needs_one():
 @pytest.mark.parametrize(
     ("shapes", "text"),
     [
-        ({"z": (1, 3)}, "shapes: the model has no input 'z' (it has: x)"),
-        ({"bach": 1}, "shapes: the model has no dimension 'bach'; did you mean 'batch'? (it has: batch)"),
-        ({"x": (1, 2, 3)}, "shapes: 'x' has rank 2 in the model; (1, 2, 3) was given"),
+        ({"z": (1, 3)}, "shapes: the network has no input 'z' (it has: x)"),
+        ({"bach": 1}, "shapes: the network has no dimension 'bach'; did you mean 'batch'? (it has: batch)"),
+        ({"x": (1, 2, 3)}, "shapes: 'x' has the shape [batch, 3]; [1, 2, 3] was given, which has another rank"),
         ({"x": (1, 3), "batch": 2}, "shapes: 'batch' is both 2 and 1"),
         ({"batch": -1}, "shapes: 'batch' is -1; expected 0 to 2147483647"),
-        ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, or a number for a named dimension"),
-        ({"x": (1.0, 3)}, "shapes: 'x' has the dimension 1.0; expected a number, or None for any"),
-        ({1: 3}, "shapes: the model has no dimension 1 (it has: batch)"),
+        ({"x": "13"}, "shapes: 'x' is '13'; expected a shape, such as (1, 3, 8)"),
+        ({"x": (1.0, 3)}, "shapes: 'x': a dimension must be an integer, a name or None, not 1.0"),
+        ({1: 3}, "shapes: the network has no dimension 1 (it has: batch)"),
+        ({"x": 2}, "shapes: 'x' is an input of the shape [batch, 3]; give all its dimensions, not 2"),
+        ({"x": (2**31, 3)}, "shapes: 'x' has the size 2147483648; expected 0 to 2147483647"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes, text):
