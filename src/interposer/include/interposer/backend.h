@@ -413,11 +413,12 @@ typedef struct ipr_run {
 #define IPR_CAP_KEEPS_CONSTANTS UINT64_C(0x4)    /* each executable has copies of all constants that it needs */
 #define IPR_CAP_WANTS_HASHES UINT64_C(0x8)       /* uses ipr_constant.sha256 */
 #define IPR_CAP_DYNAMIC_SHAPES UINT64_C(0x10)    /* may be offered unknown dimensions, and calls `resize` */
-#define IPR_CAP_IN_PLACE UINT64_C(0x20)          /* an output may have the same memory as an input of the same size */
+#define IPR_CAP_IN_PLACE UINT64_C(0x20)          /* an output may have the same memory as an input of the same size; */
+                                                 /* a host need not make use of it */
 #define IPR_CAP_STRIDED UINT64_C(0x40)           /* accepts tensors that are not contiguous, by their `strides` */
 #define IPR_CAP_FORK_SAFE UINT64_C(0x80)         /* continues to work in a child process after fork() */
 #define IPR_CAP_DETERMINISTIC UINT64_C(0x100)    /* equal inputs give equal outputs, bit for bit, in every run */
-#define IPR_CAP_FENCES UINT64_C(0x200)           /* waits for ipr_tensor.fence */
+#define IPR_CAP_FENCES UINT64_C(0x200)           /* waits for ipr_tensor.fence; a host may wait instead, and give -1 */
 
 #define IPR_SCOPE_INIT 1u  /* an option of `init`, set when a runtime is created */
 #define IPR_SCOPE_MODEL 2u /* an option of query_support, optimize and compile, set for a network */
