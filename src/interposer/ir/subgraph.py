@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
+from interposer.ir.division import divided
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Debug, Input, MemCopy, MemImport, Output
 from interposer.ops.control_flow import ControlFlow
@@ -101,86 +102,13 @@ def _only_user(layer: Layer) -> Layer | None:
     return users[0].layer if len(layer.outputs) == 1 and len(users) == 1 else None
 
 
-class _Division:
-    """A division of a graph whose parts are merged step by step; bit sets hold the parts that each part depends on."""
-
-    def __init__(self) -> None:
-        self.members: dict[int, list[Layer]] = {}
-        self.kinds: dict[int, Hashable | None] = {}
-        self.below: dict[int, int] = {}
-        self.before: dict[int, set[int]] = {}
-        self.part_of: dict[int, int] = {}
-
-    def add(self, layer: Layer, kind: Hashable | None) -> int:
-        part = len(self.part_of)
-        self.part_of[layer.guid] = part
-        self.members[part], self.kinds[part] = [layer], kind
-        self.before[part] = {self.part_of[v.producer.guid] for v in layer.values if v.producer.guid in self.part_of}
-        self.below[part] = 0
-        for other in self.before[part]:
-            self.below[part] |= self.below[other] | (1 << other)
-        return part
-
-    def can_merge(self, first: int, second: int) -> bool:
-        """Return True if all dependencies of `second` on `first` are direct, not through a third part."""
-        bit = 1 << first
-        return not any(self.below[other] & bit for other in self.before[second] if other != first)
-
-    def merge(self, first: int, second: int) -> None:
-        """Merge the part `second` into the part `first`."""
-        joining = self.members.pop(second)
-        self.members[first] += joining
-        self.part_of |= dict.fromkeys((layer.guid for layer in joining), first)
-        self.before[first] = (self.before[first] | self.before.pop(second)) - {first, second}
-        old, gone = 1 << first, 1 << second
-        self.below[first] = (self.below[first] | self.below.pop(second)) & ~(old | gone)
-        del self.kinds[second]
-        self._tell_later_parts(first, second)
-
-    def _tell_later_parts(self, first: int, second: int) -> None:
-        both, new = (1 << first) | (1 << second), self.below[first] | (1 << first)
-        for part, needs in self.below.items():
-            if needs & both and part != first:
-                self.below[part] = (needs | new) & ~(1 << second)
-        for part, direct in self.before.items():
-            if second in direct and part != first:
-                self.before[part] = (direct - {second}) | {first}
-
-    def merge_into_a_producer(self, part: int) -> bool:
-        """Merge a part into one of the parts whose values it reads; return False if that is not possible."""
-        for first in sorted(self.before[part]):
-            if self.kinds[first] is not None and self.kinds[first] == self.kinds[part] and self.can_merge(first, part):
-                self.merge(first, part)
-                return True
-        return False
-
-
 def select(graph: Graph, kind: Callable[[Layer], Hashable | None]) -> list[SubgraphView]:
     """Divide the layers for which `kind` does not return None into parts of one kind each.
 
-    The parts are in running order and have the properties described in the docstring of this module. Constant layers
-    are left out.
+    The parts are in the order of their first layers, with the properties described in the docstring of this module.
+    Constant layers are left out.
     """
-    division = _Division()
-    order = graph.topological()
-    position = {layer.guid: index for index, layer in enumerate(order)}
-    for layer in order:
-        if not isinstance(layer.op, Constant):
-            part = division.add(layer, kind(layer))
-            if division.kinds[part] is not None:
-                division.merge_into_a_producer(part)
-    _merge_until_stable(division)
-    parts = [members for part, members in division.members.items() if division.kinds[part] is not None]
-    for members in parts:
-        members.sort(key=lambda layer: position[layer.guid])
-    return [SubgraphView(graph, members, members) for members in parts]
-
-
-def _merge_until_stable(division: _Division) -> None:
-    changed = True
-    while changed:
-        parts = [part for part, kind in division.kinds.items() if kind is not None]
-        changed = any([division.merge_into_a_producer(part) for part in parts if part in division.kinds])
+    return [SubgraphView(graph, layers, layers) for layers in divided(graph, kind)]
 
 
 def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]]) -> bool:

@@ -1,0 +1,129 @@
+"""The division of a graph into connected parts of one kind each, whose quotient graph is acyclic.
+
+A first division takes one pass. Every layer gets a level: the largest level of its producers, plus one where the
+kind changes. Connected layers of one kind and one level form a part. Every edge between two parts leads to a higher
+level, so there is no cycle. Adjacent parts of one kind that have different levels are then merged one by one, unless a
+path through a third part connects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from interposer.ir.graph import Graph, Layer
+from interposer.ops.control import Constant
+
+__all__ = ["divided"]
+
+Kind = Callable[[Layer], Hashable | None]
+
+
+def divided(graph: Graph, kind: Kind) -> list[list[Layer]]:
+    """Return the layers of each part, in topological order; layers of kind None and constants are left out.
+
+    The parts are in the order of their first layers. No two adjacent parts of one kind could be merged without a cycle.
+    """
+    layers = [layer for layer in graph.topological() if not isinstance(layer.op, Constant)]
+    kinds = [kind(layer) for layer in layers]
+    quotient = _Quotient(layers, kinds)
+    quotient.merge_adjacent()
+    parts: dict[int, list[Layer]] = {}
+    for index, layer in enumerate(layers):
+        if kinds[index] is not None:
+            parts.setdefault(quotient.part(index), []).append(layer)
+    return list(parts.values())
+
+
+class _Quotient:
+    """A graph of parts, which are numbered like one of their layers. A level is higher than those of all producers."""
+
+    def __init__(self, layers: list[Layer], kinds: list[Hashable | None]) -> None:
+        self._kinds = kinds
+        self._merged = list(range(len(layers)))
+        number = {layer.guid: index for index, layer in enumerate(layers)}
+        producers = [{number[v.producer.guid] for v in layer.values if v.producer.guid in number} for layer in layers]
+        self._levels: list[int] = []
+        for index, sources in enumerate(producers):
+            self._levels.append(max((self._levels[item] + self._step(item, index) for item in sources), default=0))
+        for index, sources in enumerate(producers):
+            for source in sources:
+                if self._levels[source] == self._levels[index]:
+                    self._merged[self.part(source)] = self.part(index)
+        self._before: dict[int, set[int]] = {self.part(index): set() for index in range(len(layers))}
+        self._after: dict[int, set[int]] = {part: set() for part in self._before}
+        for index, sources in enumerate(producers):
+            self._connect(self.part(index), map(self.part, sources))
+
+    def _step(self, producer: int, consumer: int) -> int:
+        """Return 0 if two adjacent layers may be in one part, else 1."""
+        return int(self._kinds[producer] is None or self._kinds[producer] != self._kinds[consumer])
+
+    def _connect(self, part: int, producers: Iterable[int]) -> None:
+        for producer in producers:
+            if producer != part:
+                self._before[part].add(producer)
+                self._after[producer].add(part)
+
+    def part(self, index: int) -> int:
+        """Return the part of the layer with this index."""
+        merged = self._merged
+        while merged[index] != index:
+            merged[index] = index = merged[merged[index]]
+        return index
+
+    def merge_adjacent(self) -> None:
+        """Merge adjacent parts of one kind, until no two of them can be merged without a cycle."""
+        waiting = [part for part in reversed(self._before) if self._kinds[part] is not None]
+        while waiting:
+            part = waiting.pop()
+            if part in self._before and self._merge_into_a_producer(part):
+                here = self.part(part)
+                waiting += [here, *(other for other in self._after[here] if self._step(here, other) == 0)]
+
+    def _merge_into_a_producer(self, part: int) -> bool:
+        for producer in sorted(self._before[part]):
+            if self._step(producer, part) == 0 and not self._has_detour(producer, part):
+                self._merge(producer, part)
+                return True
+        return False
+
+    def _has_detour(self, first: int, last: int) -> bool:
+        """Return True if a path leads from part `first` to its consumer `last` through a third part."""
+        least, seen = self._levels[first], {first, last}
+        pending = [part for part in self._before[last] if part != first]
+        while pending:
+            part = pending.pop()
+            if part in seen or self._levels[part] <= least:
+                continue
+            if first in self._before[part]:
+                return True
+            seen.add(part)
+            pending += self._before[part]
+        return False
+
+    def _merge(self, first: int, second: int) -> None:
+        """Merge two parts; the one with more connections keeps its number."""
+        level = max(self._levels[first], self._levels[second])
+        connections = {part: len(self._before[part]) + len(self._after[part]) for part in (first, second)}
+        gone, kept = sorted((first, second), key=lambda part: (connections[part], -part))
+        self._merged[gone] = kept
+        before, after = self._before.pop(gone), self._after.pop(gone)
+        for other in before:
+            self._after[other].remove(gone)
+        for other in after:
+            self._before[other].remove(gone)
+        self._connect(kept, before - {kept})
+        for other in after - {kept}:
+            self._connect(other, [kept])
+        self._levels[kept] = level
+        self._raise_levels(kept)
+
+    def _raise_levels(self, part: int) -> None:
+        """Raise the levels of all parts after `part` that are not above those of their producers any more."""
+        pending = [part]
+        while pending:
+            part = pending.pop()
+            for consumer in self._after[part]:
+                if self._levels[consumer] <= self._levels[part]:
+                    self._levels[consumer] = self._levels[part] + 1
+                    pending.append(consumer)
