@@ -1,6 +1,8 @@
 #include "cpuacc/graph.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 
 namespace cpuacc {
 namespace {
@@ -113,8 +115,11 @@ Graph::Graph(const ipr::Graph& offered) {
   for (ipr::Layer layer : offered) nodes.push_back(node_of(offered.raw(), layer));
   inputs.assign(offered.inputs().begin(), offered.inputs().end());
   outputs.assign(offered.outputs().begin(), offered.outputs().end());
-  for (size_t n = 0; n < nodes.size(); ++n)
-    for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+  border_.assign(tensors.size(), 0);
+  for (const std::vector<int>* side : {&inputs, &outputs})
+    for (int tensor : *side) border_[size_t(tensor)] = 1;
+  note_producers();
+  note_readers();
 }
 
 const Tensor* Graph::in(const Node& node, size_t position) const {
@@ -123,15 +128,36 @@ const Tensor* Graph::in(const Node& node, size_t position) const {
 }
 
 bool Graph::is_border(int tensor) const {
+  if (size_t(tensor) < border_.size()) return border_[size_t(tensor)];
   return std::find(inputs.begin(), inputs.end(), tensor) != inputs.end() ||
          std::find(outputs.begin(), outputs.end(), tensor) != outputs.end();
 }
 
+void Graph::note_producers() {
+  for (Tensor& tensor : tensors) tensor.producer = -1;
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+}
+
+void Graph::note_readers() {
+  readers_.fill(tensors.size(), nodes.data(), nodes.size(),
+                [&](size_t n) -> const Operands& { return nodes[n].inputs; });
+}
+
 std::vector<int> Graph::users(int tensor) const {
   std::vector<int> found;
-  for (size_t n = 0; n < nodes.size(); ++n)
+  auto add = [&](size_t n) {
+    if (n >= nodes.size() || nodes[n].type.empty()) return;
     for (int input : nodes[n].inputs)
-      if (input == tensor && !nodes[n].type.empty()) found.push_back(int(n));
+      if (input == tensor) found.push_back(int(n));
+  };
+  if (!readers_.is_valid(tensor, nodes.data())) {
+    for (size_t n = 0; n < nodes.size(); ++n) add(n);
+    return found;
+  }
+  const int* end = readers_.end(tensor);
+  for (const int* reader = readers_.begin(tensor); reader != end; reader = std::upper_bound(reader, end, *reader))
+    add(size_t(*reader));
   return found;
 }
 
@@ -157,28 +183,31 @@ struct Sorter {
       int node = open.back();
       open.pop_back();
       if (wanted[size_t(node)]++) continue;
-      for (int tensor : graph.nodes[size_t(node)].inputs)
+      for (int tensor : std::as_const(graph.nodes[size_t(node)]).inputs)
         if (tensor >= 0 && graph[tensor].producer >= 0) open.push_back(graph[tensor].producer);
     }
   }
 
-  void emit(std::vector<char>& ready) {
-    std::vector<char> done(graph.nodes.size(), 0);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t n = 0; n < graph.nodes.size(); ++n) {
-        if (done[n] || !wanted[n] || !is_ready(graph.nodes[n], ready)) continue;
-        for (int tensor : graph.nodes[n].outputs) ready[size_t(tensor)] = 1;
-        sorted.push_back(std::move(graph.nodes[n]));
-        graph.nodes[n].outputs.clear();
-        done[n] = moved = true;
+  void emit() {
+    std::vector<int> waiting(graph.nodes.size(), 0);
+    std::vector<std::vector<int>> readers(graph.nodes.size());
+    std::priority_queue<int, std::vector<int>, std::greater<int>> ready;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!wanted[n]) continue;
+      for (int tensor : std::as_const(graph.nodes[n]).inputs) {
+        if (tensor < 0 || graph[tensor].producer < 0) continue;
+        readers[size_t(graph[tensor].producer)].push_back(int(n));
+        ++waiting[n];
       }
+      if (waiting[n] == 0) ready.push(int(n));
     }
-  }
-
-  static bool is_ready(const Node& node, const std::vector<char>& ready) {
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](int tensor) { return tensor < 0 || ready[size_t(tensor)]; });
+    while (!ready.empty()) {
+      size_t node = size_t(ready.top());
+      ready.pop();
+      for (int reader : readers[node])
+        if (--waiting[size_t(reader)] == 0) ready.push(reader);
+      sorted.push_back(std::move(graph.nodes[node]));
+    }
   }
 };
 
@@ -189,14 +218,12 @@ void Graph::index() {
   for (size_t n = 0; n < nodes.size(); ++n)
     if (!nodes[n].type.empty())
       for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
-  std::vector<char> ready(tensors.size(), 0);
-  for (size_t n = 0; n < tensors.size(); ++n) ready[n] = tensors[n].producer < 0;
   Sorter sorter{*this, std::vector<char>(nodes.size(), 0), {}};
   sorter.mark();
-  sorter.emit(ready);
+  sorter.emit();
   nodes = std::move(sorter.sorted);
-  for (size_t n = 0; n < nodes.size(); ++n)
-    for (int tensor : nodes[n].outputs) (*this)[tensor].producer = int(n);
+  note_producers();
+  note_readers();
 }
 
 }  // namespace cpuacc

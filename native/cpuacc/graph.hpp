@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cpuacc/operands.hpp"
 #include "interposer/backend.hpp"
 
 namespace cpuacc {
@@ -81,7 +82,7 @@ struct Value {
 struct Node {
   std::string type, name;
   std::vector<Value> attributes;
-  std::vector<int> inputs;  // tensors by position; -1 for absent optional operands
+  Operands inputs;  // tensors by position; -1 for absent optional operands
   std::vector<int> outputs;
   std::vector<Post> posts;
   int64_t layer = -1;           // index in the offered graph, for error messages
@@ -123,6 +124,15 @@ struct Graph {
   /// Update the graph after nodes were changed: drop nodes without a type and nodes whose outputs are not needed, sort
   /// the others, and update producers.
   void index();
+  /// Update the table that makes `users` fast. `index` does so, too.
+  void note_readers();
+
+ private:
+  void note_producers();
+
+  ReaderTable readers_;
+  std::vector<char>
+      border_;  // by tensor: 1 for inputs and outputs of the graph; tensors that are added later are neither
 };
 
 }  // namespace cpuacc

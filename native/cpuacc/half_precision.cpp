@@ -169,7 +169,7 @@ Graph widened(const Graph& graph, const Settings& settings) {
 }
 
 Refusal refuse_half_precision(const Graph& graph, const Node& node) {
-  for (const std::vector<int>* tensors : {&node.inputs, &node.outputs})
+  for (const std::vector<int>* tensors : {static_cast<const std::vector<int>*>(&node.inputs), &node.outputs})
     for (int tensor : *tensors)
       if (tensor >= 0 && is_half(graph[tensor]) && (node.type == "Quantize" || node.type == "Dequantize"))
         return refused(graph[tensor].name + " is " + described(graph[tensor]) + "; takes float32",

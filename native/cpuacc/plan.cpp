@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
+#include <set>
 
 namespace cpuacc {
 namespace {
@@ -173,26 +175,82 @@ void Plan::share_in_place() {
   }
 }
 
+namespace {
+
+/// Memory that is taken during a range of steps.
+struct Taken {
+  uint64_t place, end;
+  int first, last;  // steps
+
+  bool operator<(const Taken& other) const { return place < other.place; }
+};
+
+/// Finds the lowest free memory during a range of steps. Steps are divided into segments, so that a value that lives
+/// for a few steps is compared only with values that live at about the same time, and with the few that live for long.
+class FreeMemory {
+ public:
+  explicit FreeMemory(size_t steps) : segments_(steps / kSegment + 1) {}
+
+  uint64_t take(uint64_t size, int first, int last) {
+    uint64_t place = 0;
+    auto avoid = [&](const auto& all) {
+      for (const Taken& other : all) {  // in order of place
+        if (other.last < first || other.first > last) continue;
+        if (other.place >= place + size) break;
+        place = std::max(place, other.end);
+      }
+    };
+    is_long(first, last) ? avoid(all_) : avoid(near(first, last));
+    add({place, place + size, first, last});
+    return place;
+  }
+
+ private:
+  static constexpr int kSegment = 64, kShort = 4;  // a short lifetime has at most `kShort` segments
+
+  static size_t segment(int step) { return size_t(step / kSegment); }
+  static bool is_long(int first, int last) { return segment(last) - segment(first) >= kShort; }
+
+  void add(const Taken& taken) {
+    all_.insert(taken);
+    if (is_long(taken.first, taken.last)) {
+      long_.insert(taken);
+      return;
+    }
+    for (size_t n = segment(taken.first); n <= segment(taken.last); ++n) segments_[n].push_back(taken);
+  }
+
+  /// All memory that is taken in the segments of these steps; values of several segments occur several times.
+  const std::vector<Taken>& near(int first, int last) {
+    short_.clear();
+    for (size_t n = segment(first); n <= segment(last); ++n)
+      short_.insert(short_.end(), segments_[n].begin(), segments_[n].end());
+    std::sort(short_.begin(), short_.end());
+    near_.clear();
+    std::merge(short_.begin(), short_.end(), long_.begin(), long_.end(), std::back_inserter(near_));
+    return near_;
+  }
+
+  std::multiset<Taken> all_, long_;
+  std::vector<std::vector<Taken>> segments_;
+  std::vector<Taken> short_, near_;
+};
+
+}  // namespace
+
 /// Place the largest values first, each at the lowest offset that is free during its lifetime.
 void Plan::place_roots() {
-  std::vector<int> roots, placed;
+  std::vector<int> roots;
   for (size_t n = 0; n < values_.size(); ++n)
     if (values_[n].parent < 0 && values_[n].base == 1 && values_[n].first >= 0) roots.push_back(int(n));
   std::stable_sort(roots.begin(), roots.end(),
                    [&](int a, int b) { return values_[size_t(a)].bytes > values_[size_t(b)].bytes; });
+  FreeMemory memory(steps_.size());
   for (int root : roots) {
     Value& value = values_[size_t(root)];
-    uint64_t size = std::max<uint64_t>(64, rounded(value.bytes)), place = 0;
-    for (int other : placed) {  // in order of offset
-      const Value& there = values_[size_t(other)];
-      if (there.last < value.first || there.first > value.last) continue;
-      if (there.place >= place + size) break;
-      place = std::max(place, there.place + std::max<uint64_t>(64, rounded(there.bytes)));
-    }
-    value.place = place;
-    arena_bytes_ = std::max(arena_bytes_, place + size);
-    auto behind = [&](int other) { return values_[size_t(other)].place > place; };
-    placed.insert(std::find_if(placed.begin(), placed.end(), behind), root);
+    uint64_t size = std::max<uint64_t>(64, rounded(value.bytes));
+    value.place = memory.take(size, value.first, value.last);
+    arena_bytes_ = std::max(arena_bytes_, value.place + size);
   }
 }
 

@@ -167,8 +167,7 @@ class CpuAcc : public ipr::Backend {
 
   static Graph prepared(const ipr::Graph& offered, const Settings& settings) {
     Graph graph(offered);
-    for (const Pass& pass : passes())
-      if (pass.apply(graph, settings)) graph.index();
+    for (const Pass& pass : passes()) pass.apply(graph, settings) ? graph.index() : graph.note_readers();
     return graph;
   }
 

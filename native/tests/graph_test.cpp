@@ -1,0 +1,114 @@
+// Graphs: who reads a tensor, also after passes changed operands, and the order of nodes.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cpuacc/graph.hpp"
+
+namespace cpuacc {
+namespace {
+
+Node node_of(std::initializer_list<int> inputs, std::initializer_list<int> outputs) {
+  Node node;
+  node.type = "Activation";
+  node.inputs = inputs;
+  node.outputs = outputs;
+  return node;
+}
+
+/// A chain of nodes: node n reads tensor n and writes tensor n + 1.
+Graph chain(int count) {
+  Graph graph;
+  graph.tensors.resize(size_t(count) + 1);
+  for (int n = 0; n < count; ++n) graph.nodes.push_back(node_of({n}, {n + 1}));
+  graph.inputs = {0};
+  graph.outputs = {count};
+  graph.index();
+  return graph;
+}
+
+/// The users of a tensor by a search through all nodes.
+std::vector<int> searched(const Graph& graph, int tensor) {
+  std::vector<int> found;
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    for (int input : graph.nodes[n].inputs)
+      if (input == tensor && !graph.nodes[n].type.empty()) found.push_back(int(n));
+  return found;
+}
+
+void expect_all_users(const Graph& graph) {
+  for (size_t n = 0; n < graph.tensors.size(); ++n) EXPECT_EQ(graph.users(int(n)), searched(graph, int(n))) << n;
+}
+
+TEST(Graph, lists_users_once_for_each_operand) {
+  Graph graph = chain(3);
+  graph.nodes[1].inputs = {1, 1, -1};
+  graph.index();
+  EXPECT_EQ(graph.users(1), (std::vector<int>{1, 1}));
+  EXPECT_EQ(graph.users(3), std::vector<int>());
+}
+
+TEST(Graph, finds_users_after_operands_were_changed_in_every_way) {
+  using Change = void (*)(Graph&);
+  const Change changes[] = {
+      [](Graph& graph) { graph.nodes[5].inputs[0] = 2; },
+      [](Graph& graph) { graph.nodes[5].inputs.front() = graph.nodes[3].inputs.back(); },
+      [](Graph& graph) { graph.nodes[5].inputs.push_back(2); },
+      [](Graph& graph) { graph.nodes[5].inputs.emplace_back(2); },
+      [](Graph& graph) {
+        graph.nodes[5].inputs = {2, 4};
+      },
+      [](Graph& graph) { graph.nodes[5].inputs.insert(graph.nodes[5].inputs.begin(), 2); },
+      [](Graph& graph) { graph.nodes[5].inputs.assign(3, 2); },
+      [](Graph& graph) { graph.nodes[5].inputs.resize(3, 2); },
+      [](Graph& graph) { graph.nodes[5].inputs.data()[0] = 2; },
+      [](Graph& graph) {
+        for (int& tensor : graph.nodes[5].inputs) tensor = 2;
+      },
+      [](Graph& graph) { graph.nodes[5] = Node(graph.nodes[2]); },
+      [](Graph& graph) { std::swap(graph.nodes[5], graph.nodes[2]); },
+      [](Graph& graph) { graph.nodes[2] = Node(); },
+      [](Graph& graph) { graph.nodes[2].type.clear(); },
+      [](Graph& graph) { graph.nodes.erase(graph.nodes.begin() + 2); },
+      [](Graph& graph) { graph.nodes.insert(graph.nodes.begin(), node_of({7}, {9})); },
+      [](Graph& graph) { graph.nodes.clear(); },
+      [](Graph& graph) {
+        std::vector<Node> nodes{node_of({3}, {4})};
+        graph.nodes.swap(nodes);
+      },
+  };
+  for (const Change change : changes) {
+    Graph graph = chain(8);
+    expect_all_users(graph);
+    change(graph);
+    expect_all_users(graph);
+    graph.note_readers();
+    expect_all_users(graph);
+  }
+}
+
+TEST(Graph, keeps_the_users_of_several_graphs_apart) {
+  Graph first = chain(4), second = chain(6), copy = first;
+  copy.nodes[2].inputs[0] = 0;
+  first.nodes[3].inputs[0] = 1;
+  for (const Graph* graph : {&first, &second, &copy}) expect_all_users(*graph);
+}
+
+TEST(Graph, sorts_nodes_and_drops_those_that_are_not_needed) {
+  Graph graph;
+  graph.tensors.resize(6);
+  graph.nodes = {node_of({2, 1}, {3}), node_of({1}, {2}), node_of({0}, {1}), node_of({0}, {4}), node_of({0}, {5})};
+  graph.nodes[4].type.clear();
+  graph.inputs = {0};
+  graph.outputs = {3};
+  graph.index();
+  ASSERT_EQ(graph.nodes.size(), 3u);
+  for (int n = 0; n < 3; ++n) EXPECT_EQ(graph.nodes[size_t(n)].outputs[0], n + 1);
+  for (int n = 1; n < 4; ++n) EXPECT_EQ(graph[n].producer, n - 1);
+  EXPECT_EQ(graph[4].producer, -1);
+  expect_all_users(graph);
+}
+
+}  // namespace
+}  // namespace cpuacc
