@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interposer as ip
-from interposer import Network, OptimizerOptions, Runtime, TensorInfo
+from interposer import Network, OptimizerOptions, Quantization, Runtime, TensorInfo
 from interposer.backend import (
     Backend,
     BackendId,
@@ -35,7 +35,15 @@ from interposer.backend import (
 from interposer.core.errors import ExecutionError, InvalidArgumentError, LimitExceededError
 from interposer.core.types import Array
 from interposer.ir.graph import Layer
-from interposer.ops import Activation, ActivationFunction, Addition, Multiplication, PreCompiled
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    Multiplication,
+    PreCompiled,
+    Quantize,
+    RoundingMethod,
+)
 from interposer.session.placement import Plan, Search, place
 from interposer.session.placement.cuts import blocks_of, part_network
 from interposer.session.placement.loaded import Loaded
@@ -118,8 +126,11 @@ class Holding(Backend):
 
     def __init__(self, name: str, held: int | None) -> None:
         self.id = BackendId(name)  # type: ignore[misc]
-        self.identity = f"build of {name}"
         self.held = held
+
+    @property
+    def identity(self) -> str:
+        return f"build of {self.id}"
 
     def layer_support(self, options: Options) -> LayerSupport:
         return TakesAll()
@@ -308,6 +319,74 @@ def test_memory_that_compiled_parts_hold_counts(runtime: Runtime) -> None:
         place(sums_and_products(), runtime, ["Telling", "Silent"], search=Search(20, most_bytes=900))
     with pytest.raises(InvalidArgumentError, match="can be chosen by memory; the memory of parts on Silent is not"):
         place(sums_and_products(), runtime, ["Silent"], search=Search(20, "memory"))
+
+
+class Records(Holding):
+    """Records the kinds of layers of each part that it compiles; with `floats`, it supports no quantized products."""
+
+    def __init__(self, name: str, *, floats: bool = False) -> None:
+        super().__init__(name, 0)
+        self.floats, self.compiled = floats, list[list[str]]()
+
+    def layer_support(self, options: Options) -> LayerSupport:
+        return TakesFloats() if self.floats else TakesAll()
+
+    def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
+        self.compiled.append([layer.kind for layer in view])
+        return super().optimize_subgraph(view, options)
+
+
+class TakesFloats(LayerSupport):
+    def query(self, view: SubgraphView) -> list[Support]:
+        return [Support.no("quantized") if self._is_integer(layer) else Support.yes() for layer in view]
+
+    def _is_integer(self, layer: Layer) -> bool:
+        return isinstance(layer.op, Multiplication) and layer.output.known.is_quantized
+
+
+def quantized_product() -> Network:
+    """Return a network that multiplies dequantized values, and quantizes the product."""
+    network, dtype = Network("quantized"), ip.DataType.INT8
+    info = TensorInfo((4, 8), dtype, Quantization(0.1, 0))
+    a, b = (network.add_dequantize_layer(network.add_input_layer(number, info)) for number in range(2))
+    product = network.add_multiplication_layer(a, b)
+    quantize = Quantize(dtype, RoundingMethod.HALF_TO_EVEN)
+    network.add_output_layer(0, network.add_layer(quantize, product, outputs=[info]))
+    return network
+
+
+def test_the_network_is_simplified_for_each_backend_by_itself(runtime: Runtime) -> None:
+    backends = [Records("Integers"), Records("Floats", floats=True)]
+    for backend in backends:
+        runtime.registry.register(str(backend.id), lambda backend=backend: backend)
+    place(quantized_product(), runtime, ["Integers", "Floats"], search=QUICK)
+    alone = {str(backend.id): max(backend.compiled, key=len) for backend in backends}
+    assert alone == {
+        "Integers": ["Multiplication"],
+        "Floats": ["Dequantize", "Dequantize", "Multiplication", "Quantize"],
+    }
+
+
+def test_few_plans_of_a_large_network_are_loaded_at_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, most = set[object](), 0
+    load, close = Loaded.__init__, Loaded.close
+
+    def counted(self: Loaded, *arguments: Any) -> None:
+        nonlocal most
+        load(self, *arguments)
+        loaded.add(self)
+        most = max(most, len(loaded))
+
+    def uncounted(self: Loaded) -> None:
+        loaded.discard(self)
+        close(self)
+
+    monkeypatch.setattr(Loaded, "__init__", counted)
+    monkeypatch.setattr(Loaded, "close", uncounted)
+    monkeypatch.setattr("interposer.session.placement.measured._LARGE", -1)
+    plan = place(sums_and_products(), runtime, BACKENDS, OptimizerOptions(rewrite=False), GENEROUS)
+    assert (most, len(loaded)) == (2, 0)
+    assert plan.chosen.startswith("mix")
 
 
 def test_nothing_is_begun_when_the_time_is_over(runtime: Runtime) -> None:

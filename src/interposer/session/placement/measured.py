@@ -63,8 +63,9 @@ _CLOSE: Final = 2.0
 _FAR: Final = 5.0
 """Blocks are not tried on a backend that takes this many times the best time for the whole network."""
 _LARGE: Final = 1 << 26
-_LARGE_LOADED: Final = 4
-"""The number of plans loaded at once for networks with constants of more than `_LARGE` bytes."""
+"""If a network has more than so many bytes of constants, at most two plans are loaded at once, one of them the best."""
+_NEAR: Final = 1.25
+"""Plans of large networks that take this many times the best time in a few runs are not loaded again."""
 
 
 def place(
@@ -102,7 +103,7 @@ def place(
     cached = _cached(name)
     if cached is not None:
         return cached
-    plan = _Placer(simple, runtime, ids, options, search, reported, began).plan()
+    plan = _Placer(network, simple, runtime, ids, options, search, reported, began).plan()
     write_cached(name, plan.to_json().encode())
     return plan
 
@@ -178,9 +179,10 @@ def _cached(name: str) -> Plan | None:
 
 class _Placer:
     def __init__(
-        self, network: Network, runtime: Runtime, ids: Sequence[str], options: OptimizerOptions, search: Search,
-        reported: Mapping[str, Any], began: float,
+        self, source: Network, network: Network, runtime: Runtime, ids: Sequence[str], options: OptimizerOptions,
+        search: Search, reported: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
+        self.source, self.source_options = source, options
         self.network, self.runtime, self.ids, self.search, self.told = network, runtime, list(ids), search, reported
         self.options = replace(options, rewrite=False)
         self.end = began + search.budget_seconds
@@ -353,10 +355,41 @@ class _Placer:
         if self.search.objective == "latency":
             least = min((self.quick[name] for name in fitting), default=0.0)
             cached = [name for name in cached if name == best or self.quick[name] <= _CLOSE * least]
-        if any(report.constants > _LARGE for report in self.memory.values()):
-            cached = cached[:_LARGE_LOADED]
+        if self._is_large:
+            cached = cached[:1]
         for name in self.loaded.keys() - set(cached):
             self.loaded.pop(name).close()
+
+    @property
+    def _is_large(self) -> bool:
+        return any(report.constants > _LARGE for report in self.memory.values())
+
+    def _load_again(self, plans: Mapping[str, Plan]) -> None:
+        """Compare the best plan of a large network with the others of about its time, which are loaded one at a time.
+
+        Single backends come before mixes, since a mix must be clearly faster than the best of them.
+        """
+        least = min((self.quick[name] for name in self.quick if self._fits(name)), default=0.0)
+        near = [name for name, quick in self.quick.items() if self._fits(name) and quick <= _NEAR * least]
+        for name in sorted(near, key=lambda item: (item not in self.ids, self.quick[item])):
+            [best] = self.loaded or [name]
+            if name == best or self._left() <= self.spent[name] + 4 * _RUNS * (self.quick[name] + self.quick[best]):
+                continue
+            try:
+                self.loaded[name] = self._tried(plans[name], self._patience())
+            except InterposerError as error:
+                self._note(plans[name].backends[0], error, self.patience)
+                continue
+            self.loaded.pop(best if self._wins(name, best) else name).close()
+
+    def _wins(self, name: str, best: str) -> bool:
+        """Return whether a loaded plan is faster than the best one so far."""
+        if name not in self.ids:
+            return self._is_faster(name, best)
+        calls = {item: self._call(self.loaded[item]) for item in (name, best)}
+        turn = min(_TURN, max(0.0, self._left()) / (4 * _RUNS))
+        timings = take_turns(calls, _RUNS, turn, failed=self._failed, rest=self._rest())
+        return name in timings and (best not in timings or timings[name].median < timings[best].median)
 
     def _fits(self, name: str) -> bool:
         """Return whether the memory of a plan is within the limit, if memory matters."""
@@ -370,8 +403,11 @@ class _Placer:
         return f"no plan for {self.network.name!r} could be run to its end ({said})"
 
     def _tried(self, plan: Plan, patience: float) -> Loaded:
-        """Return the network divided according to the plan, loaded and timed."""
-        optimized = planned(self.network, plan, self.runtime, self.options, without=self.late)
+        """Return the network divided according to the plan, loaded and timed.
+
+        The network is simplified for the backends of the plan, as it is when the plan is followed.
+        """
+        optimized = planned(self.source, plan, self.runtime, self.source_options, without=self.late, logs=False)
         for refusal in optimized.refusals:
             if refusal.is_problem:
                 self.failed.setdefault(refusal.backend, refusal.reasons[0])
@@ -384,6 +420,8 @@ class _Placer:
         return loaded
 
     def _chosen(self, plans: Mapping[str, Plan]) -> Plan:
+        if self._is_large and self.search.objective != "memory":
+            self._load_again(plans)
         timings = self._settled(self._timings()) if self.search.objective != "memory" else {}
         if not timings and self.loaded and self.search.objective != "memory":
             raise InvalidArgumentError(self._nothing_runs())
