@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import weakref
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interposer as ip
-from interposer.core.constants import LEAST_MAPPED, LEAST_SHARED, Users, changed_file, mapped, place_of, share
+from interposer.core.constants import (
+    LEAST_MAPPED,
+    LEAST_SHARED,
+    Users,
+    aligned,
+    changed_file,
+    give_back_pages,
+    mapped,
+    place_of,
+    share,
+)
 from interposer.core.errors import LoadError
 from interposer.ir.graph import Graph
 from interposer.plugins.capi.abi.flatten import FlatGraph
@@ -133,6 +144,40 @@ def weighted(tmp_path: Path, name: str = "model.onnx", *, external: bool = False
     return path
 
 
+def unaligned(path: Path) -> np.ndarray:
+    """Return float32 values of a mapped file whose address is not a multiple of four."""
+    path.write_bytes(b"x" + random(9, 4 * MANY).tobytes())
+    return mapped(path)[1:].view(np.float32)
+
+
+def test_unaligned_data_of_a_file_is_copied_to_aligned_memory(tmp_path: Path) -> None:
+    array = unaligned(tmp_path / "data")
+    for alignment in (1, 64):
+        result = aligned(array, alignment)
+        assert result.flags.aligned
+        assert result.ctypes.data % alignment == 0
+        assert result.tobytes() == array.tobytes()
+    assert aligned(result, 64) is result
+    assert aligned(random(1)[1:5].view(np.float32)).flags.aligned
+
+
+def test_data_of_a_file_that_was_truncated_or_written_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    array = unaligned(path)
+    fault = f"the file '{path}' was written to after its constants were mapped; read the model again"
+    for change in (lambda: os.truncate(path, 100), lambda: path.write_bytes(bytes(array.nbytes + 1))):
+        change()
+        with pytest.raises(LoadError, match=f"^{re.escape(fault)}$"):
+            aligned(array)
+
+
+def test_data_of_a_file_can_be_read_after_its_pages_were_given_back(tmp_path: Path) -> None:
+    array = unaligned(tmp_path / "data")
+    before = array.tobytes()
+    give_back_pages([array, random(1)])
+    assert array.tobytes() == before
+
+
 def test_what_a_file_holds_since_it_was_written_to_is_not_shared(tmp_path: Path) -> None:
     path, content = tmp_path / "weights", np.zeros(1 << 20, np.uint8)
     path.write_bytes(content.tobytes())
@@ -185,6 +230,24 @@ def test_a_network_whose_file_was_written_to_meanwhile_is_not_loaded(tmp_path: P
 
 
 @pytest.mark.needs_cpuref
+@pytest.mark.needs_cpuref
+def test_unaligned_weights_inside_a_model_are_copied_for_its_backend(tmp_path: Path) -> None:
+    path, weights = tmp_path / "model.onnx", np.random.default_rng(1).standard_normal((512, 700)).astype(np.float32)
+    network = ip.Network("dense")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 512)), name="x")
+    product = network.add_batch_mat_mul_layer(x, network.add_constant_layer(weights))
+    network.add_output_layer(0, product, name="y")
+    image = np.random.default_rng(2).standard_normal((1, 512)).astype(np.float32)
+    for name in ("a", "ab", "abc", "abcd"):  # the length of the name moves the weights
+        network.graph.name = name
+        ip.writers.onnx.save(network, path)
+        with ip.load(path, ["CpuRef"]) as model:
+            np.testing.assert_allclose(model.run([image])[0], image @ weights, rtol=1e-4, atol=1e-4)
+            if not model.memory().mapped_constants:
+                os.truncate(path, 1000)
+            np.testing.assert_allclose(model.run([image])[0], image @ weights, rtol=1e-4, atol=1e-4)
+
+
 def test_a_tflite_file_of_some_size_is_mapped(tmp_path: Path) -> None:
     tflite = pytest.importorskip("interposer.writers.tflite", reason="there is no writer")
     pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")

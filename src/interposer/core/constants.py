@@ -8,18 +8,35 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.addresses import aligned_empty, suitable
+from interposer.core.errors import LoadError
 from interposer.core.types import Array
 
-__all__ = ["LEAST_MAPPED", "LEAST_SHARED", "Place", "Users", "changed_file", "mapped", "place_of", "share"]
+__all__ = [
+    "LEAST_MAPPED",
+    "LEAST_SHARED",
+    "Place",
+    "Users",
+    "aligned",
+    "changed_file",
+    "check_unchanged",
+    "give_back_pages",
+    "mapped",
+    "place_of",
+    "share",
+]
 
 LEAST_MAPPED: Final = 1 << 20
 """Size in bytes from which on a file is mapped; a smaller file is read."""
 LEAST_SHARED: Final = 1 << 14
 """Size in bytes from which on a constant is shared with an equal one."""
+_PIECE: Final = 1 << 30
+"""The largest number of bytes that one call reads from a file."""
 _SAMPLES: Final = 16
 _SAMPLE: Final = 64  # bytes
 _lock = threading.RLock()
@@ -120,6 +137,51 @@ def changed_file(arrays: Iterable[Array]) -> str | None:
     """Return the path of the first mapped file under the arrays that was written to since it was mapped, or None."""
     maps = {id(array): array for array in map(_map_of, arrays) if array is not None}
     return next((result.path for result in maps.values() if _state(result.fd) != result.state), None)
+
+
+def check_unchanged(arrays: Iterable[Array]) -> None:
+    """Raise `LoadError` if a mapped file under the arrays was written to since it was mapped."""
+    changed = changed_file(arrays)
+    if changed is not None:
+        raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model again")
+
+
+def aligned(array: Array, alignment: int = 1) -> Array:
+    """Return `array` if it is C-contiguous and aligned to its elements and to `alignment` bytes, else such a copy.
+
+    Bytes of a mapped file are read from the file, not from the mapping: reading a mapping beyond the end of a file that
+    was truncated would end the process, and all pages that are read from a mapping count as memory of the process.
+
+    Raises:
+        LoadError: the file was written to or truncated, or cannot be read.
+    """
+    result = _map_of(array) if array.nbytes >= LEAST_SHARED and array.flags.c_contiguous else None
+    if result is None or _address_of(array) % max(alignment, array.dtype.alignment) == 0:
+        return suitable(array, alignment)
+    copy = aligned_empty(array.shape, array.dtype, max(alignment, array.dtype.alignment))
+    try:
+        _read(result.fd, copy.reshape(-1).view(np.uint8).data, _address_of(array) - result.address)
+    except OSError as error:
+        raise LoadError(f"the file {result.path!r} cannot be read: {error.strerror}") from error
+    check_unchanged([array])
+    return copy
+
+
+def _read(fd: int, target: memoryview, offset: int) -> None:
+    """Fill `target` with the bytes at `offset`, or with fewer if the file ends before."""
+    while target and (count := os.preadv(fd, [target[:_PIECE]], offset)):
+        target, offset = target[count:], offset + count
+
+
+def give_back_pages(arrays: Iterable[Array]) -> None:
+    """Unload the pages of the mapped files under the arrays from memory.
+
+    The mappings remain valid: a page is loaded again, usually from the system's cache, when it is read.
+    """
+    maps = {id(result): result for result in map(_map_of, arrays) if result is not None}
+    for result in maps.values():
+        with suppress(OSError, ValueError):  # a system without this advice
+            result.madvise(mmap.MADV_DONTNEED)
 
 
 # --- equal data -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from interposer.backend import (
 )
 from interposer.backend.contracts import checked
 from interposer.backend.memory import ALIGNMENT
+from interposer.core.constants import aligned, share
 from interposer.core.errors import (
     BackendContractError,
     ExecutionError,
@@ -77,7 +78,7 @@ class Factories:
         self._arenas: dict[str, ArrayHandleFactory] = {}
         self.managers: dict[str, MemoryManager] = {}
         self._factories: dict[str, WorkloadFactory] = {}
-        self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, TensorHandle]] = {}
+        self._constants: dict[tuple[int, TensorInfo, str], tuple[Array, Array, TensorHandle]] = {}
         self._acquired: set[str] = set()
         self.handles = OwnedHandles()
         self.constant_handles: OwnedHandles = OwnedHandles() if first is None else first.constant_handles
@@ -226,15 +227,16 @@ class Factories:
         array, info = constant_of(value), value.known
         key, known = (id(array), info, _HOST if _is_hosts(layer) else str(layer.backend)), self._first._constants
         if key not in known:
-            make = self._first._constant_maker(layer)
+            make, memory = self._first._constant_maker(layer), aligned(array)
+            memory = array if memory is array else share(memory, array.dtype.alignment)
 
             def create() -> TensorHandle:
-                created = make(info, array)
+                created = make(info, memory)
                 self.constant_handles.add(created)
                 return _checked(created, info, "create_constant_handle", layer)
 
-            known[key] = array, guarded(layer, "got no constant", create)
-        return known[key][1]
+            known[key] = array, memory, guarded(layer, "got no constant", create)
+        return known[key][2]
 
     def _constant_maker(self, layer: Layer) -> Callable[[TensorInfo, Array], TensorHandle]:
         if _is_hosts(layer):
@@ -253,7 +255,7 @@ class Factories:
     @property
     def constant_arrays(self) -> list[Array]:
         """The arrays of all constants that workloads read."""
-        return [array for array, _ in self._first._constants.values()]
+        return [memory for _, memory, _ in self._first._constants.values()]
 
     @property
     def acquired(self) -> bool:

@@ -11,8 +11,8 @@ from functools import partial
 from threading import get_ident
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
-from interposer.core.constants import Users, changed_file
-from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, LoadError, expect
+from interposer.core.constants import Users, check_unchanged
+from interposer.core.errors import BindingError, ExecutionError, InvalidArgumentError, expect
 from interposer.core.types import Array
 from interposer.ir.regions import places
 from interposer.ops.control import PreCompiled
@@ -93,11 +93,7 @@ class LoadedNetwork:
 
     def _used_constants(self) -> Users:
         arrays = self.constants_read
-        changed = changed_file(arrays)
-        if changed is not None:
-            raise LoadError(
-                f"the file {changed!r} was written to after its constants were mapped; read the model again"
-            )
+        check_unchanged(arrays)
         return Users(arrays)
 
     @property

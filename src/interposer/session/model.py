@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from interposer.backend import BackendEvent, MemoryDescriptor, MemorySource
+from interposer.core.constants import give_back_pages
 from interposer.core.containers import as_given
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import (
@@ -31,6 +32,7 @@ from interposer.core.errors import (
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.template import Template
 from interposer.ir.network import Network
+from interposer.ops.control import Constant
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.report.estimate import Estimate
@@ -177,6 +179,8 @@ class Model:
             try:
                 optimized = self._choice.optimized(network()) if known is None else known
                 network_id = self.runtime.load_network(optimized)
+                if known is None and not self.runtime.memory(network_id).mapped_constants:
+                    give_back_pages(item.op.value for item in network().graph if isinstance(item.op, Constant))
                 self._variants[key] = network_id, optimized
                 self._only = self._alone(network_id)
                 return

@@ -5,12 +5,12 @@ Two encodings are detected by their content: protobuf's binary encoding and its 
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from interposer.core.constants import mapped
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError, ParseError
 from interposer.core.files import check_regular
 from interposer.frontends.onnx.wire import set_apart
@@ -66,9 +66,7 @@ def _content(path: str | os.PathLike[str]) -> memoryview:
     """Return the content of a file, memory-mapped."""
     try:
         check_regular(path)
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
+        return mapped(path).data if os.stat(path).st_size else memoryview(b"")
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror or error}") from error
 

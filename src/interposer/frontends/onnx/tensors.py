@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from interposer.core.constants import LEAST_SHARED, place_of
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Array, DataType, from_bits
 from interposer.frontends.onnx.external import ExternalFiles
@@ -120,6 +121,8 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
         truth: Array = data != 0
         return truth.reshape(shape)
     values = data.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
+    if values.nbytes >= LEAST_SHARED and values.dtype == dtype.numpy and place_of(values) is not None:
+        return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters
     aligned: Array = np.require(values, dtype.numpy, "A")
     return aligned.reshape(shape)
 

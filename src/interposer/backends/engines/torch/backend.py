@@ -16,6 +16,7 @@ from interposer.backends.engines.torch import convolutions, elements, moves, sum
 from interposer.backends.engines.torch.package import fx, torch
 from interposer.backends.engines.torch.table import ANY, refusals
 from interposer.backends.engines.torch.traced import LAYER, traced
+from interposer.core.constants import aligned
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
 
@@ -160,7 +161,7 @@ def _constant(value: Value) -> Any:
     array = value.constant
     if array is None or value.known.dtype not in ANY:
         raise RefusedError(f"torch does not support the tensor {value.name!r}, {value.known}")
-    return _tensor(array)
+    return _tensor(aligned(array))
 
 
 def _tensor(array: Array) -> Any:

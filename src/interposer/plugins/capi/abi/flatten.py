@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.addresses import address_of, suitable
-from interposer.core.constants import place_of, share
+from interposer.core.addresses import address_of
+from interposer.core.constants import aligned, check_unchanged, place_of, share
 from interposer.core.schema import Op
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Layer, Value
@@ -172,10 +172,11 @@ class FlatGraph:
         self._places = np.cumsum(self._sizes + 1) - (self._sizes + 1) + start
 
     def _write_constants(self, alignment: int) -> None:
+        entering = [self.values[position].producer.op for position in self._entering]
+        check_unchanged(op.value for op in entering if isinstance(op, Constant))
         numbers = [-1] * len(self.values)
         rows: list[tuple[int, int, int, int]] = []
-        for position in self._entering:
-            op = self.values[position].producer.op
+        for position, op in zip(self._entering, entering, strict=True):
             if isinstance(op, Constant):
                 numbers[position] = len(rows)
                 rows.append(self._constant(op.value, alignment))
@@ -189,8 +190,8 @@ class FlatGraph:
         """Return the address, the size and the file position of the data; a copy for alignment is made only once."""
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
-            result = suitable(array, alignment)
-            array = result if result is array else share(result, alignment)
+            result = aligned(array, alignment)
+            array = result if result is array else share(result, max(alignment, array.dtype.alignment))
             place = address_of(array)
         self.constants.append(array)
         return place, array.nbytes, *(place_of(array) or (-1, 0))
