@@ -79,7 +79,7 @@ def test_a_long_part_becomes_several_programs(runtime):
 def test_a_part_that_is_too_short_goes_to_others(runtime):
     model = loaded(runtime, ["Npu", "CpuRef"], shortest=6)
     assert {reason for refusal in model.optimized.refusals for reason in refusal.reasons} == {
-        "a part of 5 layers is not worth the trip"
+        "a part of 5 layers is too short"
     }
     np.testing.assert_array_equal(model.run([X])[0], expected(X))
 
