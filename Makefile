@@ -83,6 +83,7 @@ site: $(STAMPS)-docs  ## build the documentation as a site in build/site, with e
 clean:  ## remove the environment and all that was built or cached
 	rm -rf $(VENV) build dist src/interposer/native native/*/build examples/*/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.abi3.so' -delete
 
 # Installed are either what a user needs, or that and the tools; the second includes the first.
 $(STAMPS)-all: pyproject.toml $(NATIVE) | $(RUN)

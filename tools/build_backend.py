@@ -3,8 +3,8 @@
 If they cannot be built, the package is built without them. The build reports this, and a file in the package has the
 reason for `interposer backends`. With ``--config-settings=native=required`` it is an error instead.
 
-An editable install is one line in a ``.pth`` file. Its native backends are written to the source tree, where the
-package looks for them.
+An editable install is one line in a ``.pth`` file. Its native backends and its extension are written to the source tree,
+where the package looks for them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,8 @@ Settings = Mapping[str, str | list[str]] | None
 
 SOURCES: Final = "src"
 NATIVE: Final = "interposer/native"
+EXTENSION: Final = "interposer/plugins/capi/running"
+"""The folder of the Python extension. It is optional: the package runs without it."""
 NOT_BUILT: Final = f"{NATIVE}/not_built.txt"
 """The file with the reason, as in `interposer.plugins.capi.loading.paths`."""
 PROCESSORS: Final = ("x86_64", "amd64", "aarch64", "arm64")
@@ -128,20 +131,21 @@ def _wheel_without(wheel_directory: str, settings: dict[str, str | list[str]], r
 
 
 def _take_over(wheel: Path, target: Path) -> None:
-    """Extract the native backends of a wheel to `target`, and replace the existing ones."""
-    folder = target / NATIVE
-    folder.mkdir(exist_ok=True)
-    taken = set(_extracted(wheel, folder))
-    for old in folder.iterdir():
-        if old.name not in taken and not old.is_dir():
-            old.unlink()
+    """Extract the native backends and the extension of a wheel to `target`, and replace the existing ones."""
+    for place, pattern in ((NATIVE, "*"), (EXTENSION, "*.so")):
+        folder = target / place
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = set(_extracted(wheel, place, pattern, folder))
+        for old in folder.glob(pattern):
+            if old.name not in taken and not old.is_dir():
+                old.unlink()
 
 
-def _extracted(wheel: Path, folder: Path) -> Iterator[str]:
+def _extracted(wheel: Path, place: str, pattern: str, folder: Path) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
             above, _, name = member.rpartition("/")
-            if above == NATIVE:
+            if above == place and fnmatch(name, pattern):
                 fresh = folder / f".{name}"
                 fresh.write_bytes(archive.read(member))  # a process may have the old one open: it keeps its own
                 fresh.replace(folder / name)

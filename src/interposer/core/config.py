@@ -22,6 +22,7 @@ __all__ = [
     "CACHE_DIR",
     "CHECK_BACKENDS",
     "COUNT",
+    "DIRECT_CALLS",
     "DISABLED_BACKENDS",
     "FILE_NAME",
     "FLAG",
@@ -64,6 +65,8 @@ NUM_THREADS: Final = "INTERPOSER_NUM_THREADS"
 """Environment variable: threads that runs and backends may use in total; 0 means one per available processor."""
 CHECK_BACKENDS: Final = "INTERPOSER_CHECK_BACKENDS"
 """Environment variable: whether runs of dynamic backends are checked for forbidden memory writes: yes or no."""
+DIRECT_CALLS: Final = "INTERPOSER_DIRECT_CALLS"
+"""Environment variable: whether calls of a network that one plug-in runs may skip most Python code: yes or no."""
 CACHE_DIR: Final = "INTERPOSER_CACHE_DIR"
 """Environment variable: the cache folder, by default `~/.cache/interposer`; an empty value disables caching."""
 
@@ -196,6 +199,7 @@ _SETTINGS: Final[tuple[Setting[Any], ...]] = (
     Setting("probe_seconds", PROBE_SECONDS, SECONDS, for_user=True),
     Setting("unload_libraries", UNLOAD_LIBRARIES, FLAG),
     Setting("check_backends", CHECK_BACKENDS, FLAG),
+    Setting("direct_calls", DIRECT_CALLS, FLAG),
     Setting("isolate", ISOLATE, NAMES),
     Setting("isolation_deadline_seconds", ISOLATION_DEADLINE_SECONDS, SECONDS),
     Setting("isolation_max_restarts", ISOLATION_MAX_RESTARTS, COUNT),

@@ -6,9 +6,10 @@ import atexit
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from interposer.backend import ArenaMemoryManager, CustomAllocator
 from interposer.core.constants import Users, check_unchanged
@@ -18,6 +19,7 @@ from interposer.ir.regions import places
 from interposer.ops.control import PreCompiled
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.bindings import Bindings
+from interposer.runtime.direct import direct_call
 from interposer.runtime.factories import Factories, said
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
@@ -28,7 +30,12 @@ from interposer.runtime.runs import RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferCounts, TransferReport
 
-__all__ = ["LoadedNetwork", "look_at", "said"]
+if TYPE_CHECKING:
+    from interposer.plugins.capi.running._direct import DirectCall
+
+__all__ = ["DirectRun", "LoadedNetwork", "look_at", "said"]
+
+DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
 
 _loaded: weakref.WeakSet[LoadedNetwork] = weakref.WeakSet()
 
@@ -63,10 +70,12 @@ class LoadedNetwork:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._released = False
+        self._direct: list[DirectCall] = []
         self.imports = Imports(self.bindings, optimized.name, self._import_problem)
         try:
             self._program = Program(optimized.graph, self._factories, self._counts)
-            self._idle = deque([WorkingMemHandle(self._program, self._factories, workers)])
+            first = WorkingMemHandle(self._program, self._factories, workers)
+            self._idle = deque([first])
             self._memories = weakref.WeakSet(self._idle)
             self._program.configure()
             self._constants = self._used_constants()
@@ -75,6 +84,7 @@ class LoadedNetwork:
             self._factories.constant_handles.destroy()
             raise
         self.bindings.constants = Constants(self._constant_arrays())
+        self._steps = first.steps
         _loaded.add(self)
 
     def _constant_arrays(self) -> list[Array]:
@@ -209,6 +219,17 @@ class LoadedNetwork:
         finally:
             self._leave()
 
+    def direct_call(self, inputs: Sequence[int]) -> DirectRun | None:
+        """Return a function that runs once on arrays that need no conversion; see `Runtime.direct_call`."""
+        if self._steps is None:
+            return None
+        call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._changed))
+        with self._lock:
+            if call is None or self._released:
+                return None
+            self._direct.append(call)
+        return call.run
+
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
         """Run once on imported memory for all inputs and outputs; return False if `run` must be used instead.
 
@@ -291,7 +312,7 @@ class LoadedNetwork:
         Runs that were given up are not waited for: their memory is released when they return.
         """
         with self._changed:
-            self._released = True
+            self._forbid_runs()
             self._changed.wait_for(self._is_idle)
             self._free()
 
@@ -306,8 +327,13 @@ class LoadedNetwork:
         )
         with self._changed:
             if cached and not self._runs and not self._released:
-                self._released = True
+                self._forbid_runs()
                 self._free()
+
+    def _forbid_runs(self) -> None:
+        self._released = True
+        for call in self._direct:
+            call.close()
 
     def _is_idle(self) -> bool:
         return all(run is not None and run.given_up for run in list(self._runs.values()))
@@ -322,6 +348,11 @@ class LoadedNetwork:
                 memory.close()
         self._forget(self.imports.clear_all())
         self._factories.constant_handles.destroy()
+
+
+def _notify(changed: threading.Condition) -> None:
+    with changed:
+        changed.notify_all()
 
 
 def look_at(imported: ImportedRun, control: RunControl | None) -> None:

@@ -110,6 +110,11 @@ class Constants:
                 merged.append([low, high])
         self._lows, self._highs = [low for low, _ in merged], [high for _, high in merged]
 
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of addresses, sorted and merged."""
+        return tuple(zip(self._lows, self._highs, strict=True))
+
     def refuse(self, outputs: Iterable[Named]) -> None:
         """Raise `BindingError` if one of the arrays shares memory with a constant."""
         if not self._lows:

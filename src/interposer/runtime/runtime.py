@@ -36,7 +36,7 @@ from interposer.runtime.bindings import Bindings
 from interposer.runtime.creation_options import CreationOptions
 from interposer.runtime.enqueue import run, run_imported, run_watched
 from interposer.runtime.imports import ImportedInputId, ImportedOutputId
-from interposer.runtime.loaded import LoadedNetwork, said
+from interposer.runtime.loaded import DirectRun, LoadedNetwork, said
 from interposer.runtime.memory import MemoryReport
 from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.working import WorkingMemHandle
@@ -421,6 +421,21 @@ class Runtime:
         if not imported.complete:
             raise BindingError("a run is prepared on imports for all inputs and outputs; some are missing")
         return partial(loaded.run_imported, imported)
+
+    def direct_call(self, network_id: NetworkId, inputs: Sequence[int]) -> DirectRun | None:
+        """Return a function that runs a network on arrays with minimal overhead; None if the network does not allow it.
+
+        The function takes the input arrays, as a list or tuple in the order of the binding ids `inputs` or as a dict by
+        name, and the output arrays in the same forms or None for new ones. It returns the outputs in the order of their
+        binding ids. It returns None without running if `enqueue_workload` must be used instead, such as for an array
+        that needs a conversion or a copy. It raises `ExecutionError` if the workload failed. It is thread-safe.
+
+        Only a network that is one compiled part of a plug-in has such a function.
+
+        Raises:
+            UnknownNetworkError: the network is not loaded.
+        """
+        return self._loaded(network_id).direct_call(inputs)
 
     def _loaded(self, network_id: NetworkId) -> LoadedNetwork:
         try:

@@ -30,6 +30,11 @@ class Step:
         return cls(layer, workload, None if workload.concurrent else threading.Lock())
 
     @property
+    def takes_turns(self) -> bool:
+        """True if runs are serialized."""
+        return self._turn is not None
+
+    @property
     def execute(self) -> _Execute:
         """The function that runs the workload on input and output handles."""
         return self.workload.execute if self._turn is None else self._execute_in_turn

@@ -63,6 +63,20 @@ class Steps:
         assert owner is not None
         return next(region_title(owner, i) for i, region in enumerate(owner.regions) if region is graph)
 
+    @property
+    def only_step(self) -> Step | None:
+        """The step of the only layer that runs, if all other tensors are in memory of the caller; else None."""
+        program = self.program
+        if len(program.running) != 1 or program.late or self._regions or program.layout.pieces:
+            return None
+        [layer] = program.running
+        step, read = program.step(layer), [item.output for item in self.inputs]
+        written = [output.values[0] for output in self.outputs]
+        own = sorted(map(id, written)) == sorted(map(id, layer.outputs))
+        used = {value for value in layer.inputs if value is not None}
+        borrowed = self.imported.issuperset((*read, *written)) and used.issubset(read)
+        return step if isinstance(step, Step) and own and borrowed and not step.takes_turns else None
+
     # --- making -------------------------------------------------------------------------------------------------------
 
     def _make_handles(self) -> None:

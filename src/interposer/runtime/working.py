@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from interposer.backend import MemoryManager, TensorHandle
+from interposer.backend import ArenaMemoryManager, MemoryManager, TensorHandle
 from interposer.core.errors import BindingError, ExecutionError
 from interposer.core.types import Array, TensorShape
 from interposer.ir.graph import Layer, Value, binding_id
@@ -238,6 +238,12 @@ class WorkingMemHandle:
             handle.copy_out(outputs[binding])
         except Exception as error:
             raise failure(layer, "could not give its data", error) from error
+
+    @property
+    def steps(self) -> Steps | None:
+        """The steps, if no memory manager has to acquire memory for them; else None."""
+        arenas = all(isinstance(manager, ArenaMemoryManager) for manager in self.managers.values())
+        return self._steps if arenas and not self.planned_bytes else None
 
     @property
     def acquired(self) -> bool:

@@ -39,7 +39,6 @@ from interposer.report.estimate import Estimate
 from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, NetworkId, PendingRun, RunControl, Runtime, TransferReport
-from interposer.runtime.bindings import Bindings
 from interposer.session.arguments import input_arrays, inputs_by_name, named_inputs, outputs_by_number
 from interposer.session.bound import BoundRun
 from interposer.session.fallback import Choice
@@ -193,7 +192,7 @@ class Model:
         """Return the fast path for the only variant, or None if there are others or layers depend on input values."""
         if len(self._variants) > 1 or self._blueprint.needed:
             return None
-        return _Only(network_id, self.runtime.bindings(network_id), tuple(self.inputs))
+        return _Only(self.runtime, network_id, tuple(self.inputs))
 
     def _do_without(self, error: InterposerError) -> bool:
         """Stop using the backend that failed and drop the variants on it; return False if no fallback is possible."""
@@ -500,23 +499,22 @@ class Model:
             DeadlineExceededError: the run exceeded `deadline`.
             InterposerError: the network cannot be built for these shapes or values.
         """
+        only, disabled, before = self._only, self._choice.disabled, len(self._choice.events)
+        if only is not None and deadline is None and (inputs is None or not named):
+            try:
+                arguments = named if inputs is None else inputs
+                result = None if only.direct is None else only.direct(arguments, outputs)
+                result = only.run(self, arguments, outputs) if result is None else result
+                if result is not None:
+                    return result
+            except (ExecutionError, LoadError, UnknownNetworkError) as error:
+                if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
+                    raise self._given_up(error, disabled) from error.__cause__
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, ("inputs", "outputs", "deadline"))
-        if outputs is not None:
-            names = requested_names(outputs)
-            if names is not None:
-                return self._run_for(names, inputs, deadline)
-        disabled, before = self._choice.disabled, len(self._choice.events)
-        only = self._only
-        if only is not None and deadline is None:
-            how = only.arguments(self, inputs, outputs)
-            if how is not None:
-                try:
-                    result = self.runtime.enqueue_workload(only.network_id, **how)
-                    return [result[number] for number in only.order]
-                except (ExecutionError, LoadError, UnknownNetworkError) as error:
-                    if not self._is_unloaded(error, only) and not self._is_placed_anew(error, before):
-                        raise self._given_up(error, disabled) from error.__cause__
+        names = None if outputs is None else requested_names(outputs)
+        if names is not None:
+            return self._run_for(names, inputs, deadline)
         return self._run_watched(inputs, outputs, lambda: None if deadline is None else RunControl(deadline), disabled)
 
     def _is_unloaded(self, error: InterposerError, only: _Only) -> bool:
@@ -662,7 +660,8 @@ class Model:
         """
         if named or inputs is ...:
             inputs = named_inputs(self.inputs, None if inputs is ... else inputs, named, ("inputs", "outputs"))
-        arrays = inputs if isinstance(inputs, Mapping | ImportedTensors) else [inputs]
+        is_array = type(inputs) is np.ndarray
+        arrays = inputs if not is_array and isinstance(inputs, Mapping | ImportedTensors) else [inputs]
         if outputs is None:
             result = self.run(arrays)
             return result[0] if len(result) == 1 else dict(zip(self.outputs, result, strict=True))
@@ -735,24 +734,44 @@ class Model:
 
 
 class _Only:
-    """The only variant of a model, with a lock-free fast path for calls whose arrays need no conversion."""
+    """The only variant of a model, with lock-free fast paths for calls whose arrays need no conversion.
 
-    def __init__(self, network_id: NetworkId, bindings: Bindings, names: tuple[str, ...]) -> None:
-        self.network_id, self._bindings = network_id, bindings
-        numbers = {item.name: number for number, item in bindings.inputs.items()}
+    `direct` is its direct call, or None if it has none.
+    """
+
+    def __init__(self, runtime: Runtime, network_id: NetworkId, names: tuple[str, ...]) -> None:
+        self.network_id, self._enqueue, self._names = network_id, runtime.enqueue_workload, names
+        self._bindings = runtime.bindings(network_id)
+        numbers = {item.name: number for number, item in self._bindings.inputs.items()}
         self._numbers = tuple(numbers[name] for name in names)
-        self.order = tuple(sorted(bindings.outputs))
+        self._order = tuple(sorted(self._bindings.outputs))
+        self.direct = runtime.direct_call(network_id, self._numbers)
 
-    def arguments(self, model: Model, inputs: Any, outputs: Any) -> dict[str, Any] | None:
-        """Return the arguments of `Runtime.enqueue_workload`, or None if inputs or outputs need conversion."""
-        if outputs is None and type(inputs) is list and len(inputs) == len(self._numbers):
-            feeds = self._bindings.fitting(self._numbers, inputs)
-            return None if feeds is None else {"inputs": feeds}
-        if not (type(inputs) is type(outputs) is ImportedTensors):
+    def run(self, model: Model, inputs: Any, outputs: Any) -> list[Any] | None:
+        """Run once and return the outputs in order, or None without running if inputs or outputs need conversion."""
+        if type(inputs) is type(outputs) is ImportedTensors:
+            return self._run_imported(model, inputs, outputs)
+        if type(inputs) is dict:
+            inputs = [inputs[name] for name in self._names if name in inputs] if len(inputs) == len(self._names) else ()
+        if not (type(inputs) is list and len(inputs) == len(self._numbers)):
             return None
+        targets = None if outputs is None else self._targets(outputs)
+        feeds = None if targets is None and outputs is not None else self._bindings.fitting(self._numbers, inputs)
+        return None if feeds is None else self._in_order(self._enqueue(self.network_id, feeds, targets))
+
+    def _targets(self, outputs: Any) -> dict[int, Any] | None:
+        """Return a list of arrays by binding id, or None for other outputs."""
+        arrays = type(outputs) is list and all(type(output) is np.ndarray for output in outputs)
+        return dict(zip(self._order, outputs, strict=True)) if arrays and len(outputs) == len(self._order) else None
+
+    def _run_imported(self, model: Model, inputs: ImportedTensors, outputs: ImportedTensors) -> list[Any] | None:
         if not (self._has(model, inputs, "input") and self._has(model, outputs, "output")):
             return None
-        return {"imported_inputs": inputs.ids, "imported_outputs": outputs.ids}
+        result = self._enqueue(self.network_id, imported_inputs=inputs.ids, imported_outputs=outputs.ids)
+        return self._in_order(result)
+
+    def _in_order(self, result: Mapping[int, Any]) -> list[Any]:
+        return [result[number] for number in self._order]
 
     def _has(self, model: Model, taken: ImportedTensors, kind: str) -> bool:
         here = taken.owner is model and taken.network_id == self.network_id

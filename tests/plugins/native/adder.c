@@ -68,8 +68,11 @@ IPR_EXPORT void GetVersion(uint32_t* major, uint32_t* minor) {
   *minor = MINOR;
 }
 
+static const ipr_host* the_host;
+
 static int32_t init(void* self, const ipr_host* host, const ipr_options* options, ipr_error* error) {
-  (void)self, (void)host, (void)options, (void)error;
+  (void)self, (void)options, (void)error;
+  the_host = host;
   AT_INIT
   return IPR_OK;
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from interposer.core.errors import BackendContractError, BackendError
 from interposer.plugins.capi.abi import structs as abi
 
-__all__ = ["CallError", "ErrorBuffers", "announce", "watch_calls"]
+__all__ = ["CallError", "ErrorBuffer", "ErrorBuffers", "announce", "watch_calls", "watchers"]
 
 CAPACITY: Final = 4096
 _GUARD: Final = 12288
@@ -19,7 +19,8 @@ _KIND: Final = abi.Error.code.offset // 8  # the code, and the kind of the item
 _LENGTH: Final = abi.Error.length.offset // 8
 
 
-_watchers: list[Callable[[str], None]] = []
+watchers: Final[list[Callable[[str], None]]] = []
+"""The functions that `watch_calls` registered."""
 
 
 def watch_calls(watcher: Callable[[str], None]) -> None:
@@ -27,12 +28,12 @@ def watch_calls(watcher: Callable[[str], None]) -> None:
 
     The trial process uses this to report the call that crashed it.
     """
-    _watchers.append(watcher)
+    watchers.append(watcher)
 
 
 def announce(name: str) -> None:
     """Notify the watchers that a function of a plug-in is called now."""
-    for watcher in _watchers:
+    for watcher in watchers:
         watcher(name)
 
 
@@ -66,7 +67,7 @@ class CallError(BackendError):
         return f"{self.said}{tail}" if plain else f"{status}: {self.said}{tail}"
 
 
-class _Buffer:
+class ErrorBuffer:
     """An ``ipr_error`` and its text, followed by guard bytes that must not change."""
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class ErrorBuffers:
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        self._free: deque[_Buffer] = deque()
+        self._free: deque[ErrorBuffer] = deque()
 
     def call(self, name: str, function: Callable[..., int], *arguments: Any) -> None:
         """Call ``function(*arguments, error)``.
@@ -109,35 +110,41 @@ class ErrorBuffers:
         try:
             buffer = self._free.pop()
         except IndexError:
-            buffer = _Buffer()
-        if _watchers:
+            buffer = ErrorBuffer()
+        if watchers:
             announce(name)
         status = function(*arguments, buffer.address)
         if status == 0:
             if buffer.is_blank():
                 self._free.append(buffer)
             return
-        self._fail(name, status, buffer)
+        self.fail(name, status, buffer)
 
     def prepared(self, name: str, function: Callable[..., int], *arguments: Any) -> Callable[[], None]:
         """Return a function that repeats `call` with the same arguments; not thread-safe."""
-        buffer = _Buffer()
+        buffer = ErrorBuffer()
         passed, words = (*arguments, buffer.address), buffer.words
 
         def call() -> None:
             nonlocal buffer, passed, words
-            if _watchers:
+            if watchers:
                 announce(name)
             status = function(*passed)
             if status or words[_KIND] or words[_LENGTH]:
-                used, buffer = buffer, _Buffer()
+                used, buffer = buffer, ErrorBuffer()
                 passed, words = (*arguments, buffer.address), buffer.words
                 if status:
-                    self._fail(name, status, used)
+                    self.fail(name, status, used)
 
         return call
 
-    def _fail(self, name: str, status: int, buffer: _Buffer) -> None:
+    def fail(self, name: str, status: int, buffer: ErrorBuffer) -> NoReturn:
+        """Raise the error of a call that gave a status other than ``IPR_OK``.
+
+        Raises:
+            CallError: always, except if the function wrote past the end of the error's text.
+            BackendContractError: it did.
+        """
         if buffer.overrun():
             raise BackendContractError(f"{name} wrote past the end of the error's text", backend=self.backend)
         raise CallError(self.backend, name, status, buffer.error, buffer.text())

@@ -32,7 +32,6 @@ class TensorTable:
         self._items = list(self._memory)
         self._shapes = [(ctypes.c_int64 * info.rank)(*info.shape) for info in self.infos]
         self._alignment = [max(alignment, info.dtype.numpy.alignment) for info in self.infos]
-        self._places = [0] * len(self.infos)
         self._copies: dict[int, Array] = {}
         self.address = ctypes.addressof(self._memory)
         for item, info, shape in zip(self._items, self.infos, self._shapes, strict=True):
@@ -45,8 +44,7 @@ class TensorTable:
             place, compact = self._bind_copy(index, array), True
         if not compact or self._strides:
             self._bind_strides(index, array, compact=compact)
-        if place != self._places[index]:
-            self._places[index] = self._items[index].data = place
+        self._items[index].data = place
 
     def bind_private(self, index: int, number: int) -> None:
         """Bind a tensor to the plug-in's tensor with this number."""
@@ -54,7 +52,6 @@ class TensorTable:
         item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
         item.strides = None
         self._strides.pop(index, None)
-        self._places[index] = 0
 
     def _accepts_strides(self, array: Array) -> bool:
         """Return True if the plug-in can use an array that is not compact.
@@ -96,7 +93,7 @@ class TensorTable:
     def finish(self, arrays: Sequence[Array] | Mapping[int, Array]) -> None:
         """Copy the results of a run from copies to the arrays that were bound."""
         for index, copy in self._copies.items():
-            if self._places[index] == address_of(copy):
+            if self._items[index].data == address_of(copy):
                 np.copyto(arrays[index], copy)
 
     def reshape(self, index: int, shape: Sequence[int]) -> None:
@@ -109,7 +106,7 @@ class TensorTable:
         for index, info in enumerate(self.infos):
             if not info.is_concrete:
                 self._shapes[index][:] = list(info.shape)
-                self._items[index].data, self._items[index].size, self._places[index] = None, 0, 0
+                self._items[index].data, self._items[index].size = None, 0
 
 
 def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:

@@ -27,7 +27,8 @@ MOST_ALIGNMENT: Final = 1 << 21
 class Executable:
     """A result of ``compile`` or ``restore`` of a plug-in, which is released when nothing refers to it.
 
-    `seconds` for one run and `memory` in bytes are estimates of the plug-in, or 0.
+    `seconds` for one run and `memory` in bytes are estimates of the plug-in, or 0. `turn` is the lock of runs that must
+    not be concurrent, or None.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Executable:
         self.workspace_size, self.workspace_alignment = _workspace(out, library.id)
         self.seconds, self.memory = out.seconds, out.memory
         self._sums = [_sum(array) for array in self.constants] if library.checking else []
-        self._turn = None if self.concurrent else threading.Lock()
+        self.turn = None if self.concurrent else threading.Lock()
         self._call = partial(library.call, "execute", library.functions["execute"], library.self, out.handle)
 
     def run(self, run_address: int) -> None:
@@ -56,17 +57,17 @@ class Executable:
             CallError: the function failed.
             BackendUnavailableError: the plug-in was shut down.
         """
-        if self._turn is None:
+        if self.turn is None:
             self._call(run_address)
             return
-        with self._turn:
+        with self.turn:
             self._call(run_address)
 
     def prepared(self, run_address: int, owner: object) -> Callable[[], None]:
         """Return a function that repeats `run` with one ``ipr_run``, which belongs to `owner`; not thread-safe."""
         library, function = self.library, self.library.functions["execute"]
         call = library.prepared("execute", function, library.self, self.handle, run_address, owner=(self, owner))
-        return call if self._turn is None else partial(_call_in_turn, self._turn, call)
+        return call if self.turn is None else partial(_call_in_turn, self.turn, call)
 
     def check_constants(self) -> None:
         """Raise `BackendContractError` if the content of a constant has changed; only in checking mode."""

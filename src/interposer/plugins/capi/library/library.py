@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from interposer.backend.base import BackendId
 from interposer.backend.capabilities import Options
@@ -31,7 +31,7 @@ from interposer.core.errors import (
     PluginError,
 )
 from interposer.plugins.capi.abi import structs as abi
-from interposer.plugins.capi.abi.calls import CallError, ErrorBuffers, announce
+from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer, ErrorBuffers, announce
 from interposer.plugins.capi.abi.flatten import Withholding
 from interposer.plugins.capi.abi.reading import CodeMap, read, read_versioned
 from interposer.plugins.capi.library.host import HostServices, HostSettings, LogRing
@@ -217,7 +217,8 @@ class Library:
     """An initialised plug-in, usable until `close`. Created by `open_library`; thread-safe.
 
     `info` is the plug-in's information about itself. Other modules of this package call it with `call` and
-    `serialized`.
+    `serialized`. `refuses` is True if the plug-in must not be called, and `inside` has one element for each call in
+    progress; `close` waits until it is empty.
     """
 
     def __init__(self, library: ctypes.CDLL, path: str, identity: Identity, table: abi.Backend, checking: bool) -> None:
@@ -243,12 +244,12 @@ class Library:
         self._releases: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._to_release: deque[int] = deque()
-        self._inside: list[None] = []
+        self.inside: list[None] = []
         self._numbers = itertools.count()
         self._pid = os.getpid()
         self._fork_safe = self._abandoned = False
         self._why_closed = "it is not initialised"
-        self._refuses = True
+        self.refuses = True
 
     def __repr__(self) -> str:
         return f"<Library {self.id} {self.identity.version} at {self.path}>"
@@ -266,13 +267,13 @@ class Library:
                 "init", self.functions["init"], self.self, ctypes.addressof(host.struct), option_table.address
             )
         except CallError as error:
-            self._pass_on_log()
+            self.read_log()
             if error.status == abi.UNAVAILABLE:
                 raise BackendUnavailableError(self.id, error.said or error.reason) from error
             raise PluginError(self.path, "init", f"init: {error.reason}") from error
         except BackendContractError as error:
             raise PluginError(self.path, "init", str(error)) from error
-        self._why_closed, self._refuses = "", False
+        self._why_closed, self.refuses = "", False
         _open.add(self)
         try:
             self.info = self._ask_info()
@@ -280,7 +281,7 @@ class Library:
             self.close()
             raise
         self._fork_safe = abi.Cap.FORK_SAFE in self.info.capabilities
-        self._pass_on_log()
+        self.read_log()
 
     def _ask_info(self) -> LibraryInfo:
         out = abi.Info(struct_size=ctypes.sizeof(abi.Info))
@@ -311,7 +312,7 @@ class Library:
         with self._closing:
             if self.closed:
                 return not self._abandoned
-            self._why_closed, self._refuses = "it was shut down", True
+            self._why_closed, self.refuses = "it was shut down", True
             _open.discard(self)
             if not self._usable_here():
                 self._abandoned = True  # the plug-in belongs to the parent process
@@ -326,7 +327,7 @@ class Library:
                 self._release(number)
             announce("shutdown")
             self.functions["shutdown"](self.self)
-            self._pass_on_log()
+            self.read_log()
             return True
 
     def close_at_last(self, process: int) -> None:
@@ -335,9 +336,9 @@ class Library:
         No global names are used here. A plug-in that a thread still executes, or that belongs to the parent of this
         `process`, is not shut down.
         """
-        if self._why_closed or self._inside or not (process == self._pid or self._fork_safe):
+        if self._why_closed or self.inside or not (process == self._pid or self._fork_safe):
             return
-        self._why_closed, self._refuses = "it was shut down", True
+        self._why_closed, self.refuses = "it was shut down", True
         for number in sorted(self._held, reverse=True):
             release = self._held.pop(number).release
             if release is not None:
@@ -346,9 +347,9 @@ class Library:
 
     def _wait_until_left(self) -> bool:
         end = time.monotonic() + PATIENCE
-        while self._inside and time.monotonic() < end:
+        while self.inside and time.monotonic() < end:
             time.sleep(0.001)
-        return not self._inside
+        return not self.inside
 
     def _usable_here(self) -> bool:
         return os.getpid() == self._pid or self._fork_safe
@@ -362,15 +363,15 @@ class Library:
             BackendUnavailableError: the library is closed, or was opened before the process was forked.
             CallError: the function failed.
         """
-        self._inside.append(None)
+        self.inside.append(None)
         try:
-            if self._refuses:
+            if self.refuses:
                 self._refuse()
             self._errors.call(name, function, *arguments)
         finally:
-            self._inside.pop()
+            self.inside.pop()
             if self._ring.lines_written[0] != self._ring.lines_read:
-                self._pass_on_log()
+                self.read_log()
 
     def prepared(
         self, name: str, function: Callable[..., int], *arguments: Any, owner: object = None
@@ -380,18 +381,18 @@ class Library:
         It keeps `owner` alive.
         """
         call, ring = self._errors.prepared(name, function, *arguments), self._ring
-        written, enter, leave = ring.lines_written, self._inside.append, self._inside.pop
+        written, enter, leave = ring.lines_written, self.inside.append, self.inside.pop
 
         def run(_: object = owner) -> None:
             enter(None)
             try:
-                if self._refuses:
+                if self.refuses:
                     self._refuse()
                 call()
             finally:
                 leave()
                 if written[0] != ring.lines_read:
-                    self._pass_on_log()
+                    self.read_log()
 
         return run
 
@@ -405,7 +406,7 @@ class Library:
     @contextmanager
     def serialized(self) -> Iterator[None]:
         """Prevent closing, and concurrent queries and compilation unless the plug-in supports them."""
-        self._inside.append(None)
+        self.inside.append(None)
         try:
             self._refuse()
             if abi.Cap.CONCURRENT_COMPILE in self.info.capabilities:
@@ -414,7 +415,7 @@ class Library:
                 with self._compiling:
                     yield
         finally:
-            self._inside.pop()
+            self.inside.pop()
             self._release_waiting()
 
     def extension(
@@ -501,16 +502,26 @@ class Library:
         held = self._held.pop(number, None)
         if held is not None and held.release is not None and self._usable_here():
             held.release()
-            self._pass_on_log()
+            self.read_log()
 
-    def _pass_on_log(self) -> None:
+    def read_log(self) -> None:
+        """Pass on the lines that the plug-in has logged."""
         self._ring.drain(self.log)
+
+    @property
+    def log_address(self) -> int:
+        """The address of the ``ipr_log_ring``: its head and tail differ if there are lines to read."""
+        return ctypes.addressof(self._ring.head)
+
+    def fail(self, name: str, status: int, buffer: ErrorBuffer) -> NoReturn:
+        """Raise the error of a call that gave this status and message; see `ErrorBuffers.fail`."""
+        self._errors.fail(name, status, buffer)
 
     def after_fork(self) -> None:
         """Forget, in the child process, the threads of the parent process, which do not exist there."""
-        self._refuses = self.closed or not self._usable_here()
+        self.refuses = self.closed or not self._usable_here()
         self._compiling, self._closing = threading.Lock(), threading.RLock()
-        self._inside.clear()
+        self.inside.clear()
         self._ring.after_fork()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from interposer.core.addresses import address_of, aligned_empty
 from interposer.core.errors import BackendContractError
 from interposer.core.types import Array, TensorInfo
 from interposer.plugins.capi.abi import structs as abi
-from interposer.plugins.capi.abi.calls import CallError
+from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer
 from interposer.plugins.capi.abi.reading import read_integers
 from interposer.plugins.capi.abi.tensors import TensorTable
 from interposer.plugins.capi.library.executable import Executable
 from interposer.plugins.capi.running.guards import GuardedRun
 from interposer.plugins.capi.running.handles import NativeHandle
 
-__all__ = ["DynamicWorkload"]
+__all__ = ["DynamicWorkload", "RunTables"]
 
 
 class DynamicWorkload(Workload):
@@ -46,28 +46,32 @@ class DynamicWorkload(Workload):
     ) -> None:
         self.executable = executable
         self.strided = strided
-        self._operands = tuple(position for position, _ in inputs)
+        self.operands = tuple(position for position, _ in inputs)
         self._input_infos = tuple(info for _, info in inputs)
         self._output_infos = tuple(outputs)
-        self._free: deque[_Run] = deque()
+        self.free: deque[RunTables] = deque()
 
     @property
     def memory(self) -> int | None:
         """The bytes that the part holds according to the plug-in, plus a workspace for each concurrent run."""
         if not self.executable.memory:
             return None
-        runs = max(1, len(self._free))
+        runs = max(1, len(self.free))
         return int(self.executable.memory) + runs * self.executable.workspace_size
+
+    def new_tables(self) -> RunTables:
+        """Return tables for one more concurrent run; a run puts them into `free` when it has ended."""
+        return RunTables(self.executable, self._input_infos, self._output_infos)
 
     def execute(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
         """Run on these handles."""
         try:
-            run = self._free.pop()
+            run = self.free.pop()
         except IndexError:
-            run = _Run(self.executable, self._input_infos, self._output_infos)
+            run = self.new_tables()
         mapped: list[TensorHandle] = []
         try:
-            handles = [inputs[operand] for operand in self._operands]
+            handles = [inputs[operand] for operand in self.operands]
             if run.open:
                 run.execute_open(handles, outputs, mapped)
             elif run.private(handles, outputs):
@@ -78,12 +82,12 @@ class DynamicWorkload(Workload):
         finally:
             for handle in mapped:
                 handle.unmap()
-        self._free.append(run)
+        self.free.append(run)
 
     def prepare(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Callable[[], None]:
         """Return a function that runs on these handles, with tables that are filled once if all tensors allow it."""
-        read = [inputs[operand] for operand in self._operands]
-        run = _Run(self.executable, self._input_infos, self._output_infos, workspace=False)
+        read = [inputs[operand] for operand in self.operands]
+        run = RunTables(self.executable, self._input_infos, self._output_infos, workspace=False)
         arrays = [_seen(handle) for handle in (*read, *outputs) if type(handle) is ArrayHandle]
         if run.open or self.executable.library.checking or len(arrays) < len(read) + len(outputs):
             return super().prepare(inputs, outputs)
@@ -92,15 +96,15 @@ class DynamicWorkload(Workload):
         call = self.executable.prepared(run.address, run)
         return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
 
-    def _call_borrowing(self, run: _Run, call: Callable[[], None]) -> None:
+    def _call_borrowing(self, run: RunTables, call: Callable[[], None]) -> None:
         """Call a prepared run with the workspace of another idle run."""
         try:
-            lender = self._free.pop()
+            lender = self.free.pop()
         except IndexError:
-            lender = _Run(self.executable, self._input_infos, self._output_infos)
+            lender = self.new_tables()
         run.borrow(lender)
         call()
-        self._free.append(lender)
+        self.free.append(lender)
 
 
 def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
@@ -122,8 +126,8 @@ def _fits(array: object, info: TensorInfo) -> bool:
     return isinstance(array, np.ndarray) and (array.shape, array.dtype) == (tuple(info.shape), info.dtype.numpy)
 
 
-class _Run:
-    """The tables of successive runs."""
+class RunTables:
+    """The tables of successive runs, with an ``ipr_run`` at `address`."""
 
     def __init__(
         self,
@@ -151,11 +155,24 @@ class _Run:
         if self.open:
             self._resize = abi.FUNCTIONS["resize"](self._resized)
             self._struct.resize = ctypes.cast(self._resize, ctypes.c_void_p)
-        self._lender: _Run | None = None
+        self._lender: RunTables | None = None
         self._handles: Sequence[TensorHandle] = ()
         self._mapped: list[TensorHandle] = []
         self._written: dict[int, Array] = {}
         self._problem: BaseException | None = None
+
+    @cached_property
+    def _error(self) -> ErrorBuffer:
+        return ErrorBuffer()
+
+    @cached_property
+    def error_address(self) -> int:
+        """The address of an ``ipr_error`` for a direct call with these tables."""
+        return self._error.address
+
+    def fail(self, status: int) -> NoReturn:
+        """Raise the error of a direct call that gave this status; see `ErrorBuffers.fail`."""
+        self._executable.library.fail("execute", status, self._error)
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
         """Bind the tensors to these arrays for all runs; return False if one would have to be copied."""
@@ -167,7 +184,7 @@ class _Run:
                 table.bind(index, array)
         return True
 
-    def borrow(self, lender: _Run) -> None:
+    def borrow(self, lender: RunTables) -> None:
         """Use the workspace of another run, which must not be running."""
         if lender is self._lender:
             return

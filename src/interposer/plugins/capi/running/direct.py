@@ -1,0 +1,117 @@
+"""Direct calls: runs of a network that is one compiled part, from arrays to arrays, in the extension ``_direct``.
+
+The extension is optional. The build leaves it out if it cannot compile it, and `INTERPOSER_DIRECT_CALLS` disables it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from interposer.core.config import settings
+from interposer.core.types import TensorInfo
+from interposer.plugins.capi.abi.calls import watchers
+from interposer.plugins.capi.running.workload import DynamicWorkload, RunTables
+
+if TYPE_CHECKING:
+    from interposer.plugins.capi.running._direct import DirectCall
+
+__all__ = ["Surroundings", "direct_call", "extension"]
+
+MOST_ALIGNMENT = 16
+"""The alignment in bytes that every new array has, because ``malloc`` gives it."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The network around a compiled part that is its only layer.
+
+    `inputs` and `outputs` are the names and infos of the network's tensors. The part reads the inputs with the indices
+    `operands` and writes the outputs with the indices `results`. Outputs must not overlap the ranges of addresses in
+    `constants`, which are sorted and do not overlap each other. A run is in `runs`, by thread, while it lasts. `failed`
+    converts the error of a run, and `left` is called at the end of a run if the call was closed during it.
+    """
+
+    inputs: Sequence[tuple[str, TensorInfo]]
+    outputs: Sequence[tuple[str, TensorInfo]]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    constants: tuple[tuple[int, int], ...]
+    runs: dict[int, Any]
+    failed: Callable[[Exception], Exception]
+    left: Callable[[], object]
+
+
+@cache
+def extension() -> ModuleType | None:
+    """Return the extension module, or None if it was not built or does not fit this version of NumPy."""
+    try:
+        from interposer.plugins.capi.running import _direct  # noqa: PLC0415 - it may be missing
+    except ImportError:
+        return None
+    probe = np.zeros((2, 3), np.int16)
+    known = probe.ctypes.data, probe.shape, probe.dtype, probe.flags.num
+    return _direct if _direct.layout(probe) == known else None
+
+
+def direct_call(workload: DynamicWorkload, around: Surroundings) -> DirectCall | None:
+    """Return a direct call of a network that is nothing but this part, or None if its runs need the path in Python."""
+    module = extension() if settings()["direct_calls"].read() is not False else None
+    executable, library = workload.executable, workload.executable.library
+    if module is None or library.checking or not _is_plain(workload, around):
+        return None
+    alignment, turn = library.info.alignment, executable.turn
+    call: DirectCall = module.DirectCall(
+        inputs=tuple(_described(name, info, alignment) for name, info in around.inputs),
+        outputs=tuple(_described(name, info, alignment) for name, info in around.outputs),
+        operands=around.operands,
+        results=around.results,
+        constants=around.constants,
+        execute=ctypes.cast(library.functions["execute"], ctypes.c_void_p).value,
+        backend=library.self,
+        executable=executable.handle,
+        log=library.log_address,
+        array_type=np.ndarray,
+        empty=np.empty,
+        library=library,
+        inside=library.inside,
+        watchers=watchers,
+        runs=around.runs,
+        pop=workload.free.pop,
+        create=workload.new_tables,
+        append=workload.free.append,
+        failed=partial(_fail, around.failed),
+        read_log=library.read_log,
+        left=around.left,
+        acquire=None if turn is None else turn.acquire,
+        release=None if turn is None else turn.release,
+    )
+    return call
+
+
+def _is_plain(workload: DynamicWorkload, around: Surroundings) -> bool:
+    """Return True if all tensors are numbers of known shape, in memory that new arrays can be."""
+    infos = [info for _, info in (*around.inputs, *around.outputs)]
+    alignment = workload.executable.library.info.alignment
+    return alignment <= MOST_ALIGNMENT and all(
+        info.is_tensor and info.is_concrete and not info.dtype.numpy.hasobject for info in infos
+    )
+
+
+def _described(name: str, info: TensorInfo, alignment: int) -> tuple[str, Any, tuple[int, ...], int, int]:
+    dtype = info.dtype.numpy
+    return name, dtype, tuple(map(int, info.shape)), int(info.num_bytes), max(alignment, dtype.alignment, 1)
+
+
+def _fail(failed: Callable[[Exception], Exception], tables: RunTables, status: int) -> NoReturn:
+    """Raise the error of a run that gave this status."""
+    try:
+        tables.fail(status)
+    except Exception as error:
+        raise failed(error) from error
