@@ -9,6 +9,7 @@
 #include <Python.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -247,6 +248,23 @@ void* address(PyObject* object, const Ref& name) {
   return number ? PyLong_AsVoidPtr(number.get()) : nullptr;
 }
 
+/// True from the end of a run until the next one begins: some thread probably has the lock of the interpreter.
+std::atomic<bool> interpreter_busy{false};
+
+/// Wait a moment for the lock of the interpreter without sleeping. Other threads that call small networks hold it for
+/// less time than it takes to wake a thread. A false alarm, such as a thread that works on in Python, costs this
+/// moment.
+void await_interpreter() {
+  constexpr int kSpins = 64;  // about two microseconds
+  for (int n = 0; n < kSpins && interpreter_busy.load(std::memory_order_relaxed); ++n) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");
+#endif
+  }
+}
+
 /// The tables of one run: a Python object that has the addresses of an `ipr_run` and of an `ipr_error`.
 class Tables {
  public:
@@ -271,9 +289,12 @@ class Tables {
 
   /// Run the executable without the interpreter's lock.
   int32_t execute(const Call& call) {
+    interpreter_busy.store(false, std::memory_order_relaxed);
     PyThreadState* state = PyEval_SaveThread();
     int32_t status = call.execute(call.backend, call.executable, run, error);
+    await_interpreter();
     PyEval_RestoreThread(state);
+    interpreter_busy.store(true, std::memory_order_relaxed);
     return status;
   }
 
