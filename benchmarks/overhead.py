@@ -4,7 +4,7 @@ The network is one Addition of two tensors of four numbers: on CpuRef; as a subg
 and in ONNX Runtime, LiteRT and OpenVINO, if they are installed. Rows that end in "in place" reuse objects of earlier
 calls: arrays for the outputs, an `IOBinding`, or an inference request. Rows that end in "imported" use memory that was
 checked before. The software layers of a call of Interposer are also timed separately, from the innermost to the
-outermost.
+outermost. `plain_calls` measures small model files in the same way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import plain_calls
 from designs import adding
 from lite import has_litert, tflite_bytes
 
@@ -58,7 +59,8 @@ def measure(folder: Path, repeat: int) -> dict[str, dict[str, float]]:
         print(f"  {name:56} {value:8.2f}")
     for name in [name for name, module in PEERS.items() if importlib.util.find_spec(module) is None]:
         print(f"  {name} is not installed")
-    return {"microseconds": result, "runs a second": _throughput(max(repeat, 3))}
+    rates = _throughput(max(repeat, 3))
+    return {"microseconds": result, "runs a second": rates, **plain_calls.measure(folder, max(repeat, 7))}
 
 
 def _medians(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
@@ -102,9 +104,22 @@ def _calls(runtime: ip.Runtime, backend: str) -> Calls:
         **_imported(runtime, number, model, (x, target[0])),
         "enqueue_workload, in place": lambda: runtime.enqueue_workload(number, feeds, target),
         "enqueue_workload": lambda: runtime.enqueue_workload(number, feeds),
-        "model.run": lambda: model.run([x, x]),
+        **_plain(model, x, target[0]),
     }
     return {f"{backend}: {name}": call for name, call in calls.items()}
+
+
+def _plain(model: Any, x: Any, y: Any) -> Calls:
+    """Return plain calls of a model in all forms."""
+    a, b = model.inputs
+    return {
+        "model.run": lambda: model.run([x, x]),
+        "model.run, a mapping": lambda: model.run({a: x, b: x}),
+        "model.run, keywords": lambda: model.run(**{a: x, b: x}),
+        "model.run, in place": lambda: model.run([x, x], [y]),
+        "model.run, names of outputs": lambda: model.run([x, x], list(model.outputs)),
+        "model(...)": lambda: model({a: x, b: x}),
+    }
 
 
 def _imported(runtime: ip.Runtime, number: int, model: Any, memory: tuple[Any, Any]) -> Calls:

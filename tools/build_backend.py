@@ -3,8 +3,8 @@
 If they cannot be built, the package is built without them. The build reports this, and a file in the package has the
 reason for `interposer backends`. With ``--config-settings=native=required`` it is an error instead.
 
-An editable install is one line in a ``.pth`` file. Its native backends and its extension are written to the source tree,
-where the package looks for them.
+An editable install is one line in a ``.pth`` file. Its native backends and its extension are written to the source
+tree, where the package looks for them.
 """
 
 from __future__ import annotations

@@ -190,9 +190,31 @@ bool outputs_overlap(const Call& call, const Arrays& arrays) {
   return false;
 }
 
-/// Add the arrays for the outputs: new ones for None, or those of the caller.
-bool take_outputs(const Call& call, PyObject* values, Arrays& arrays) {
+/// Add the number of the output with this name to `picks`; return false if there is none, or the name is repeated.
+bool pick(const Call& call, PyObject* name, std::vector<size_t>& picks) {
+  if (!PyUnicode_CheckExact(name)) return false;
+  auto is_named = [&](const Tensor& output) { return PyUnicode_Compare(output.name.get(), name) == 0; };
+  size_t index = size_t(std::find_if(call.outputs.begin(), call.outputs.end(), is_named) - call.outputs.begin());
+  if (index == call.outputs.size() || std::find(picks.begin(), picks.end(), index) != picks.end()) return false;
+  picks.push_back(index);
+  return true;
+}
+
+bool pick_all(const Call& call, PyObject* names, std::vector<size_t>& picks) {
+  for (Py_ssize_t n = 0; n < PyList_Size(names); ++n)
+    if (!pick(call, PyList_GetItem(names, n), picks)) return false;
+  return true;
+}
+
+bool are_names(PyObject* values) {
+  return PyList_CheckExact(values) && PyList_Size(values) > 0 && PyUnicode_CheckExact(PyList_GetItem(values, 0));
+}
+
+/// Add the arrays for the outputs: new ones for None or for names, whose numbers `picks` gets, or those of the caller.
+bool take_outputs(const Call& call, PyObject* values, Arrays& arrays, std::vector<size_t>& picks) {
   if (values == Py_None) return create_outputs(call, arrays);
+  if (PyUnicode_CheckExact(values)) return pick(call, values, picks) && create_outputs(call, arrays);
+  if (are_names(values)) return pick_all(call, values, picks) && create_outputs(call, arrays);
   if (!take(call, call.outputs, values, kContiguous | kAligned | kWriteable, arrays)) return false;
   return !outputs_overlap(call, arrays);
 }
@@ -346,10 +368,14 @@ PyObject* declined() {
   return Ref::to(Py_None).release();
 }
 
-PyObject* outputs_of(const Call& call, const Arrays& arrays) {
-  Ref list(PyList_New(Py_ssize_t(call.outputs.size())));
-  for (size_t n = 0; list && n < call.outputs.size(); ++n)
-    PyList_SetItem(list.get(), Py_ssize_t(n), arrays.reference(call.inputs.size() + n).release());
+/// Return a list of the outputs with the numbers `picks`, or of all outputs if there are none.
+PyObject* outputs_of(const Call& call, const Arrays& arrays, const std::vector<size_t>& picks) {
+  size_t count = picks.empty() ? call.outputs.size() : picks.size();
+  Ref list(PyList_New(Py_ssize_t(count)));
+  for (size_t n = 0; list && n < count; ++n) {
+    size_t index = picks.empty() ? n : picks[n];
+    PyList_SetItem(list.get(), Py_ssize_t(n), arrays.reference(call.inputs.size() + index).release());
+  }
   return list.release();
 }
 
@@ -370,7 +396,8 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const Call& call = *reinterpret_cast<DirectCall*>(self)->call;
   Arrays arrays(call.inputs.size() + call.outputs.size());
   if (!arrays.allocated() || !take(call, call.inputs, arguments[0], kContiguous | kAligned, arrays)) return declined();
-  if (!take_outputs(call, arguments[1], arrays)) return declined();
+  std::vector<size_t> picks;
+  if (!take_outputs(call, arguments[1], arrays, picks)) return declined();
   Registered registered(call);
   if (!registered.may_run()) return declined();
   Tables tables(call);
@@ -384,7 +411,7 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   }
   if (status == 0 && !tables.give_back(call)) return nullptr;
   if (!registered.end()) return nullptr;
-  return status == 0 ? outputs_of(call, arrays) : fail(call, tables, status);
+  return status == 0 ? outputs_of(call, arrays, picks) : fail(call, tables, status);
 }
 
 PyObject* close(PyObject* self, PyObject*) {

@@ -144,6 +144,7 @@ def test_calls_in_turn_on_both_paths_share_their_tables(sums: Sums, direct: bool
 def test_one_of_the_outputs_can_be_named(sums: Sums, direct: bool) -> None:
     model = sums()
     assert lists(model.run([A, B], ["twice"])) == [TWICE]
+    assert lists(model.run([A, B], ["twice", "sum"])) == [TWICE, SUM]
     assert lists(model.run([A, B], "twice")) == [TWICE]
     assert model({"a": A, "b": B}, "sum").tolist() == SUM
 
@@ -222,6 +223,18 @@ WRONG: dict[str, tuple[Callable[[Model], object], str]] = {
     "one output of two": (
         lambda model: model.run([A, B], [A.copy()]),
         "1 outputs were given; the model has 2 ('sum', 'twice')",
+    ),
+    "a name given twice": (
+        lambda model: model.run([A, B], ["sum", "sum"]),
+        "outputs: 'sum' is named twice; name each value once",
+    ),
+    "a name among arrays": (
+        lambda model: model.run([A, B], ["sum", A.copy()]),
+        "outputs are names of values or arrays to write to, not both: ndarray stands among names",
+    ),
+    "the name of no value": (
+        lambda model: model.run([A, B], ["summ"]),
+        "outputs: the model has no value 'summ'; did you mean 'sum'?",
     ),
     "an unknown output": (
         lambda model: model.run([A, B], {"sums": A.copy()}),

@@ -426,9 +426,10 @@ class Runtime:
         """Return a function that runs a network on arrays with minimal overhead; None if the network does not allow it.
 
         The function takes the input arrays, as a list or tuple in the order of the binding ids `inputs` or as a dict by
-        name, and the output arrays in the same forms or None for new ones. It returns the outputs in the order of their
-        binding ids. It returns None without running if `enqueue_workload` must be used instead, such as for an array
-        that needs a conversion or a copy. It raises `ExecutionError` if the workload failed. It is thread-safe.
+        name. The outputs are arrays in the same forms, None for new arrays, or the names of those to return. It returns
+        the outputs in the order of their binding ids or names. It returns None without running if `enqueue_workload`
+        must be used instead, such as for an array that needs a conversion or a copy. It raises `ExecutionError` if the
+        workload failed. It is thread-safe.
 
         Only a network that is one compiled part of a plug-in has such a function.
 
