@@ -10,6 +10,7 @@ Family attention_family();
 Family bottleneck_f32_family();
 Family channels_last_family();
 Family elementwise_q8_family();
+Family col2im_family();
 Family conv_f32_family();
 Family conv_q8_family();
 Family depthwise_f32_family();
@@ -59,7 +60,7 @@ const Make kFamilies[] = {
     quantize_family,       scales_family,         pool_family,
     resize_family,         reduce_q8_family,      reduce_family,
     normalize_family,      select_family,         scatter_family,
-    sequence_family,       sample_family,
+    sequence_family,       sample_family,         col2im_family,
     layouts_family,  // its pass is the last one
 };
 

@@ -8,6 +8,7 @@
 
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/gemm.hpp"
+#include "cpuacc/kernels/transpose.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -93,6 +94,31 @@ CPUACC_INLINE void copy_row(const Convolution& c, const float* from, int64_t pix
   clear<kStep>(to + inside.last * kStep, columns - inside.last);
 }
 
+/// Return whether the slots of columns of a row are the columns of a matrix, whose transpose is copied by blocks of 4 x
+/// 4: windows that are as wide as a stride, such as those that divide an image into patches.
+template <int kStep>
+CPUACC_INLINE bool is_transposed(const Convolution& c, const StripLayout& strip, int64_t pixel) {
+  return kStep == 1 && pixel == 1 && c.stride_x % 4 == 0 && !strip.column_slabs && strip.column_slots == c.stride_x;
+}
+
+/// Copy one row of all slots of columns, which are `slot` floats apart.
+inline void copy_transposed(const Convolution& c, const float* from, int columns, int64_t slot, float* to) {
+  const int stride = c.stride_x, end = c.pad_left + c.width;
+  int first = (c.pad_left + stride - 1) / stride, last = end / stride < columns ? end / stride : columns;
+  last = first + (last > first ? (last - first) / 4 * 4 : 0);  // without padding, in whole blocks
+  if (!from || first >= last) first = last = columns;
+  for (int p = first; p < last; p += 4)
+    for (int j = 0; j < stride; j += 4)
+      transpose_4x4(from + p * stride - c.pad_left + j, stride, to + j * slot + p, slot);
+  for (int p = 0; p < columns; ++p) {
+    if (p == first) p = last;
+    for (int j = 0; j < stride && p < columns; ++j) {
+      const int x = p * stride + j - c.pad_left;
+      to[j * slot + p] = from && x >= 0 && x < c.width ? from[x] : 0;
+    }
+  }
+}
+
 /// Some output rows of one plane, and the planes and rows of the window that meet the image there.
 struct OutputRows {
   OutputRows(const Convolution& c, int row, int end)
@@ -115,6 +141,13 @@ CPUACC_INLINE void copy_channel(const Convolution& c, const StripLayout& strip, 
     const float* image = z >= 0 && z < c.depth ? volume + z * in.plane : nullptr;
     for (int i = 0; i < strip.row_slots; ++i) {
       if (strip.row_slabs && (i < rows.window.first || i >= rows.window.last)) continue;
+      const int64_t slot = int64_t{strip.rows} * strip.columns;
+      for (int r = 0; is_transposed<kStep>(c, strip, in.pixel) && r < rows.count + over; ++r) {
+        int y = (rows.y + r) * c.stride_y + i * (strip.row_slabs ? c.dilation_y : 1) - c.pad_top;
+        copy_transposed(c, image && y >= 0 && y < c.height ? image + y * in.row : nullptr, strip.columns, slot,
+                        to + d * strip.plane + i * strip.column_slots * slot + r * strip.columns);
+      }
+      if (is_transposed<kStep>(c, strip, in.pixel)) continue;
       for (int j = 0; j < strip.column_slots; ++j) {
         float* at = to + (d * strip.plane + int64_t{i * strip.column_slots + j} * strip.rows * strip.columns) * kStep;
         for (int r = 0; r < rows.count + over; ++r, at += strip.columns * kStep) {

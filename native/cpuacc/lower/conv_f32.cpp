@@ -409,46 +409,6 @@ void lower_convolution(const Node& node, Builder& builder) {
 
 // ---- TransposeConvolution2d -----------------------------------------------------------------------------------------
 
-/// The places of the result at a distance of `stride` from one another, from `first` on. They see the same elements of
-/// the window, `cells`, whose offsets are congruent to `number` modulo the stride. Over these places, the transposed
-/// convolution is a convolution with stride 1, and with a dilation because consecutive cells are
-/// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none
-/// falls on these places.
-struct Phase {
-  Phase(const WindowAxis& axis, int64_t number)
-      : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
-    for (int64_t k = axis.kernel; k-- > 0;)
-      if (k * axis.dilation % axis.stride == number) cells.push_back(k);
-    int64_t places = std::max<int64_t>(0, (axis.places - first + axis.stride - 1) / axis.stride);
-    int64_t farthest = cells.empty() ? 0 : (cells[0] * axis.dilation - number) / axis.stride;
-    dense = {std::max<int64_t>(1, int64_t(cells.size())),
-             1,
-             axis.dilation / std::gcd(axis.dilation, axis.stride),
-             farthest - (first + axis.pad - number) / axis.stride,
-             axis.size,
-             places};
-  }
-
-  int64_t first;
-  std::vector<int64_t> cells;  // in the order in which the convolution reads them
-  WindowAxis dense;
-};
-
-/// The weights of one group and one phase, as [output][input][cell].
-std::vector<float> weights_of_phase(const Tensor& tensor, bool last, const Layer& layer, int64_t group,
-                                    const Phase& down, const Phase& across) {
-  int64_t all = layer.in.c, height = tensor.extent(last ? 1 : 2), width = tensor.extent(last ? 2 : 3);
-  std::vector<float> made;
-  for (int64_t o = 0; o < layer.outputs(); ++o)
-    for (int64_t i = group * layer.inputs(); i < (group + 1) * layer.inputs(); ++i)
-      for (int64_t y : down.cells)
-        for (int64_t x : across.cells) {
-          int64_t at = last ? ((o * height + y) * width + x) * all + i : ((o * all + i) * height + y) * width + x;
-          made.push_back(tensor.values<float>()[at]);
-        }
-  return made;
-}
-
 Refusal support_transposed(const Graph& graph, const Node& node, const Settings&) {
   FusedEpilogue fused;
   if (Refusal why = common_support(graph, node, &fused)) return why;
@@ -473,11 +433,12 @@ void lower_transposed(const Node& node, Builder& builder) {
     const float* bias = pack_bias(layer.bias, group * layer.outputs(), layer.outputs(), builder);
     for (int64_t y = 0; y < rows.stride; ++y)
       for (int64_t x = 0; x < columns.stride; ++x) {
-        Phase down(rows, y), across(columns, x);
+        TransposedPhase down(rows, y), across(columns, x);
         if (down.dense.places == 0 || across.dense.places == 0) continue;
         bool sees = !down.cells.empty() && !across.cells.empty();
         int64_t inputs = sees ? layer.inputs() : 0, taps = down.dense.kernel * across.dense.kernel;
-        std::vector<float> values = weights_of_phase(tensor, last, layer, group, down, across);
+        std::vector<float> values;
+        append_phase(values, tensor, last, {group * layer.inputs(), layer.inputs(), layer.outputs()}, down, across);
         Weights weights{values.data(), layer.outputs(), inputs, taps, taps * inputs, taps, 1};
         Unit unit = make_unit(layer, {axes.planes, down.dense, across.dense}, weights, true, builder);
         unit.pointwise = false;

@@ -1,5 +1,7 @@
 // DepthwiseConvolution2d of float32, and convolutions of images and volumes in groups of few channels.
 
+#include <algorithm>
+
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/image_f32.hpp"
 
@@ -10,21 +12,30 @@ constexpr int64_t kMaxExtent = 1 << 20;
 constexpr int64_t kMaxCells = 1 << 24;   // floats of the rows under a window
 constexpr int64_t kMaxGroupInputs = 16;  // input channels of the largest groups that are expanded
 
+/// A convolution to some pixels of the output, from `out_offset` floats on.
+struct Phase {
+  Depthwise depthwise;
+  int64_t out_offset;
+};
+
 struct State {
   const ConvKernels* kernels;
-  Depthwise depthwise;
+  std::vector<Phase> phases;  // one, or those of a transposed convolution
   int64_t images, in_image, out_image;
 };
 
 void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
-  const Depthwise& d = state.depthwise;
   const float* in = run.at<float>(step.in[0]);
   const float* residual = step.in[1] ? run.at<float>(step.in[1]) : nullptr;
   float* out = run.at<float>(step.out[0]);
-  Range range = split(int64_t{d.blocks} * d.out_depth * d.out_height, part, parts);
   for (int64_t image = 0; image < state.images; ++image) {
-    state.kernels->depthwise(d, in, out, residual, run.part_scratch<float>(part), range.first, range.last);
+    for (const Phase& phase : state.phases) {
+      const Depthwise& d = phase.depthwise;
+      Range range = split(int64_t{d.blocks} * d.out_depth * d.out_height, part, parts);
+      state.kernels->depthwise(d, in, out + phase.out_offset, residual ? residual + phase.out_offset : nullptr,
+                               run.part_scratch<float>(part), range.first, range.last);
+    }
     in += state.in_image;
     out += state.out_image;
     if (residual) residual += state.out_image;
@@ -142,54 +153,26 @@ void expand_channels(const Grouped& g, Depthwise& d, Builder& builder) {
 // ---- Lowering -------------------------------------------------------------------------------------------------------
 
 void set_window(const Grouped& g, Depthwise& d) {
+  d.blocks = int32_t(blocks_of(g.out.c));
   d.depth = int32_t(g.in.d), d.height = int32_t(g.in.h), d.width = int32_t(g.in.w);
-  d.out_depth = int32_t(g.out.d), d.out_height = int32_t(g.out.h), d.out_width = int32_t(g.out.w);
-  d.kernel_depth = int32_t(g.window.d), d.kernel_height = int32_t(g.window.h), d.kernel_width = int32_t(g.window.w);
+  d.out_depth = int32_t(g.planes.places), d.out_height = int32_t(g.rows.places),
+  d.out_width = int32_t(g.columns.places);
+  d.kernel_depth = int32_t(g.planes.kernel), d.kernel_height = int32_t(g.rows.kernel),
+  d.kernel_width = int32_t(g.columns.kernel);
   d.stride_z = int32_t(g.planes.stride), d.stride_y = int32_t(g.rows.stride), d.stride_x = int32_t(g.columns.stride);
   d.dilation_z = int32_t(g.planes.dilation), d.dilation_y = int32_t(g.rows.dilation);
   d.dilation_x = int32_t(g.columns.dilation);
   d.pad_front = int32_t(g.planes.pad), d.pad_top = int32_t(g.rows.pad), d.pad_left = int32_t(g.columns.pad);
 }
 
-void lower(const Node& node, Builder& builder) {
-  const Graph& graph = builder.graph;
-  if (graph.out(node).elements() == 0) return;
-  const Grouped g(graph, node);
-  auto state = std::make_shared<State>();
-  state->kernels = &conv_kernels_for(builder.settings.isa);
-  state->images = g.in.n;
-  state->in_image = g.in.floats(), state->out_image = g.out.floats();
-  state->depthwise = make_depthwise(node, builder);
-  const Depthwise& d = state->depthwise;
-  const int64_t places = state->images * d.blocks * g.out.pixels(), taps = int64_t{window_rows(d)} * d.kernel_width;
-  const double nanoseconds = double(places) * (cost::kDepthwiseFixedTaps + double(taps)) / cost::kDepthwiseTapsPerNs;
-  Step step;
-  step.name = (g.inputs == 1 ? "depthwise " : "grouped ") + node.name;
-  step.fn = run_depthwise;
-  step.max_parts = parts_for(builder.settings, nanoseconds);
-  step.operations = 32.0 * double(places * taps);
-  step.in = {builder.buffer(node.inputs[0]), builder.buffer(epilogue_of(graph, node).residual)};
-  step.out = {builder.buffer(node.outputs[0])};
-  step.scratch_per_part = uint64_t(ring_floats(d)) * 4;
-  step.state = state;
-  builder.add(std::move(step));
-}
-
-}  // namespace
-
-Depthwise make_depthwise(const Node& node, Builder& builder) {
-  const Grouped g(builder.graph, node);
+Depthwise make_window(const Grouped& g, const Weights& weights, const Node& node, Builder& builder) {
   Depthwise d{};
-  d.blocks = int32_t(blocks_of(g.out.c));
   set_window(g, d);
   d.epilogue = epilogue_of(builder.graph, node).epilogue;
-  const Weights weights = g.all_weights();
   d.weights =
-      static_cast<const float*>(builder.pack(uint64_t(d.blocks * g.window.taps() * g.inputs) * 64, [&](void* to) {
-        pack_depthwise(weights, g.window.w, static_cast<float*>(to));
+      static_cast<const float*>(builder.pack(uint64_t(d.blocks * weights.taps * weights.inputs) * 64, [&](void* to) {
+        pack_depthwise(weights, g.columns.kernel, static_cast<float*>(to));
       }));
-  d.bias = pack_bias(bias_of(builder.graph, node), 0, g.out.c, builder);
-  if (g.expands()) expand_channels(g, d, builder);
   const std::vector<Segment> segments = segments_of(g.columns);
   d.segment_count = int32_t(segments.size());
   d.segments = packed_copy(segments, builder);
@@ -197,10 +180,101 @@ Depthwise make_depthwise(const Node& node, Builder& builder) {
   return d;
 }
 
+void add_step(const Node& node, const Grouped& g, const char* kind, std::vector<Phase> phases, Builder& builder) {
+  auto state = std::make_shared<State>();
+  state->kernels = &conv_kernels_for(builder.settings.isa);
+  state->images = g.in.n;
+  state->in_image = g.in.floats(), state->out_image = g.out.floats();
+  double nanoseconds = 0, operations = 0;
+  int64_t scratch = 0;
+  for (const Phase& phase : phases) {
+    const Depthwise& d = phase.depthwise;
+    const double places = double(g.in.n * d.blocks * d.out_depth * d.out_height * d.out_width);
+    const double taps = double(window_rows(d)) * d.kernel_width;
+    nanoseconds += places * (cost::kDepthwiseFixedTaps + taps) / cost::kDepthwiseTapsPerNs;
+    operations += 32 * places * taps;
+    scratch = std::max(scratch, ring_floats(d));
+  }
+  state->phases = std::move(phases);
+  Step step;
+  step.name = kind + (" " + node.name);
+  step.fn = run_depthwise;
+  step.max_parts = parts_for(builder.settings, nanoseconds);
+  step.operations = operations;
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(epilogue_of(builder.graph, node).residual)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.scratch_per_part = uint64_t(scratch) * 4;
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+void lower(const Node& node, Builder& builder) {
+  if (builder.graph.out(node).elements() == 0) return;
+  const Grouped g(builder.graph, node);
+  add_step(node, g, g.inputs == 1 ? "depthwise" : "grouped", {{make_depthwise(node, builder), 0}}, builder);
+}
+
+// ---- Transposed convolutions ----------------------------------------------------------------------------------------
+
+Refusal support_transposed(const Graph& graph, const Node& node, const Settings& settings) {
+  if (Refusal why = support_groups(graph, node, settings)) return why;
+  if (Refusal why = finite_weights(graph, node, "which would be multiplied with zeros around the image")) return why;
+  if (node.integer("stride_y", 1) * node.integer("stride_x", 1) > 256)
+    return refused("strides of more than 256 cells", IPR_REASON_RESOURCE);
+  return taken();
+}
+
+/// The output pixels of one phase; their windows are empty if no cell of the weights falls on them.
+Phase make_phase(const Grouped& g, const TransposedPhase& rows, const TransposedPhase& columns, const Node& node,
+                 Builder& builder) {
+  Grouped own = g;
+  own.rows = rows.dense, own.columns = columns.dense;
+  const bool sees = !rows.cells.empty() && !columns.cells.empty();
+  const int64_t inputs = sees ? g.inputs : 0, taps = own.rows.kernel * own.columns.kernel;
+  std::vector<float> values;
+  for (int64_t group = 0; group < g.groups && sees; ++group)
+    append_phase(values, g.weights, g.in.last, {group * g.inputs, g.inputs, g.outputs}, rows, columns);
+  const Weights weights{values.data(), g.out.c, inputs, taps, taps * inputs, taps, 1};
+  Phase phase{make_window(own, weights, node, builder), (rows.first * g.out.w + columns.first) * 16};
+  phase.depthwise.inputs = int32_t(inputs);
+  phase.depthwise.out = {g.out.pixels() * 16, g.out.w * 16 * g.rows.stride, 16 * g.columns.stride};
+  return phase;
+}
+
+void lower_transposed(const Node& node, Builder& builder) {
+  if (builder.graph.out(node).elements() == 0) return;
+  const Grouped g(builder.graph, node);
+  const float* bias = pack_bias(bias_of(builder.graph, node), 0, g.out.c, builder);
+  Depthwise expanded{};
+  expanded.blocks = int32_t(blocks_of(g.out.c));
+  if (g.expands()) expand_channels(g, expanded, builder);
+  std::vector<Phase> phases;
+  for (int64_t y = 0; y < g.rows.stride; ++y)
+    for (int64_t x = 0; x < g.columns.stride; ++x) {
+      const TransposedPhase rows(g.rows, y), columns(g.columns, x);
+      if (rows.dense.places == 0 || columns.dense.places == 0) continue;
+      phases.push_back(make_phase(g, rows, columns, node, builder));
+      Depthwise& d = phases.back().depthwise;
+      d.bias = bias, d.sources = expanded.sources, d.lanes = expanded.lanes;
+    }
+  add_step(node, g, "transposed groups", std::move(phases), builder);
+}
+
+}  // namespace
+
+Depthwise make_depthwise(const Node& node, Builder& builder) {
+  const Grouped g(builder.graph, node);
+  Depthwise d = make_window(g, g.all_weights(), node, builder);
+  d.bias = pack_bias(bias_of(builder.graph, node), 0, g.out.c, builder);
+  if (g.expands()) expand_channels(g, d, builder);
+  return d;
+}
+
 Family depthwise_f32_family() {
   return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts},
            {"Convolution2d", "groups", support_groups, lower, blocked_layouts},
-           {"Convolution3d", "groups", support_groups, lower, blocked_layouts}},
+           {"Convolution3d", "groups", support_groups, lower, blocked_layouts},
+           {"TransposeConvolution2d", "groups", support_transposed, lower_transposed, blocked_layouts}},
           {}};
 }
 

@@ -32,6 +32,20 @@ Refusal finite_weights(const Graph& graph, const Node& node, const char* because
   return refused(std::string("weights hold infinities or NaNs, ") + because);
 }
 
+void append_phase(std::vector<float>& to, const Tensor& weights, bool channels_last, const GroupChannels& group,
+                  const TransposedPhase& rows, const TransposedPhase& columns) {
+  const WindowShape shape(weights, channels_last);
+  const float* values = weights.values<float>();
+  for (int64_t o = 0; o < group.outputs; ++o)
+    for (int64_t i = group.first_input; i < group.first_input + group.inputs; ++i)
+      for (int64_t y : rows.cells)
+        for (int64_t x : columns.cells) {
+          const int64_t first = (o * shape.h + y) * shape.w + x,
+                        planar = ((o * shape.i + i) * shape.h + y) * shape.w + x;
+          to.push_back(values[channels_last ? first * shape.i + i : planar]);
+        }
+}
+
 Layouts blocked_layouts(const Graph& graph, const Node& node, const Settings&) {
   Layouts found;
   found.in.assign(node.inputs.size(), Layout::plain);

@@ -68,6 +68,15 @@ Refusal finite_weights(const Graph& graph, const Node& node, const char* because
 /// Return whether all weights are finite. The answer is packed, so that a restored program need not read the weights.
 bool packed_finite(const Tensor& weights, Builder& builder);
 
+/// The channels of one group.
+struct GroupChannels {
+  int64_t first_input, inputs, outputs;
+};
+
+/// Append the weights of one group of a transposed convolution at one phase, as [output][input][cell].
+void append_phase(std::vector<float>& to, const Tensor& weights, bool channels_last, const GroupChannels& group,
+                  const TransposedPhase& rows, const TransposedPhase& columns);
+
 /// A copy of a table that lives as long as the program.
 template <class T>
 const T* packed_copy(const std::vector<T>& table, Builder& builder) {

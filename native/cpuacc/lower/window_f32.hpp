@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "cpuacc/kernels/conv_f32.hpp"
@@ -114,6 +115,31 @@ inline bool are_exact(const std::vector<Segment>& segments, const WindowAxis& ax
     return true;
   });
 }
+
+/// The places of the result at a distance of `stride` from one another, from `first` on. They see the same elements of
+/// the window, `cells`, whose offsets are congruent to `number` modulo the stride. Over these places, the transposed
+/// convolution is a convolution with stride 1, and with a dilation because consecutive cells are
+/// dilation / gcd(dilation, stride) input pixels apart. The window has no cells, and its input is not read, if none
+/// falls on these places.
+struct TransposedPhase {
+  TransposedPhase(const WindowAxis& axis, int64_t number)
+      : first(((number - axis.pad) % axis.stride + axis.stride) % axis.stride) {
+    for (int64_t k = axis.kernel; k-- > 0;)
+      if (k * axis.dilation % axis.stride == number) cells.push_back(k);
+    int64_t places = std::max<int64_t>(0, (axis.places - first + axis.stride - 1) / axis.stride);
+    int64_t farthest = cells.empty() ? 0 : (cells[0] * axis.dilation - number) / axis.stride;
+    dense = {std::max<int64_t>(1, int64_t(cells.size())),
+             1,
+             axis.dilation / std::gcd(axis.dilation, axis.stride),
+             farthest - (first + axis.pad - number) / axis.stride,
+             axis.size,
+             places};
+  }
+
+  int64_t first;
+  std::vector<int64_t> cells;  // in the order in which the convolution reads them
+  WindowAxis dense;
+};
 
 /// Offsets of all taps, [input channel][tap] if planar.
 inline std::vector<int32_t> make_taps(const Convolution& c) {

@@ -59,6 +59,8 @@ CASES = [
     Case("one cell, padded", PLAIN, (1, 4, 5, 18), (20, 1, 1, 18), PADDED),
     Case("stem", PLAIN, (1, 15, 17, 3), (24, 3, 3, 3), TWICE | PADDED, behind="hard_swish"),
     Case("stem, channels first", PLAIN, (2, 17, 19, 3), (16, 7, 7, 3), TWICE | {"pad_left": 3, "pad_top": 2} | FIRST),
+    Case("patches", PLAIN, (2, 16, 40, 3), (20, 8, 8, 3), {"stride_x": 8, "stride_y": 8} | FIRST, behind="gelu"),
+    Case("patches, padded", PLAIN, (1, 15, 33, 2), (20, 5, 4, 2), {"stride_x": 4, "stride_y": 4} | PADDED | FIRST),
     Case("winograd 4", PLAIN, (1, 21, 18, 32), (48, 3, 3, 32), PADDED, behind="sum relu"),
     Case("winograd 4, channels first", PLAIN, (2, 20, 20, 40), (36, 3, 3, 40), PADDED | FIRST, behind="swish sum"),
     Case("winograd 2", PLAIN, (1, 7, 7, 288), (288, 3, 3, 288), PADDED, behind="relu"),
@@ -100,6 +102,10 @@ CASES = [
     Case("transposed, concurrently", TRANSPOSED, (2, 6, 7, 32), (16, 2, 2, 32), TWICE | FIRST, behind="relu"),
     Case("transposed, gaps", TRANSPOSED, (2, 3, 4, 5), (4, 2, 2, 5), {"stride_x": 3, "stride_y": 3}),
     Case("transposed, dilated", TRANSPOSED, (1, 4, 4, 8), (6, 3, 2, 8), {"stride_x": 2, "dilation_y": 2}),
+    Case("depthwise, transposed", TRANSPOSED, (1, 6, 7, 20), (1, 4, 4, 20), TWICE | {"groups": 20}, "sum relu"),
+    Case("transposed, three and two", TRANSPOSED, (2, 5, 6, 24), (2, 3, 3, 24), TWICE | {"groups": 8} | FIRST, "swish"),
+    Case("transposed, groups and gaps", TRANSPOSED, (1, 3, 4, 10), (5, 2, 1, 10), {"stride_x": 3, "groups": 5}),
+    Case("transposed, groups, stride 1", TRANSPOSED, (1, 9, 6, 32), (1, 3, 3, 32), PADDED | {"groups": 32}, "relu6"),
     Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),
 ]  # fmt: skip
 

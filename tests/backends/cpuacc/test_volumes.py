@@ -14,6 +14,7 @@ from interposer.ops import (
     ActivationFunction,
     Addition,
     BatchNormalization,
+    Col2Im,
     Concat,
     Convolution3d,
     Multiplication,
@@ -129,3 +130,26 @@ def test_infinities_and_nan_reach_the_windows_that_hold_them_only() -> None:
     [result], [expected] = _results(network, values)
     assert np.array_equal(np.isfinite(result), np.isfinite(expected))
     np.testing.assert_allclose(result[np.isfinite(expected)], expected[np.isfinite(expected)], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((2, 12, 6), {"window_shape": (4,), "image_shape": (9,)}),
+        ((1, 12, 16), {"window_shape": (2, 3), "strides": (2, 1), "pad_list": ((1, 2), (0, 1)), "image_shape": (5, 5)}),
+        (
+            (2, 24, 12),
+            {"window_shape": (2, 2, 3), "dilations": (1, 2, 2), "strides": (3, 2, 2), "image_shape": (5, 5, 9)},
+        ),
+        ((0, 12, 6), {"window_shape": (4,), "image_shape": (9,)}),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_columns_of_windows_are_added_to_the_image_like_in_the_reference(
+    shape: tuple[int, ...], options: dict[str, Any], threads: int
+) -> None:
+    network = ip.Network("columns")
+    x = network.add_input_layer(0, TensorInfo(shape))
+    network.add_output_layer(0, network.add_layer(Col2Im(**options), x))
+    [result], [expected] = _results(network, _values(shape), threads)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
