@@ -105,18 +105,18 @@ class _Quotient:
         """Merge two parts; the one with more connections keeps its number."""
         level = max(self._levels[first], self._levels[second])
         connections = {part: len(self._before[part]) + len(self._after[part]) for part in (first, second)}
-        gone, kept = sorted((first, second), key=lambda part: (connections[part], -part))
-        self._merged[gone] = kept
+        gone, merged = sorted((first, second), key=lambda part: (connections[part], -part))
+        self._merged[gone] = merged
         before, after = self._before.pop(gone), self._after.pop(gone)
         for other in before:
             self._after[other].remove(gone)
         for other in after:
             self._before[other].remove(gone)
-        self._connect(kept, before - {kept})
-        for other in after - {kept}:
-            self._connect(other, [kept])
-        self._levels[kept] = level
-        self._raise_levels(kept)
+        self._connect(merged, before - {merged})
+        for other in after - {merged}:
+            self._connect(other, [merged])
+        self._levels[merged] = level
+        self._raise_levels(merged)
 
     def _raise_levels(self, part: int) -> None:
         """Raise the levels of all parts after `part` that are not above those of their producers any more."""

@@ -64,7 +64,7 @@ def prescribed_activation() -> Iterator[Sample]:
 
 @samples(Activation)
 def activation_shapes() -> Iterator[Sample]:
-    """Yield a scalar, an empty tensor, and a tensor of high rank."""
+    """Yield Activation samples: a scalar, an empty tensor, and a tensor of high rank."""
     for function in (ActivationFunction.RELU, ActivationFunction.SIGMOID):
         for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = "x".join(map(str, shape)) or "scalar"

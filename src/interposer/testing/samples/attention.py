@@ -112,7 +112,7 @@ def rotations() -> Iterator[Sample]:
 
 @samples(RotaryEmbedding)
 def quarter_turn() -> Iterator[Sample]:
-    """Yield a worked example: a rotation by 90 degrees maps (x, y) to (-y, x)."""
+    """Yield a worked RotaryEmbedding example: a rotation by 90 degrees maps (x, y) to (-y, x)."""
     x, cos, sin = of([[[[1, 2, 3, 4]]]]), of([[[0, 0]]]), of([[[1, 1]]])
     for name, op, turned in (
         ("halves", RotaryEmbedding(), [-3, -4, 1, 2]),

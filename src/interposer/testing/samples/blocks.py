@@ -31,7 +31,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(SpaceToDepth)
 def space_to_depth() -> Iterator[Sample]:
-    """Yield blocks of several sizes, in both layouts and all types."""
+    """Yield SpaceToDepth samples: blocks of several sizes, in both layouts and all types."""
     for label, layout in LAYOUTS.items():
         for size in (1, 2, 3):
             shape = _shape(layout, 2, 6, 6, 2)
@@ -49,7 +49,7 @@ def space_to_depth() -> Iterator[Sample]:
 
 @samples(DepthToSpace)
 def depth_to_space() -> Iterator[Sample]:
-    """Yield blocks of several sizes, both orders of channels, both layouts, and all types."""
+    """Yield DepthToSpace samples: blocks of several sizes, both orders of channels, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for mode in DepthToSpaceMode:
             for size in (1, 2, 3):

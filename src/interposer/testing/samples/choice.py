@@ -25,7 +25,7 @@ def top_k() -> Iterator[Sample]:
 
 @samples(TopK)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example in which the first of equal elements is selected."""
+    """Yield a worked TopK example in which the first of equal elements is selected."""
     expected = [f32([[5, 2], [7, 7]]), i32([[1, 0], [1, 2]])]
     yield Sample(TopK(2), [of([[2, 5, 2], [1, 7, 7]])], name="worked", expected=expected)
 

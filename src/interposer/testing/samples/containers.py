@@ -59,7 +59,7 @@ def _position(number: int, dtype: DataType = INT64, *, constant: bool = False) -
 
 @samples(SequenceEmpty)
 def sequence_empty() -> Iterator[Sample]:
-    """Yield empty sequences of every element type."""
+    """Yield SequenceEmpty samples: empty sequences of every element type."""
     for dtype in PLAIN:
         yield Sample(SequenceEmpty(dtype), [], name=str(dtype), expected=[collected([])])
 
@@ -77,7 +77,7 @@ def sequence_construct() -> Iterator[Sample]:
 
 @samples(SequenceInsert)
 def sequence_insert() -> Iterator[Sample]:
-    """Yield every type and every position, constant or not, in sequences of known and unknown length.
+    """Yield samples: every type and every position, constant or not, in sequences of known and unknown length.
 
     One of the sequences is empty.
     """
@@ -100,7 +100,7 @@ def sequence_insert() -> Iterator[Sample]:
 
 @samples(SequenceErase)
 def sequence_erase() -> Iterator[Sample]:
-    """Yield every type and every position, and the removal of the only element."""
+    """Yield SequenceErase samples: every type and every position, and the removal of the only element."""
     for label, item in _of_types():
         yield Sample(SequenceErase(), [item], name=f"type-{label}")
     for number in range(-3, 3):
@@ -127,7 +127,7 @@ def sequence_at() -> Iterator[Sample]:
 
 @samples(SequenceLength)
 def sequence_length() -> Iterator[Sample]:
-    """Yield sequences of no, one and several elements, of every type."""
+    """Yield SequenceLength samples: sequences of no, one and several elements, of every type."""
     for label, item in _of_types():
         yield Sample(SequenceLength(), [item], name=f"type-{label}")
     for count in range(4):
@@ -137,7 +137,7 @@ def sequence_length() -> Iterator[Sample]:
 
 @samples(ConcatFromSequence)
 def concat_from_sequence() -> Iterator[Sample]:
-    """Yield every type, and existing and new axes, counted from either end."""
+    """Yield ConcatFromSequence samples: every type, and existing and new axes, counted from either end."""
     for label, item in _of_types():
         yield Sample(ConcatFromSequence(0), [item], name=f"type-{label}")
     same = _sequence(*(np.arange(6, dtype=np.float32).reshape(1, 2, 3) + at for at in range(3)))
@@ -172,7 +172,7 @@ def split_to_sequence() -> Iterator[Sample]:
 
 @samples(OptionalConstruct)
 def optional_construct() -> Iterator[Sample]:
-    """Yield optionals that hold tensors of every type, and a sequence."""
+    """Yield OptionalConstruct samples: optionals that hold tensors of every type, and a sequence."""
     for label, item in typed((2, 3)):
         yield Sample(OptionalConstruct(), [item], name=f"type-{label}")
     yield Sample(OptionalConstruct(), [_sequence(*ROWS)], name="sequence")
@@ -181,7 +181,7 @@ def optional_construct() -> Iterator[Sample]:
 
 @samples(OptionalEmpty)
 def optional_empty() -> Iterator[Sample]:
-    """Yield empty optionals of every type, of tensors and of sequences."""
+    """Yield OptionalEmpty samples: empty optionals of every type, of tensors and of sequences."""
     for dtype in PLAIN:
         for of_sequence in (False, True):
             name = f"{dtype}-sequence" if of_sequence else str(dtype)
@@ -198,7 +198,7 @@ def _optionals() -> Iterator[tuple[str, Given]]:
 
 @samples(OptionalHasElement)
 def optional_has_element() -> Iterator[Sample]:
-    """Yield an optional with an element and an empty one."""
+    """Yield OptionalHasElement samples: an optional with an element and an empty one."""
     for label, item in _optionals():
         yield Sample(OptionalHasElement(), [item], name=label, expected=[np.array(True)])
     yield Sample(OptionalHasElement(), [_optional(None)], name="none", expected=[np.array(False)])
@@ -206,6 +206,6 @@ def optional_has_element() -> Iterator[Sample]:
 
 @samples(OptionalGetElement)
 def optional_get_element() -> Iterator[Sample]:
-    """Yield optionals that hold tensors of every type, and sequences."""
+    """Yield OptionalGetElement samples: optionals that hold tensors of every type, and sequences."""
     for label, item in _optionals():
         yield Sample(OptionalGetElement(), [item], name=label)

@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @samples(Merge)
 def merge() -> Iterator[Sample]:
-    """Yield every type; if both inputs are available, the first one is expected."""
+    """Yield Merge samples: every type; if both inputs are available, the first one is expected."""
     for label, item in typed((2, 3)):
         yield Sample(Merge(), [item, retyped(item, (2, 3))], name=f"type-{label}")
     for shape in ((), (0, 3), (1, 2, 1, 2, 1, 2)):
@@ -24,7 +24,7 @@ def merge() -> Iterator[Sample]:
 
 @samples(Switch)
 def switch() -> Iterator[Sample]:
-    """Yield every type; both outputs have the data."""
+    """Yield Switch samples: every type; both outputs have the data."""
     condition = given((), DataType.BOOL)
     for label, item in typed((2, 3)):
         yield Sample(Switch(), [item, condition], name=f"type-{label}")

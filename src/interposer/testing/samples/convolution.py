@@ -77,7 +77,7 @@ def windows() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def types() -> Iterator[Sample]:
-    """Yield all types that can be summed; integers that are not quantized wrap around."""
+    """Yield samples: all types that can be summed; integers that are not quantized wrap around."""
     for dtype in NUMBERS:
         for op in _ops(data_layout=NHWC, pad_left=1, stride_y=2):
             low, high = (-4.0, 4.0) if dtype.is_float else (-3, 3)
@@ -121,7 +121,7 @@ def _quantized(
 
 @samples(Convolution2d, TransposeConvolution2d)
 def groups() -> Iterator[Sample]:
-    """Yield grouped convolutions, up to one group for each channel."""
+    """Yield samples: grouped convolutions, up to one group for each channel."""
     for label, layout in LAYOUTS.items():
         for count in (2, 4):
             for kind in (Convolution2d, TransposeConvolution2d):
@@ -133,7 +133,7 @@ def groups() -> Iterator[Sample]:
 
 @samples(DepthwiseConvolution2d)
 def multipliers() -> Iterator[Sample]:
-    """Yield depthwise convolutions with one, two and three outputs for each channel."""
+    """Yield DepthwiseConvolution2d samples: depthwise convolutions with one, two and three outputs for each channel."""
     for label, layout in LAYOUTS.items():
         for times in (1, 2, 3):
             op = DepthwiseConvolution2d(data_layout=layout, pad_right=1)
@@ -161,7 +161,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(TransposeConvolution2d)
 def output_shapes() -> Iterator[Sample]:
-    """Yield declared output shapes that are larger and smaller than the shape that the attributes imply."""
+    """Yield samples: declared output shapes that are larger and smaller than the shape that the attributes imply."""
     for label, layout in LAYOUTS.items():
         for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
             op = TransposeConvolution2d(

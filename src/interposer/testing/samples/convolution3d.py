@@ -35,7 +35,7 @@ def _given(op: Convolution3d, dtype: DataType, quantization: Quantization | None
 
 @samples(Convolution3d)
 def floats() -> Iterator[Sample]:
-    """Yield every type and layout with each kind of window, with and without groups and bias."""
+    """Yield Convolution3d samples: every type and layout with each kind of window, with and without groups and bias."""
     for name, window in WINDOWS.items():
         for layout in (DataLayout.NDHWC, DataLayout.NCDHW):
             op = Convolution3d(**window, data_layout=layout, groups=2 if name == "strides" else 1)
@@ -47,7 +47,7 @@ def floats() -> Iterator[Sample]:
 
 @samples(Convolution3d)
 def quantized() -> Iterator[Sample]:
-    """Yield quantized weights with one scale, and with one for each output channel."""
+    """Yield Convolution3d samples: quantized weights with one scale, and with one for each output channel."""
     for dtype, (q, bias) in QUANTIZED.items():
         kind = DataType.UINT8 if dtype is DataType.UINT8 else DataType.INT8
         quantization = Quantization(1 / 64, 120 if kind is DataType.UINT8 else 0)
@@ -69,7 +69,7 @@ def _bias(input: Quantization, weights_: Quantization, dtype: DataType) -> Given
 
 @samples(Convolution3d)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example: sums over cubes of two by two by two cells."""
+    """Yield a worked Convolution3d example: sums over cubes of two by two by two cells."""
     x, ones = np.arange(27.0).reshape(1, 3, 3, 3, 1), np.ones((2, 2, 2, 1, 1))
     sums = np.array([52, 60, 76, 84, 124, 132, 148, 156], np.float32).reshape(1, 2, 2, 2, 1)
     yield Sample(Convolution3d(), [of(x), of(ones, constant=True)], name="worked-sums", expected=[sums])

@@ -49,7 +49,7 @@ def coded(values: Array, dtype: DataType, quantization: Quantization | None = No
 
 @samples(DetectionPostProcess)
 def detections() -> Iterator[Sample]:
-    """Yield fast and regular suppression, for every option, from float and from quantized inputs."""
+    """Yield samples: fast and regular suppression, for every option, from float and from quantized inputs."""
     generator = np.random.default_rng(1)
     encodings, anchors = generator.normal(0, 1, (2, 12, 5)), generator.uniform(0.2, 1.0, (12, 4))
     scores = generator.permutation(2 * 12 * 4).reshape(2, 12, 4) / 96
@@ -76,7 +76,7 @@ def _kinds() -> dict[str, dict[str, Any]]:
 
 @samples(NonMaxSuppression)
 def suppression() -> Iterator[Sample]:
-    """Yield boxes as corners and as centers, with each threshold, for several classes and images."""
+    """Yield samples: boxes as corners and as centers, with each threshold, for several classes and images."""
     generator = np.random.default_rng(2)
     boxes = boxes_in(generator, 2 * 10).reshape(2, 10, 4)
     scores = generator.permutation(2 * 3 * 10).reshape(2, 3, 10) / 64
@@ -104,7 +104,7 @@ def worked_suppression() -> Iterator[Sample]:
 
 @samples(BoxWithNmsLimit)
 def limits() -> Iterator[Sample]:
-    """Yield every kernel of suppression, with and without limits, for boxes of two images."""
+    """Yield BoxWithNmsLimit samples: every kernel of suppression, with and without limits, for boxes of two images."""
     generator = np.random.default_rng(3)
     boxes = boxes_in(generator, 12 * 3, 20.0).reshape(12, 12)
     scores = (generator.permutation(12 * 3).reshape(12, 3) + 1) / 40
@@ -127,7 +127,7 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
 
 @samples(AxisAlignedBboxTransform)
 def transforms() -> Iterator[Sample]:
-    """Yield boxes of two images for three classes; some exceed their image and are clipped."""
+    """Yield samples: boxes of two images for three classes; some exceed their image and are clipped."""
     generator = np.random.default_rng(4)
     boxes, deltas = boxes_in(generator, 6), generator.normal(0, 0.5, (6, 12))
     batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])
@@ -141,7 +141,7 @@ def transforms() -> Iterator[Sample]:
 
 @samples(GenerateProposals)
 def proposals() -> Iterator[Sample]:
-    """Yield both layouts, with limits before and after suppression."""
+    """Yield GenerateProposals samples: both layouts, with limits before and after suppression."""
     generator = np.random.default_rng(5)
     scores, deltas = generator.permutation(2 * 24).reshape(2, 3, 4, 2) / 48, generator.normal(0, 0.3, (2, 3, 4, 8))
     anchors, sizes = np.array([[-4.0, -4, 4, 4], [-2, -6, 2, 6]]), np.array([[24.0, 32], [20, 28]])

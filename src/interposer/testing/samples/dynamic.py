@@ -27,7 +27,7 @@ def _numbers(values: object, dtype: DataType = INT64) -> Given:
 
 @samples(DynamicReshape)
 def dynamic_reshape() -> Iterator[Sample]:
-    """Yield all types, a dimension of -1, a copied dimension, and both integer types of the shape."""
+    """Yield samples: all types, a dimension of -1, a copied dimension, and both integer types of the shape."""
     for label, item in typed((2, 3, 4)):
         yield Sample(DynamicReshape(), [item, _numbers([4, 6])], name=label)
     for source, target in [((2, 3, 4), (-1,)), ((6,), (1, 2, 3)), ((1, 1), NONE), ((0, 3), (3, 0))]:
@@ -42,7 +42,7 @@ def dynamic_reshape() -> Iterator[Sample]:
 
 @samples(DynamicBroadcastTo)
 def dynamic_broadcast_to() -> Iterator[Sample]:
-    """Yield all types, new axes, unchanged dimensions, scalars, and empty tensors."""
+    """Yield DynamicBroadcastTo samples: all types, new axes, unchanged dimensions, scalars, and empty tensors."""
     for label, item in typed((3, 1)):
         yield Sample(DynamicBroadcastTo(), [item, _numbers([2, 3, 4])], name=label)
     for source, target in [(NONE, (2, 3)), ((2, 3), (1, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 1))]:
@@ -54,7 +54,7 @@ def dynamic_broadcast_to() -> Iterator[Sample]:
 
 @samples(DynamicSlice)
 def dynamic_slice() -> Iterator[Sample]:
-    """Yield all types, negative bounds, negative steps, bounds beyond the end, and empty results."""
+    """Yield samples: all types, negative bounds, negative steps, bounds beyond the end, and empty results."""
     for label, item in typed((4, 3)):
         yield Sample(DynamicSlice((0,)), [item, _numbers([1]), _numbers([3])], name=label)
     for start, end, step in [(-2, 100, 1), (-1, -100, -1), (3, 0, -2), (2, 2, 1), (0, 1 << 40, 3)]:
@@ -69,7 +69,7 @@ def dynamic_slice() -> Iterator[Sample]:
 
 @samples(DynamicTile)
 def dynamic_tile() -> Iterator[Sample]:
-    """Yield all types, with repeat counts of one, several, and zero."""
+    """Yield DynamicTile samples: all types, with repeat counts of one, several, and zero."""
     for label, item in typed((2, 3)):
         yield Sample(DynamicTile(), [item, _numbers([2, 1])], name=label)
     yield Sample(DynamicTile(), [given((2, 3)), _numbers([0, 2], INT32)], name="nothing")
@@ -79,7 +79,7 @@ def dynamic_tile() -> Iterator[Sample]:
 
 @samples(DynamicPad)
 def dynamic_pad() -> Iterator[Sample]:
-    """Yield all types and every padding mode."""
+    """Yield DynamicPad samples: all types and every padding mode."""
     for label, item in typed((2, 3), leave_out=[DataType.STRING]):
         yield Sample(DynamicPad(), [item, _numbers([[1, 0], [0, 2]])], name=label)
     for mode in PaddingMode:
@@ -91,7 +91,7 @@ def dynamic_pad() -> Iterator[Sample]:
 
 @samples(DynamicTopK)
 def dynamic_top_k() -> Iterator[Sample]:
-    """Yield numeric types along each axis: the largest and smallest elements, none and all."""
+    """Yield DynamicTopK samples: numeric types along each axis: the largest and smallest elements, none and all."""
     for label, item in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
         yield Sample(DynamicTopK(), [item, _numbers([2])], name=label)
     for axis, k in [(0, 3), (1, 0), (-1, 4)]:

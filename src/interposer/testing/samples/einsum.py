@@ -32,7 +32,7 @@ FORMS: Final[dict[str, tuple[str, list[tuple[int, ...]]]]] = {
 
 @samples(Einsum)
 def forms() -> Iterator[Sample]:
-    """Yield every form of equation, and matrix products in every type."""
+    """Yield Einsum samples: every form of equation, and matrix products in every type."""
     for title, (equation, shapes) in FORMS.items():
         yield Sample(Einsum(equation), [given(shape) for shape in shapes], name=title)
     op, shapes = Einsum("ij,jk->ik"), [(2, 3), (3, 2)]

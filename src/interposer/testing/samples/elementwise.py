@@ -94,7 +94,7 @@ def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
 
 @samples(*NAMED)
 def binary_types() -> Iterator[Sample]:
-    """Yield every operation in every type for which it is defined."""
+    """Yield samples: every operation in every type for which it is defined."""
     for operation in BinaryOperation:
         floats = (*FLOATS, *SMALL_FLOATS) if operation in REAL else ()
         integers = INTEGERS if operation is not B.ATAN2 else ()
@@ -108,7 +108,7 @@ def binary_types() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def quantized_binary() -> Iterator[Sample]:
-    """Yield every operation on quantized tensors with three different scales.
+    """Yield samples: every operation on quantized tensors with three different scales.
 
     Maximum and Minimum also with equal scales.
     """
@@ -126,7 +126,7 @@ def quantized_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def broadcast_binary() -> Iterator[Sample]:
-    """Yield shapes that broadcast, in floats, integers and quantized; all shapes for the named operators."""
+    """Yield samples: shapes that broadcast, in floats, integers and quantized; all shapes for the named operators."""
     for operation in BinaryOperation:
         own = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
         for label, (a, b) in BROADCASTS.items() if own else [("table", BROADCASTS["table"])]:
@@ -160,7 +160,7 @@ def constant_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def powers() -> Iterator[Sample]:
-    """Yield powers whose exponent has another type than the base."""
+    """Yield samples: powers whose exponent has another type than the base."""
     whole, real = plain(SHAPE, INT32, low=0, high=3), plain(SHAPE, low=0.5, high=2)
     yield _binary(B.POWER, [plain(SHAPE, low=0.5, high=3), whole], "float-to-integer")
     yield _binary(B.POWER, [plain(SHAPE, INT32, low=1, high=5), real], "integer-to-float")
@@ -221,7 +221,7 @@ def _domain(operation: UnaryOperation) -> Bounds:
 
 @samples(ElementwiseUnary)
 def unary() -> Iterator[Sample]:
-    """Yield every operation in every type for which it is defined."""
+    """Yield ElementwiseUnary samples: every operation in every type for which it is defined."""
     for operation in UnaryOperation:
         op, title = ElementwiseUnary(operation), operation.name.lower()
         for dtype in (*FLOATS, *SMALL_FLOATS) if operation in OF_FLOATS else ():
@@ -234,7 +234,7 @@ def unary() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def quantized_unary() -> Iterator[Sample]:
-    """Yield functions of quantized tensors with another output scale."""
+    """Yield ElementwiseUnary samples: functions of quantized tensors with another output scale."""
     for operation in (of_float for of_float in OF_FLOATS if of_float not in PREDICATES):
         for dtype, q in QUANTIZED.items():
             item = quantized(SHAPE, dtype, **_domain(operation))
@@ -245,14 +245,14 @@ def quantized_unary() -> Iterator[Sample]:
 
 @samples(ElementwiseUnary)
 def unary_shapes() -> Iterator[Sample]:
-    """Yield a scalar, an empty tensor, and a tensor of high rank."""
+    """Yield ElementwiseUnary samples: a scalar, an empty tensor, and a tensor of high rank."""
     for shape in ((), (0,), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2)):
         yield Sample(ElementwiseUnary(U.NEG), [given(shape)], name=f"shape-{'x'.join(map(str, shape)) or 'scalar'}")
 
 
 @samples(ElementwiseUnary)
 def worked_unary() -> Iterator[Sample]:
-    """Yield worked examples with ties of rounding, signs, infinities and NaN."""
+    """Yield worked ElementwiseUnary examples with ties of rounding, signs, infinities and NaN."""
     for operation, x, expected in [
         (U.ROUND, [0.5, 1.5, 2.5, -0.5, -1.5, 1.2], [0, 2, 2, 0, -2, 1]),
         (U.FLOOR, [-1.5, 1.2, 2], [-2, 1, 2]),
@@ -275,7 +275,7 @@ def worked_unary() -> Iterator[Sample]:
 
 @samples(Floor)
 def floor() -> Iterator[Sample]:
-    """Yield every type; integers remain unchanged."""
+    """Yield Floor samples: every type; integers remain unchanged."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Floor(), [plain(SHAPE, dtype)], name=str(dtype))
     for dtype in QUANTIZED:
@@ -289,7 +289,7 @@ def floor() -> Iterator[Sample]:
 
 @samples(Comparison)
 def comparison() -> Iterator[Sample]:
-    """Yield every comparison in common types, and one in all types; some elements are equal."""
+    """Yield Comparison samples: every comparison in common types, and one in all types; some elements are equal."""
     for operation in ComparisonOperation:
         title = operation.name.lower()
         for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
@@ -309,7 +309,7 @@ def comparison() -> Iterator[Sample]:
 
 @samples(Comparison)
 def worked_comparison() -> Iterator[Sample]:
-    """Yield comparisons of equal and unequal numbers; NaN is not equal to any number."""
+    """Yield Comparison samples: comparisons of equal and unequal numbers; NaN is not equal to any number."""
     a, b = of([1, 2, 3, np.nan]), of([2, 2, 2, np.nan])
     for operation, truth in {
         C.EQUAL: [0, 1, 0, 0],
@@ -325,7 +325,7 @@ def worked_comparison() -> Iterator[Sample]:
 
 @samples(LogicalBinary)
 def logic() -> Iterator[Sample]:
-    """Yield the truth tables, and shapes that broadcast."""
+    """Yield LogicalBinary samples: the truth tables, and shapes that broadcast."""
     a, b = of([0, 0, 1, 1], BOOL), of([0, 1, 0, 1], BOOL)
     tables = ([0, 0, 0, 1], [0, 1, 1, 1], [0, 1, 1, 0])
     for operation, truth in zip(LogicalBinaryOperation, tables, strict=True):
@@ -337,7 +337,7 @@ def logic() -> Iterator[Sample]:
 
 @samples(Where)
 def where() -> Iterator[Sample]:
-    """Yield every type, conditions that broadcast, and quantized tensors with different scales."""
+    """Yield Where samples: every type, conditions that broadcast, and quantized tensors with different scales."""
     condition = given(SHAPE, BOOL)
     for label, item in typed(SHAPE, tiny_quantized=False):
         yield Sample(Where(), [condition, item, retyped(item, SHAPE)], [like(item, SHAPE)], label)
@@ -354,7 +354,7 @@ def where() -> Iterator[Sample]:
 
 @samples(Prelu)
 def prelu() -> Iterator[Sample]:
-    """Yield every type, with one slope for each channel or for all elements."""
+    """Yield Prelu samples: every type, with one slope for each channel or for all elements."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Prelu(), [plain(SHAPE, dtype), plain((4,), dtype, low=0, high=3)], name=str(dtype))
     for dtype, q in QUANTIZED.items():

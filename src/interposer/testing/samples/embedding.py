@@ -19,7 +19,7 @@ INDEX_TYPES: Final = (DataType.INT32, DataType.INT64)
 
 @samples(EmbeddingLookup)
 def embeddings() -> Iterator[Sample]:
-    """Yield rows of every type, with both integer types of indices."""
+    """Yield EmbeddingLookup samples: rows of every type, with both integer types of indices."""
     for index_dtype in INDEX_TYPES:
         for name, values in typed((4, 2, 3)):
             yield Sample(EmbeddingLookup(), [of([3, 0, 3], index_dtype), values], name=f"{index_dtype}-{name}")
@@ -27,7 +27,7 @@ def embeddings() -> Iterator[Sample]:
 
 @samples(HashtableLookup)
 def tables() -> Iterator[Sample]:
-    """Yield rows of every type; one of the keys is missing from the table."""
+    """Yield HashtableLookup samples: rows of every type; one of the keys is missing from the table."""
     for index_dtype in INDEX_TYPES:
         for name, values in typed((3, 2)):
             operands = [of([7, 5, -2], index_dtype), of([-2, 3, 7], index_dtype), values]
@@ -36,7 +36,7 @@ def tables() -> Iterator[Sample]:
 
 @samples(HashtableLookup)
 def worked_table() -> Iterator[Sample]:
-    """Yield a worked example in which three of four keys are found."""
+    """Yield a worked HashtableLookup example in which three of four keys are found."""
     operands = [of([1234, -292, -11, 0], DataType.INT32), of([-11, 0, 1234], DataType.INT32)]
     values = of([[0, 0.1], [1, 1.1], [2, 2.1]])
     expected = [f32([[2, 2.1], [0, 0], [0, 0.1], [1, 1.1]]), u8([1, 0, 1, 1])]
@@ -45,7 +45,7 @@ def worked_table() -> Iterator[Sample]:
 
 @samples(LshProjection)
 def hashes() -> Iterator[Sample]:
-    """Yield elements of several types and sizes, with and without weights."""
+    """Yield LshProjection samples: elements of several types and sizes, with and without weights."""
     for kind in LshProjectionType:
         for dtype in (DataType.FLOAT32, DataType.FLOAT16):
             for of_elements in (DataType.INT32, DataType.FLOAT32, DataType.UINT8):
@@ -59,7 +59,7 @@ def hashes() -> Iterator[Sample]:
 
 @samples(LshProjection)
 def worked_hashes() -> Iterator[Sample]:
-    """Yield the hashes that TFLite and NNAPI compute for three pairs of numbers."""
+    """Yield LshProjection samples: the hashes that TFLite and NNAPI compute for three pairs of numbers."""
     seeds = of([[0.123, 0.456], [-0.321, -0.654], [1.234, 5.678], [-4.321, -8.765]])
     keys, weights = of([[12345, 54321], [67890, 9876], [-12345678, -87654321]], DataType.INT32), of([0.12, 0.34, 0.56])
     kinds: list[tuple[LshProjectionType, Given | None, list[int]]] = [
@@ -74,7 +74,7 @@ def worked_hashes() -> Iterator[Sample]:
 
 @samples(OneHot)
 def rows() -> Iterator[Sample]:
-    """Yield every type of result along each axis; some indices are out of range, some count from the end."""
+    """Yield samples: every type of result along each axis; some indices are out of range, some count from the end."""
     indices = {dtype: of([[0, 2, 1], [3, 9, 0]], dtype) for dtype in (DataType.INT32, DataType.UINT8, DataType.INT64)}
     for axis in (-1, 0, 1):
         for dtype, operand in indices.items():
@@ -91,6 +91,6 @@ def rows() -> Iterator[Sample]:
 
 @samples(OneHot)
 def worked_rows() -> Iterator[Sample]:
-    """Yield a worked example with an index in range and one out of range."""
+    """Yield a worked OneHot example with an index in range and one out of range."""
     expected = np.array([[0, 1, 0], [0, 0, 0]], np.float32)
     yield Sample(OneHot(3), [of([1, 3], DataType.INT32)], name="worked", expected=[expected])

@@ -32,7 +32,7 @@ def _values(dtype: DataType) -> Array:
 
 @samples(LabelEncoder)
 def label_encoder() -> Iterator[Sample]:
-    """Yield every type of keys with every type of values, also with duplicate keys and with NaN."""
+    """Yield samples: every type of keys with every type of values, also with duplicate keys and with NaN."""
     for source, (keys, value) in KEYS.items():
         for target in KEYS:
             values = _values(target)

@@ -32,6 +32,6 @@ def add_mul_add() -> Iterator[Sample]:
 
 @samples(Fused)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example with both outputs."""
+    """Yield a worked Fused example with both outputs."""
     operands = [of([[1, 2], [3, 4]]), of([[1, 1], [0, 0]]), of([2, 3]), of([10, 0])]
     yield Sample(Fused(), operands, name="worked", expected=[f32([[2, 3], [3, 4]]), f32([[14, 9], [16, 12]])])

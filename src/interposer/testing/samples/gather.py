@@ -21,7 +21,7 @@ PER_AXIS: Final = Given(TensorInfo((2, 3), INT8, Quantization([0.1, 0.2, 0.3], a
 
 @samples(Gather)
 def gather() -> Iterator[Sample]:
-    """Yield every axis, indices of every rank, negative and constant ones, batches, and all types."""
+    """Yield Gather samples: every axis, indices of every rank, negative and constant ones, batches, and all types."""
     indices = {"scalar": 1, "row": [0, 1, 1], "negative": [-1, 0], "table": [[0, 1], [1, 0], [1, 1]], "none": []}
     for label, numbers in indices.items():
         for axis in (0, 1, 2, -1):
@@ -44,7 +44,7 @@ def gather() -> Iterator[Sample]:
 
 @samples(GatherNd)
 def gather_nd() -> Iterator[Sample]:
-    """Yield index tuples of every length, constant ones, batches, and all types."""
+    """Yield GatherNd samples: index tuples of every length, constant ones, batches, and all types."""
     for depth in (1, 2, 3):
         for dtype in (INT32, INT64):
             which = given((4, depth), dtype, low=-2, high=1)
@@ -66,7 +66,7 @@ def gather_nd() -> Iterator[Sample]:
 
 @samples(GatherElements)
 def gather_elements() -> Iterator[Sample]:
-    """Yield every axis, more and fewer indices than elements, constant ones, and all types."""
+    """Yield GatherElements samples: every axis, more and fewer indices than elements, constant ones, and all types."""
     for axis in (0, 1, 2, -1):
         for count in (1, 5):
             shape = [2, 3, 2]

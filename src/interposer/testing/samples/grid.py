@@ -17,7 +17,7 @@ IMAGES = {1: ((2, 2, 5), (2, 4, 1)), 2: ((2, 2, 3, 4), (2, 3, 5, 2)), 3: ((1, 2,
 
 @samples(GridSample)
 def sampled() -> Iterator[Sample]:
-    """Yield every mode and padding, one to three spatial axes, and positions inside and outside the image."""
+    """Yield samples: every mode and padding, one to three spatial axes, and positions inside and outside the image."""
     for mode in GridSampleMode:
         for padding in GridPadding:
             for corners in (False, True):
@@ -31,7 +31,7 @@ def sampled() -> Iterator[Sample]:
 
 @samples(GridSample)
 def types() -> Iterator[Sample]:
-    """Yield every float and quantized type of images and grids; NEAREST in every type."""
+    """Yield GridSample samples: every float and quantized type of images and grids; NEAREST in every type."""
     image, places = (1, 2, 3, 4), (1, 3, 5, 2)
     for mode in (LINEAR, CUBIC):
         for dtype in (*FLOATS, *SMALL_FLOATS):

@@ -20,7 +20,7 @@ def _file(data: bytes) -> Given:
 
 @samples(ImageDecoder)
 def decoded() -> Iterator[Sample]:
-    """Yield a portable image in every pixel format, and bytes that are not an image."""
+    """Yield ImageDecoder samples: a portable image in every pixel format, and bytes that are not an image."""
     colours = _file(b"P6 2 1 255 " + bytes([255, 255, 255, 1, 2, 3]))
     expected = {
         PixelFormat.RGB: [[[255, 255, 255], [1, 2, 3]]],

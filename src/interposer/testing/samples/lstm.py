@@ -106,7 +106,7 @@ def _sample(op: LstmOperands, cell: Cell, shape: tuple[int, ...], features: Feat
 
 @samples(Lstm)
 def lstm() -> Iterator[Sample]:
-    """Yield every combination of features, with bounds, activation functions and types."""
+    """Yield Lstm samples: every combination of features, with bounds, activation functions and types."""
     shape = (BATCH, INPUTS)
     for features in FEATURES:
         yield _sample(Lstm(activation_func=TANH, **features.flags), Cell(), shape, features, features.title)
@@ -125,7 +125,7 @@ def lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Yield every combination of features, both orders of the first two axes, and types."""
+    """Yield samples: every combination of features, both orders of the first two axes, and types."""
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
         yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)
@@ -138,7 +138,7 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(BidirectionalSequenceLstm)
 def bidirectional() -> Iterator[Sample]:
-    """Yield separate and merged outputs, with each use of an auxiliary input, features and types."""
+    """Yield samples: separate and merged outputs, with each use of an auxiliary input, features and types."""
     for features in FEATURES:
         yield _both(BidirectionalSequenceLstm(), features, features.title)
     for merge in (False, True):

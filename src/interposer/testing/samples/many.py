@@ -53,7 +53,7 @@ def _one(op: Op, operands: list[Given | None], dtype: DataType, name: str, times
 
 @samples(ops.Quantize)
 def quantize() -> Iterator[Sample]:
-    """Yield conversions from float32, and from one quantization to another."""
+    """Yield Quantize samples: conversions from float32, and from one quantization to another."""
     for dtype in INPUT:
         yield _one(ops.Quantize(dtype), [given(SHAPE)], dtype, "")
         for source, q in INPUT.items():
@@ -62,7 +62,7 @@ def quantize() -> Iterator[Sample]:
 
 @samples(Activation)
 def activations() -> Iterator[Sample]:
-    """Yield activations whose results are rescaled."""
+    """Yield Activation samples: activations whose results are rescaled."""
     for function, a, b in (
         (A.RELU, 0.0, 0.0), (A.LEAKY_RELU, 0.173, 0.0), (A.BOUNDED_RELU, 2.9, -1.3), (A.TANH, 1.0, 1.0),
         (A.HARD_SWISH, 0.0, 0.0), (A.LINEAR, 0.83, 0.37),
@@ -74,7 +74,7 @@ def activations() -> Iterator[Sample]:
 
 @samples(ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum)
 def arithmetic() -> Iterator[Sample]:
-    """Yield two operands of different scales, also with zero points at the ends of the range."""
+    """Yield samples: two operands of different scales, also with zero points at the ends of the range."""
     for kind in (ops.Addition, ops.Subtraction, ops.Multiplication, ops.Maximum, ops.Minimum):
         op = kind()
         for dtype, q in INPUT.items():
@@ -90,14 +90,14 @@ def arithmetic() -> Iterator[Sample]:
 
 @samples(ops.Prelu)
 def slopes() -> Iterator[Sample]:
-    """Yield a slope for each channel."""
+    """Yield Prelu samples: a slope for each channel."""
     for dtype, q in INPUT.items():
         yield _one(ops.Prelu(), [given(SHAPE, dtype, q), weights((37,), dtype, q)], dtype, "")
 
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
 def convolutions() -> Iterator[Sample]:
-    """Yield channel counts that are no multiple of a vector, per-channel scales, and extreme zero points."""
+    """Yield samples: channel counts that are no multiple of a vector, per-channel scales, and extreme zero points."""
     for dtype, q in INPUT.items():
         for per_axis in (False, True):
             label = "channels" if per_axis else "tensor"
@@ -132,7 +132,7 @@ def _convolved(op: Any, dtype: DataType, q: Quantization, label: str) -> Sample:
 
 @samples(ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield sums of 75 products that do not cancel out and exceed 16 bits."""
+    """Yield FullyConnected and BatchMatMul samples: sums of 75 products that do not cancel out and exceed 16 bits."""
     for dtype, q in INPUT.items():
         kind = UINT8 if dtype is UINT8 else INT8
         of_weights = Quantization(0.0091, 128 if kind is UINT8 else 0)
@@ -146,7 +146,7 @@ def products() -> Iterator[Sample]:
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
-    """Yield averages and maxima with another output scale."""
+    """Yield Pooling2d samples: averages and maxima with another output scale."""
     for dtype, q in INPUT.items():
         for pool_type in (PoolingAlgorithm.AVERAGE, PoolingAlgorithm.MAX):
             window: dict[str, Any] = {"pool_width": 2, "pool_height": 3, "stride_x": 1, "stride_y": 2, "pad_left": 1}
@@ -164,7 +164,7 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.Mean, ops.Reduce)
 def reductions() -> Iterator[Sample]:
-    """Yield means, sums and maxima of 7 elements."""
+    """Yield Mean and Reduce samples: means, sums and maxima of 7 elements."""
     for dtype, q in INPUT.items():
         givens: list[Given | None] = [given((19, 7, 37), dtype, q)]
         yield _one(ops.Mean((1,)), givens, dtype, "", 0.43)
@@ -175,7 +175,7 @@ def reductions() -> Iterator[Sample]:
 
 @samples(ops.BatchNormalization, ops.L2Normalization, ops.Resize, ops.Softmax)
 def others() -> Iterator[Sample]:
-    """Yield normalizations, interpolated images, and softmax."""
+    """Yield samples: normalizations, interpolated images, and softmax."""
     for dtype in (INT8, UINT8):
         q = INPUT[dtype]
         statistics: list[Given | None] = [Given(TensorInfo((7,), dtype, q), low=low, high=high, constant=True)
@@ -196,7 +196,7 @@ def others() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.Mean, ops.FullyConnected, ops.BatchMatMul, ops.LayerNormalization, ops.Softmax)
 def long_sums() -> Iterator[Sample]:
-    """Yield sums of thousands of numbers of the same sign, in which a narrow accumulator stops growing."""
+    """Yield samples: sums of thousands of numbers of the same sign, in which a narrow accumulator stops growing."""
     for dtype in (FLOAT32, FLOAT16, BFLOAT16):
         row = given((3, 4001), dtype, low=0.5, high=1.5)
         yield Sample(ops.Reduce((1,), operation=R.SUM), [row], name=f"long-sum-{dtype}")
@@ -212,7 +212,7 @@ def long_sums() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.Pooling2d)
 def long_windows() -> Iterator[Sample]:
-    """Yield windows of 1,573 numbers of the same sign."""
+    """Yield Convolution2d and Pooling2d samples: windows of 1,573 numbers of the same sign."""
     for dtype in (FLOAT32, FLOAT16):
         image = given((1, 11, 13, 11), dtype, low=0.5, high=1.5)
         filters = weights((3, 11, 13, 11), dtype, low=0.25, high=0.75)
@@ -223,7 +223,7 @@ def long_windows() -> Iterator[Sample]:
 
 @samples(ops.Reduce, ops.CumSum, ops.FullyConnected, ops.BatchMatMul)
 def whole_sums() -> Iterator[Sample]:
-    """Yield sums of integers that exceed 16 bits, and sums that exceed 32 bits and wrap around."""
+    """Yield samples: sums of integers that exceed 16 bits, and sums that exceed 32 bits and wrap around."""
     small = np.arange(1, 112).reshape(3, 37) * 1009
     large = small * 20_011_003
     for title, rows in {"16": small, "32": large}.items():

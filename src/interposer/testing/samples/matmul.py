@@ -25,7 +25,7 @@ OUTPUT: Final = {UINT8: Quantization(1 / 8, 130), INT8: Quantization(1 / 8, 7), 
 
 @samples(FullyConnected)
 def fully_connected() -> Iterator[Sample]:
-    """Yield vectors, matrices and images as inputs; weights in both orders; with and without a bias."""
+    """Yield samples: vectors, matrices and images as inputs; weights in both orders; with and without a bias."""
     for label, op in {
         "plain": FullyConnected(),
         "transposed": FullyConnected(transpose_weight_matrix=True),
@@ -43,7 +43,7 @@ def fully_connected() -> Iterator[Sample]:
 
 @samples(FullyConnected)
 def fully_connected_types() -> Iterator[Sample]:
-    """Yield all types that can be summed."""
+    """Yield FullyConnected samples: all types that can be summed."""
     for dtype in NUMBERS:
         low, high = (-1.0, 1.0) if dtype.is_float else (-2.0, 2.0)
         operands = [plain((2, 5), dtype, low=2 * low, high=2 * high), _constant((5, 4), dtype, low, high)]
@@ -79,7 +79,7 @@ def _quantized(transpose: bool, dtype: DataType, bias: DataType | None, per_axis
 
 @samples(FullyConnected)
 def worked_fully_connected() -> Iterator[Sample]:
-    """Yield a worked example with two rows, a matrix of three columns, and a bias."""
+    """Yield a worked FullyConnected example with two rows, a matrix of three columns, and a bias."""
     rows, matrix, bias = of([[1, 2], [3, 4]]), [[1, 0, -1], [2, 1, 0]], of([10, 20, 30], constant=True)
     expected = [f32([[15, 22, 29], [21, 24, 27]])]
     yield Sample(FullyConnected(), [rows, of(matrix, constant=True), bias], name="worked", expected=expected)
@@ -116,7 +116,7 @@ def matmul() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def matmul_types() -> Iterator[Sample]:
-    """Yield all types that can be summed."""
+    """Yield BatchMatMul samples: all types that can be summed."""
     for dtype in NUMBERS:
         bounds = (-2.0, 2.0)
         pair = [plain(shape, dtype, low=bounds[0], high=bounds[1]) for shape in ((2, 3, 4), (2, 4, 2))]
@@ -130,7 +130,7 @@ def matmul_types() -> Iterator[Sample]:
 
 @samples(BatchMatMul)
 def transposed_matmul() -> Iterator[Sample]:
-    """Yield products with either operand transposed, or both, and adjoints of square matrices."""
+    """Yield BatchMatMul samples: products with either operand transposed, or both, and adjoints of square matrices."""
     for x in (False, True):
         for y in (False, True):
             shapes = (2, 4, 3) if x else (2, 3, 4), (2, 2, 4) if y else (2, 4, 2)

@@ -18,7 +18,7 @@ WITH_ZERO = tuple(dtype for dtype in PLAIN if dtype is not DataType.STRING)
 
 @samples(Trilu)
 def triangles() -> Iterator[Sample]:
-    """Yield upper and lower triangles for every diagonal, in every type and several ranks."""
+    """Yield Trilu samples: upper and lower triangles for every diagonal, in every type and several ranks."""
     for upper in (True, False):
         side = "upper" if upper else "lower"
         for k in (-9, -1, 0, 1, 9):
@@ -34,7 +34,7 @@ def triangles() -> Iterator[Sample]:
 
 @samples(EyeLike)
 def identities() -> Iterator[Sample]:
-    """Yield every input type, every output type, and every diagonal."""
+    """Yield EyeLike samples: every input type, every output type, and every diagonal."""
     for dtype in WITH_ZERO:
         yield Sample(EyeLike(), [given((2, 3), dtype)], name=f"like-{dtype}")
         yield Sample(EyeLike(dtype=dtype), [given((3, 2), DataType.INT32)], name=f"type-{dtype}")
@@ -47,7 +47,7 @@ def identities() -> Iterator[Sample]:
 
 @samples(MatrixDiag)
 def diagonal_matrices() -> Iterator[Sample]:
-    """Yield every type, and several ranks."""
+    """Yield MatrixDiag samples: every type, and several ranks."""
     for label, item in typed((2, 3), [DataType.STRING]):
         yield Sample(MatrixDiag(), [item], name=f"type-{label}")
     for shape in ((4,), (0,), (1, 2, 1, 3)):
@@ -57,7 +57,7 @@ def diagonal_matrices() -> Iterator[Sample]:
 
 @samples(MatrixSetDiag)
 def other_diagonals() -> Iterator[Sample]:
-    """Yield every type, and matrices that are wide, high and square."""
+    """Yield MatrixSetDiag samples: every type, and matrices that are wide, high and square."""
     for label, item in typed((2, 3, 4)):
         yield Sample(MatrixSetDiag(), [item, retyped(item, (2, 3))], name=f"type-{label}")
     for rows, columns in ((3, 3), (4, 2), (1, 5)):
@@ -69,7 +69,7 @@ def other_diagonals() -> Iterator[Sample]:
 
 @samples(Det)
 def determinants() -> Iterator[Sample]:
-    """Yield every float and quantized type and several sizes, down to 1 by 1."""
+    """Yield Det samples: every float and quantized type and several sizes, down to 1 by 1."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         yield Sample(Det(), [given((2, 3, 3), dtype, low=-1, high=1)], name=f"{dtype}")
     for shape in ((1, 1), (5, 5), (2, 2, 4, 4), (0, 2, 2)):

@@ -58,7 +58,7 @@ def _parameters(item: Given, count: int) -> list[Given]:
 
 @samples(BatchNormalization)
 def batch_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, ranks from 2, and statistics that are inputs."""
+    """Yield BatchNormalization samples: both layouts, all types, ranks from 2, and statistics that are inputs."""
     for label, layout in LAYOUTS.items():
         op = BatchNormalization(data_layout=layout, eps=0.01)
 
@@ -80,7 +80,7 @@ def _statistics(*, constant: bool) -> list[Given]:
 
 @samples(BatchNormalization)
 def worked_batch_normalization() -> Iterator[Sample]:
-    """Yield a worked example: (x - mean) / 2 * gamma + beta in two channels."""
+    """Yield a worked BatchNormalization example: (x - mean) / 2 * gamma + beta in two channels."""
     constants = [of(row, constant=True) for row in ([1, 2], [4, 4], [10, 20], [1, 2])]
     op = BatchNormalization(eps=0, data_layout=NHWC)
     yield Sample(op, [of([[3, 4], [1, 0]]), *constants], name="worked", expected=[f32([[11, 22], [10, 18]])])
@@ -88,7 +88,7 @@ def worked_batch_normalization() -> Iterator[Sample]:
 
 @samples(InstanceNormalization)
 def instance_normalization() -> Iterator[Sample]:
-    """Yield both layouts, all types, several ranks, and absent parameters."""
+    """Yield InstanceNormalization samples: both layouts, all types, several ranks, and absent parameters."""
     for label, layout in LAYOUTS.items():
         op = InstanceNormalization(eps=0.01, data_layout=layout)
 
@@ -111,7 +111,7 @@ def instance_normalization() -> Iterator[Sample]:
 
 @samples(LayerNormalization)
 def layer_normalization() -> Iterator[Sample]:
-    """Yield normalizations from every axis on, in all types, with and without parameters."""
+    """Yield samples: normalizations from every axis on, in all types, with and without parameters."""
     for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
         op = LayerNormalization(axis=axis, eps=0.01)
 
@@ -131,7 +131,7 @@ def layer_normalization() -> Iterator[Sample]:
 
 @samples(RmsNormalization)
 def rms_normalization() -> Iterator[Sample]:
-    """Yield normalizations from every axis on, in all types, with and without gamma."""
+    """Yield RmsNormalization samples: normalizations from every axis on, in all types, with and without gamma."""
     for axis, shape in {-1: (4,), 1: (3, 4), 0: (2, 3, 4)}.items():
         op = RmsNormalization(axis=axis, eps=0.01)
 
@@ -167,7 +167,7 @@ def group_normalization() -> Iterator[Sample]:
 
 @samples(MeanVarianceNormalization)
 def mean_variance_normalization() -> Iterator[Sample]:
-    """Yield normalizations over several sets of axes, in all types."""
+    """Yield MeanVarianceNormalization samples: normalizations over several sets of axes, in all types."""
     for axes in ((0, 2, 3), (1,), (-1, -2), ()):
         op = MeanVarianceNormalization(axes)
         yield from _in_all_types((2, 3, 2, 4), _named(op, f"axes-{'-'.join(map(str, axes)) or 'none'}"))
@@ -181,7 +181,7 @@ def mean_variance_normalization() -> Iterator[Sample]:
 
 @samples(L2Normalization)
 def l2_normalization() -> Iterator[Sample]:
-    """Yield both layouts, an explicit axis, all types, and outputs with the scale that TFLite prescribes."""
+    """Yield samples: both layouts, an explicit axis, all types, and outputs with the scale that TFLite prescribes."""
     for label, op in {
         "nhwc": L2Normalization(data_layout=NHWC),
         "nchw": L2Normalization(),
@@ -200,7 +200,7 @@ def l2_normalization() -> Iterator[Sample]:
 
 @samples(Normalization)
 def local_response_normalization() -> Iterator[Sample]:
-    """Yield windows across and within channels, of odd and even size, both layouts, and all types."""
+    """Yield samples: windows across and within channels, of odd and even size, both layouts, and all types."""
     for label, layout in LAYOUTS.items():
         for kind in (ACROSS, WITHIN):
             for size in (1, 2, 3, 5):

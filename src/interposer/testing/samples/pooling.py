@@ -41,7 +41,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(Pooling2d)
 def windows() -> Iterator[Sample]:
-    """Yield every pooling type with every window, in both layouts, in floats and quantized."""
+    """Yield Pooling2d samples: every pooling type with every window, in both layouts, in floats and quantized."""
     for label, layout in LAYOUTS.items():
         for pool_type in PoolingAlgorithm:
             for title, window in WINDOWS.items():
@@ -59,7 +59,7 @@ def _in_common_types(op: Pooling2d, shape: tuple[int, ...], title: str) -> Itera
 
 @samples(Pooling2d)
 def padding_methods() -> Iterator[Sample]:
-    """Yield averages with and without the padding, and windows that exceed the padding by CEILING."""
+    """Yield samples: averages with and without the padding, and windows that exceed the padding by CEILING."""
     for pool_type in (AVERAGE, L2):
         for method in PaddingMethod:
             for rounding in OutputShapeRounding:
@@ -72,7 +72,7 @@ def padding_methods() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def types() -> Iterator[Sample]:
-    """Yield all types; integers that are not quantized only with MAX."""
+    """Yield Pooling2d samples: all types; integers that are not quantized only with MAX."""
     for dtype in (*FLOATS, *SMALL_FLOATS):
         for pool_type in PoolingAlgorithm:
             op = Pooling2d(pool_type, **SQUARE)
@@ -93,7 +93,7 @@ def rescaled() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def unusual_shapes() -> Iterator[Sample]:
-    """Yield an empty batch, images without channels, and an image of one pixel."""
+    """Yield Pooling2d samples: an empty batch, images without channels, and an image of one pixel."""
     for pool_type in PoolingAlgorithm:
         for title, shape in {"no-images": (0, 5, 5, 2), "no-channels": (2, 5, 5, 0), "whole": (1, 3, 3, 1)}.items():
             op = Pooling2d(pool_type, data_layout=NHWC, **SQUARE)
@@ -102,7 +102,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(Pooling2d)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples: a window over the numbers 1 to 9, and the corner of a padded image."""
+    """Yield worked Pooling2d examples: a window over the numbers 1 to 9, and the corner of a padded image."""
     image = of(np.arange(1, 10).reshape(1, 1, 3, 3))
     for pool_type, expected in {MAX: 9, AVERAGE: 5, L2: np.sqrt(285 / 9)}.items():
         result = [np.full((1, 1, 1, 1), expected, np.float32)]

@@ -33,7 +33,7 @@ SHAPES: Final = {DataLayout.NDHWC: (2, 4, 5, 5, 3), DataLayout.NCDHW: (2, 3, 4, 
 
 @samples(Pooling3d)
 def pooling3d() -> Iterator[Sample]:
-    """Yield every pooling type, window, layout and type; integers that are not quantized only with MAX."""
+    """Yield samples: every pooling type, window, layout and type; integers that are not quantized only with MAX."""
     for algorithm in PoolingAlgorithm:
         for name, window in WINDOWS.items():
             for layout, shape in SHAPES.items():
@@ -49,7 +49,7 @@ def pooling3d() -> Iterator[Sample]:
 
 @samples(Pooling3d)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example: the eight cells of a cube."""
+    """Yield a worked Pooling3d example: the eight cells of a cube."""
     cells = of(np.array([1, 2, 3, 4, 5, 6, 7, 9.0]).reshape(1, 1, 2, 2, 2))
     roots = {PoolingAlgorithm.MAX: 9, PoolingAlgorithm.AVERAGE: 37 / 8, PoolingAlgorithm.L2: np.sqrt(221 / 8)}
     for algorithm, value in roots.items():

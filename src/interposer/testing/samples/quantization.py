@@ -44,7 +44,7 @@ INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
 
 @samples(Quantize)
 def quantize() -> Iterator[Sample]:
-    """Yield every float type with every integer type, both rounding modes, and per-axis scales."""
+    """Yield Quantize samples: every float type with every integer type, both rounding modes, and per-axis scales."""
     for dtype, q in ALL_QUANTIZED.items():
         info = TensorInfo(SHAPE, dtype, q)
         for source in (*FLOATS, *SMALL_FLOATS):
@@ -66,7 +66,7 @@ def _per_axis(dtype: DataType, axis: int) -> TensorInfo:
 
 @samples(Quantize)
 def requantize() -> Iterator[Sample]:
-    """Yield every quantized type with every 8- and 16-bit type, with finer and coarser output scales."""
+    """Yield samples: every quantized type with every 8- and 16-bit type, with finer and coarser output scales."""
     for source, q in ALL_QUANTIZED.items():
         for target in (INT8, UINT8, DataType.INT16, DataType.INT32):
             for label, times in {"finer": 0.6, "coarser": 2.5}.items():
@@ -80,7 +80,7 @@ def requantize() -> Iterator[Sample]:
 
 @samples(Quantize)
 def worked_quantize() -> Iterator[Sample]:
-    """Yield a worked example with numbers halfway between two steps and numbers out of range."""
+    """Yield a worked Quantize example with numbers halfway between two steps and numbers out of range."""
     x = of([0, 0.25, 0.75, -0.25, 100, -100, np.inf])
     info = TensorInfo((7,), UINT8, Quantization(0.5, 10))
     expected = [u8([10, 11, 12, 9, 210, 0, 255])]
@@ -91,7 +91,7 @@ def worked_quantize() -> Iterator[Sample]:
 
 @samples(Dequantize)
 def dequantize() -> Iterator[Sample]:
-    """Yield every integer type with every float type."""
+    """Yield Dequantize samples: every integer type with every float type."""
     for dtype, q in ALL_QUANTIZED.items():
         for target in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Dequantize(target), [given(SHAPE, dtype, q)], name=f"{dtype}-to-{target}")
@@ -118,7 +118,7 @@ def fake_quantization() -> Iterator[Sample]:
 
 @samples(Cast)
 def cast() -> Iterator[Sample]:
-    """Yield every type with every type; quantized values are cast as plain integers."""
+    """Yield Cast samples: every type with every type; quantized values are cast as plain integers."""
     for source in PLAIN:
         for target in PLAIN:
             if DataType.STRING not in (source, target):
@@ -138,7 +138,7 @@ def cast() -> Iterator[Sample]:
 
 @samples(ConvertFp16ToFp32, ConvertFp32ToFp16, ConvertBf16ToFp32, ConvertFp32ToBf16)
 def conversions() -> Iterator[Sample]:
-    """Yield numbers within the range of the narrower type, a scalar, and an empty tensor."""
+    """Yield samples: numbers within the range of the narrower type, a scalar, and an empty tensor."""
     for op, source in (
         (ConvertFp16ToFp32(), DataType.FLOAT16),
         (ConvertFp32ToFp16(), FLOAT32),
@@ -155,7 +155,7 @@ def conversions() -> Iterator[Sample]:
 
 @samples(Bitcast)
 def bitcasts() -> Iterator[Sample]:
-    """Yield all pairs of types of equal width, a scalar, an empty tensor, and the bits of the number 1."""
+    """Yield samples: all pairs of types of equal width, a scalar, an empty tensor, and the bits of the number 1."""
     for source in PLAIN:
         for target in PLAIN:
             bits = source.bits == target.bits

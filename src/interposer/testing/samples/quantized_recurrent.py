@@ -38,7 +38,7 @@ def _named(features: Features, shape: tuple[int, ...]) -> dict[str, Given]:
 
 @samples(QLstm)
 def q_lstm() -> Iterator[Sample]:
-    """Yield every combination of features, and bounds."""
+    """Yield QLstm samples: every combination of features, and bounds."""
     for features in FEATURES:
         op = QLstm(**_attributes(features))
         yield Sample(op, operands(op, _named(features, (BATCH, INPUTS))), name=features.title)
@@ -48,7 +48,7 @@ def q_lstm() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceLstm)
 def unidirectional() -> Iterator[Sample]:
-    """Yield every combination of features, in integers."""
+    """Yield UnidirectionalSequenceLstm samples: every combination of features, in integers."""
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=FusedActivation.TANH, **_attributes(features))
         yield Sample(op, operands(op, _named(features, (BATCH, STEPS, INPUTS))), name=f"integers-{features.title}")
@@ -56,7 +56,7 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(QuantizedLstm)
 def quantized_lstm() -> Iterator[Sample]:
-    """Yield layers with as many, fewer and more inputs than units."""
+    """Yield QuantizedLstm samples: layers with as many, fewer and more inputs than units."""
     data, kind = Quantization(1 / 128, 128), Quantization(1 / 128, 120)
     for inputs in (2, UNITS, 9):
         created = {

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(RandomFill)
 def drawn() -> Iterator[Sample]:
-    """Yield both distributions in every type, with and without a seed, and an empty tensor."""
+    """Yield RandomFill samples: both distributions in every type, with and without a seed, and an empty tensor."""
     for distribution in Distribution:
         for dtype in FLOATS:
             for seed in (3, None):

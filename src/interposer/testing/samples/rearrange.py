@@ -48,7 +48,7 @@ def _expect(op: Op, rows: Any, name: str = "worked", operands: tuple[Given, ...]
 
 @samples(Transpose, Permute)
 def permutations() -> Iterator[Sample]:
-    """Yield all orders of three axes, all types, other ranks, per-axis scales, and empty tensors."""
+    """Yield samples: all orders of three axes, all types, other ranks, per-axis scales, and empty tensors."""
     for order in itertools.permutations(range(3)):
         title = "".join(map(str, order))
         for op in (Transpose(order), Permute(order)):
@@ -76,7 +76,7 @@ def permutations() -> Iterator[Sample]:
 
 @samples(ReverseV2)
 def reverse() -> Iterator[Sample]:
-    """Yield no axis, each axis and all axes, and all types."""
+    """Yield ReverseV2 samples: no axis, each axis and all axes, and all types."""
     for axis in ((), (0,), (1,), (-1,), (0, 2), (0, 1, 2)):
         yield Sample(ReverseV2(axis), [given(SHAPE)], name=f"axis-{'-'.join(map(str, axis)) or 'none'}")
     for label, item in typed(SHAPE):
@@ -91,7 +91,7 @@ def reverse() -> Iterator[Sample]:
 
 @samples(Concat)
 def concat() -> Iterator[Sample]:
-    """Yield every axis, one to four tensors, all types, empty tensors, constants, and different scales."""
+    """Yield samples: every axis, one to four tensors, all types, empty tensors, constants, and different scales."""
     for axis in (0, 1, 2, -1, -3):
         for count in (1, 2, 4):
             shapes = [_with(SHAPE, axis, 1 + index) for index in range(count)]
@@ -119,7 +119,7 @@ def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
 
 @samples(Stack)
 def stack() -> Iterator[Sample]:
-    """Yield every position of the new axis, all types, scalars, and different scales."""
+    """Yield Stack samples: every position of the new axis, all types, scalars, and different scales."""
     for axis in (0, 1, 2, -1, -3):
         yield Sample(Stack(axis), [given((2, 3)), given((2, 3)), given((2, 3))], name=f"axis{axis}")
     for label, item in typed((2, 3)):
@@ -136,7 +136,7 @@ def stack() -> Iterator[Sample]:
 
 @samples(Splitter)
 def split() -> Iterator[Sample]:
-    """Yield every axis, equal, unequal and empty pieces, one piece, and all types."""
+    """Yield Splitter samples: every axis, equal, unequal and empty pieces, one piece, and all types."""
     for axis, sizes in [(0, (1, 1)), (1, (2, 1)), (-1, (1, 1, 2)), (2, (4,)), (1, (0, 3, 0)), (-3, (2,))]:
         title = f"axis{axis}-{'-'.join(map(str, sizes))}"
         yield Sample(Splitter(axis, sizes), [given(SHAPE)], name=title)
@@ -150,7 +150,7 @@ def split() -> Iterator[Sample]:
 
 @samples(Slice)
 def slices() -> Iterator[Sample]:
-    """Yield slices from the start, the middle and the end, empty ones, sizes of -1, and all types."""
+    """Yield Slice samples: slices from the start, the middle and the end, empty ones, sizes of -1, and all types."""
     for begin, size in [
         ((0, 0, 0), (2, 3, 4)),
         ((0, 1, 2), (2, 1, 2)),
@@ -189,7 +189,7 @@ STRIDES: Final[dict[str, dict[str, Any]]] = {
 
 @samples(StridedSlice)
 def strided_slices() -> Iterator[Sample]:
-    """Yield positive and negative steps, every mask, and all types."""
+    """Yield StridedSlice samples: positive and negative steps, every mask, and all types."""
     for title, attributes in STRIDES.items():
         op = StridedSlice(**attributes)
         yield Sample(op, [given(SHAPE)], name=f"{title}-float32")
@@ -206,7 +206,7 @@ def strided_slices() -> Iterator[Sample]:
 
 @samples(Pad)
 def pad() -> Iterator[Sample]:
-    """Yield every padding mode in every type, and float pad values for quantized tensors."""
+    """Yield Pad samples: every padding mode in every type, and float pad values for quantized tensors."""
     pads = ((1, 0), (0, 2), (1, 1))
     for mode in PaddingMode:
         for label, item in typed(SHAPE, [DataType.STRING]):
@@ -235,7 +235,7 @@ def pad() -> Iterator[Sample]:
 
 @samples(Tile)
 def tile() -> Iterator[Sample]:
-    """Yield repeats along some axes, all axes and no axis, zero repeats, and all types."""
+    """Yield Tile samples: repeats along some axes, all axes and no axis, zero repeats, and all types."""
     for multiples in ((1, 1, 1), (2, 1, 1), (1, 3, 2), (0, 1, 1), (2, 2, 2)):
         yield Sample(Tile(multiples), [given(SHAPE)], name=f"times-{'-'.join(map(str, multiples))}")
     for label, item in typed(SHAPE):

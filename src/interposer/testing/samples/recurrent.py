@@ -24,7 +24,7 @@ def _cell(dtype: DataType, units: int = UNITS, inputs: int = INPUTS) -> list[Giv
 
 @samples(Rnn)
 def rnn() -> Iterator[Sample]:
-    """Yield every activation function and type, an absent state, and 8-bit weights."""
+    """Yield Rnn samples: every activation function and type, an absent state, and 8-bit weights."""
     for function in FusedActivation:
         x = given((BATCH, INPUTS), low=-1, high=1)
         yield Sample(Rnn(activation_func=function), [x, *_cell(DataType.FLOAT32)], name=function.name.lower())
@@ -38,7 +38,7 @@ def rnn() -> Iterator[Sample]:
 
 @samples(UnidirectionalSequenceRnn)
 def unidirectional() -> Iterator[Sample]:
-    """Yield both orders of the first two axes, in every type."""
+    """Yield UnidirectionalSequenceRnn samples: both orders of the first two axes, in every type."""
     for time_major in (False, True):
         shape = (STEPS, BATCH, INPUTS) if time_major else (BATCH, STEPS, INPUTS)
         op = UnidirectionalSequenceRnn(time_major=time_major)
@@ -49,7 +49,7 @@ def unidirectional() -> Iterator[Sample]:
 
 @samples(BidirectionalSequenceRnn)
 def bidirectional() -> Iterator[Sample]:
-    """Yield separate and merged outputs, with each use of an auxiliary input."""
+    """Yield BidirectionalSequenceRnn samples: separate and merged outputs, with each use of an auxiliary input."""
     x, aux = given((BATCH, STEPS, INPUTS)), given((BATCH, STEPS, 7))
     forward, backward = _cell(DataType.FLOAT32), _cell(DataType.FLOAT32, 4)
     parallel = _cell(DataType.FLOAT32, 4, inputs=7)
@@ -69,7 +69,7 @@ def bidirectional() -> Iterator[Sample]:
 
 @samples(Svdf)
 def svdf() -> Iterator[Sample]:
-    """Yield several ranks and activation functions, every type, and the integer form of TFLite."""
+    """Yield Svdf samples: several ranks and activation functions, every type, and the integer form of TFLite."""
     for rank in (1, 2):
         op = Svdf(rank=rank, activation_func=FusedActivation.RELU if rank == 1 else FusedActivation.NONE)
         for dtype in FLOATS:

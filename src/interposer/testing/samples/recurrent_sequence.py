@@ -56,13 +56,13 @@ def _of_all_layers(op: Layer) -> Iterator[Sample]:
 
 @samples(RnnSequence)
 def rnn_sequence() -> Iterator[Sample]:
-    """Yield directions, sequence lengths, activation functions and types."""
+    """Yield RnnSequence samples: directions, sequence lengths, activation functions and types."""
     yield from _of_all_layers(RnnSequence())
 
 
 @samples(GruSequence)
 def gru_sequence() -> Iterator[Sample]:
-    """Yield directions, sequence lengths, activation functions and types, and both ways to reset."""
+    """Yield samples: directions, sequence lengths, activation functions and types, and both ways to reset."""
     yield from _of_all_layers(GruSequence())
     op = GruSequence(linear_before_reset=True)
     yield _sample(op, _operands(op), "linear-before-reset")
@@ -70,7 +70,7 @@ def gru_sequence() -> Iterator[Sample]:
 
 @samples(LstmSequence)
 def lstm_sequence() -> Iterator[Sample]:
-    """Yield directions, sequence lengths, activation functions and types, and coupled gates."""
+    """Yield LstmSequence samples: directions, sequence lengths, activation functions and types, and coupled gates."""
     yield from _of_all_layers(LstmSequence())
     op = LstmSequence(input_forget=True)
     yield _sample(op, _operands(op), "coupled")

@@ -48,7 +48,7 @@ def _low(operation: ReduceOperation) -> float:
 
 @samples(Mean, Reduce)
 def axes() -> Iterator[Sample]:
-    """Yield every choice of axes, with and without retained dimensions, in floats, integers and quantized."""
+    """Yield samples: every choice of axes, with and without retained dimensions, in floats, integers and quantized."""
     for label, axis in AXES.items():
         for keep in (False, True):
             title = f"{label}{'-kept' if keep else ''}"
@@ -74,7 +74,7 @@ def _mean(op: Mean, title: str) -> Iterator[Sample]:
 
 @samples(Mean, Reduce)
 def types() -> Iterator[Sample]:
-    """Yield every operation in every type for which it is defined."""
+    """Yield Mean and Reduce samples: every operation in every type for which it is defined."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Mean((1,)), [plain(SHAPE, dtype, low=-3, high=3)], name=f"type-{dtype}")
         for operation in NUMERIC if dtype.is_float else OF_INTEGERS:
@@ -87,7 +87,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Mean, Reduce)
 def quantized_types() -> Iterator[Sample]:
-    """Yield quantized tensors with another output scale, and MAX and MIN with equal scales."""
+    """Yield Mean and Reduce samples: quantized tensors with another output scale, and MAX and MIN with equal scales."""
     for dtype, q in QUANTIZED.items():
         for operation in NUMERIC:
             item = given(SHAPE, dtype, q, low=_low(operation), high=2)
@@ -105,7 +105,7 @@ def _rescaled(op: Mean | Reduce, item: Given, q: Quantization, title: str) -> Sa
 
 @samples(Mean, Reduce)
 def empty() -> Iterator[Sample]:
-    """Yield reductions of no elements, and reductions to an empty output."""
+    """Yield Mean and Reduce samples: reductions of no elements, and reductions to an empty output."""
     for operation in (R.SUM, R.PROD, R.MAX, R.MIN):
         for dtype in (DataType.FLOAT32, DataType.INT32):
             op = Reduce((0,), operation=operation)
@@ -118,7 +118,7 @@ def empty() -> Iterator[Sample]:
 
 @samples(Mean, Reduce)
 def worked() -> Iterator[Sample]:
-    """Yield worked examples: rows of a small table; integer means are truncated."""
+    """Yield worked Mean and Reduce examples: rows of a small table; integer means are truncated."""
     table = of([[1, 2, 3], [4, 5, -6]])
     for operation, expected in {
         R.SUM: [6, 3],
@@ -144,7 +144,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(ArgMinMax)
 def arg_min_max() -> Iterator[Sample]:
-    """Yield every axis and type, both types of indices, and both choices among equal elements."""
+    """Yield ArgMinMax samples: every axis and type, both types of indices, and both choices among equal elements."""
     for function in (MIN, MAX):
         title = function.name.lower()
         for axis in (0, 1, -1):
@@ -161,7 +161,7 @@ def arg_min_max() -> Iterator[Sample]:
 
 @samples(ArgMinMax)
 def worked_arg_min_max() -> Iterator[Sample]:
-    """Yield a worked example with equal elements, of which the first or the last is selected."""
+    """Yield a worked ArgMinMax example with equal elements, of which the first or the last is selected."""
     rows = of([[2, 1, 1], [3, 3, 1]])
     for function, last, expected in (
         (MIN, False, [1, 2]),

@@ -43,7 +43,7 @@ def roi_align() -> Iterator[Sample]:
 
 @samples(RoiPooling)
 def roi_pooling() -> Iterator[Sample]:
-    """Yield bins that share cells, and bins of several cells."""
+    """Yield RoiPooling samples: bins that share cells, and bins of several cells."""
     for layout, shape in SHAPES.items():
         for bins in (1, 3):
             op = RoiPooling(bins, 2, 2.0, 2.0, layout)
@@ -63,7 +63,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(HeatmapMaxKeypoint)
 def keypoints() -> Iterator[Sample]:
-    """Yield random heatmaps, and one whose maximum is known."""
+    """Yield HeatmapMaxKeypoint samples: random heatmaps, and one whose maximum is known."""
     boxes = boxes_in(np.random.default_rng(2), 3)
     for layout, shape in ((DataLayout.NHWC, (3, 5, 5, 2)), (DataLayout.NCHW, (3, 2, 5, 5))):
         op = HeatmapMaxKeypoint(layout)

@@ -20,7 +20,7 @@ PER_AXIS: Final = Given(TensorInfo((2, 3, 4), INT8, Quantization([0.1, 0.2], axi
 
 @samples(Reshape)
 def reshape() -> Iterator[Sample]:
-    """Yield all types, shapes with a size of -1, with copied sizes, scalars, and empty tensors."""
+    """Yield Reshape samples: all types, shapes with a size of -1, with copied sizes, scalars, and empty tensors."""
     for label, item in typed((2, 3, 4)):
         yield Sample(Reshape((4, 6)), [item], [like(item, (4, 6))], label)
     for source, target in [
@@ -48,7 +48,7 @@ def _rows(*shape: int) -> np.ndarray:
 
 @samples(BroadcastTo)
 def broadcast_to() -> Iterator[Sample]:
-    """Yield all types, new axes, scalars, and empty tensors."""
+    """Yield BroadcastTo samples: all types, new axes, scalars, and empty tensors."""
     for label, item in typed((3, 1)):
         yield Sample(BroadcastTo((2, 3, 4)), [item], [like(item, (2, 3, 4))], label)
     for source, target in [((), (2, 3)), ((1,), (5,)), ((2, 3), (2, 3)), ((1, 3), (0, 3)), ((3,), (2, 1, 2, 3))]:
@@ -60,7 +60,7 @@ def broadcast_to() -> Iterator[Sample]:
 
 @samples(Shape)
 def shape() -> Iterator[Sample]:
-    """Yield both integer types of the result, for every type of tensor."""
+    """Yield Shape samples: both integer types of the result, for every type of tensor."""
     for dtype in (INT32, INT64):
         for dims in ((), (3,), (2, 0), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)):
             label = f"{'x'.join(map(str, dims)) or 'scalar'}-{dtype}"
@@ -71,7 +71,7 @@ def shape() -> Iterator[Sample]:
 
 @samples(Rank)
 def rank() -> Iterator[Sample]:
-    """Yield tensors of rank 0 to 8, of every type."""
+    """Yield Rank samples: tensors of rank 0 to 8, of every type."""
     for count in range(9):
         yield Sample(Rank(), [given((1,) * count)], name=str(count), expected=[np.array(count, np.int32)])
     for label, item in typed((2, 3)):

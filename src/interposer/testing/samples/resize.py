@@ -29,7 +29,7 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 @samples(Resize)
 def sizes() -> Iterator[Sample]:
-    """Yield smaller, larger and equal sizes, both methods, all coordinate conventions, and both layouts."""
+    """Yield samples: smaller, larger and equal sizes, both methods, all coordinate conventions, and both layouts."""
     for label, layout in LAYOUTS.items():
         for method in ResizeMethod:
             for place, options in PLACES.items():
@@ -45,7 +45,7 @@ def sizes() -> Iterator[Sample]:
 
 @samples(Resize)
 def types() -> Iterator[Sample]:
-    """Yield all types; booleans and strings only with NEAREST."""
+    """Yield Resize samples: all types; booleans and strings only with NEAREST."""
     for label, item in typed((1, 3, 4, 2)):
         yield Sample(Resize(6, 5, NEAREST, NHWC), [item], name=f"type-nearest-{label}")
     for label, item in typed((1, 3, 4, 2), [DataType.STRING, DataType.BOOL]):
@@ -57,7 +57,7 @@ def types() -> Iterator[Sample]:
 
 @samples(Resize)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example: a row of two pixels resized to four, by every coordinate convention."""
+    """Yield a worked Resize example: a row of two pixels resized to four, by every coordinate convention."""
     row = of(f32([0, 3]).reshape(1, 1, 2, 1))
     for method, place, expected in [
         (NEAREST, "corners", [0, 0, 3, 3]),

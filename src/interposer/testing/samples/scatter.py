@@ -37,7 +37,7 @@ def _indices(dtype: DataType = DataType.INT32) -> dict[str, tuple[Given, tuple[i
 
 @samples(ScatterNd)
 def moved() -> Iterator[Sample]:
-    """Yield updates of elements and slices, of every type."""
+    """Yield ScatterNd samples: updates of elements and slices, of every type."""
     for index_dtype in (DataType.INT32, DataType.INT64):
         for kind, (indices, shape) in _indices(index_dtype).items():
             if kind == "again":
@@ -48,7 +48,7 @@ def moved() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def combined() -> Iterator[Sample]:
-    """Yield every function, on a tensor and on zeros, where some updates have the same position."""
+    """Yield ScatterNd samples: every function, on a tensor and on zeros, where some updates have the same position."""
     indices, shape = _indices()["again"]
     base = of([3, 4, 2], DataType.INT32, constant=True)
     for function in ScatterFunction:
@@ -76,7 +76,7 @@ def late() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def worked() -> Iterator[Sample]:
-    """Yield a worked example with two updates of one element, on zeros."""
+    """Yield a worked ScatterNd example with two updates of one element, on zeros."""
     operands = [of([4], DataType.INT32), of([[1], [3], [1]], DataType.INT32), of([1, 2, 5])]
     op = ScatterNd(ScatterFunction.ADD, input_enabled=False)
     yield Sample(op, operands, name="worked", expected=[f32([0, 6, 0, 2])])
@@ -84,7 +84,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(ScatterElements)
 def elements() -> Iterator[Sample]:
-    """Yield every axis, function and type, fewer indices than elements, and duplicate indices."""
+    """Yield samples: every axis, function and type, fewer indices than elements, and duplicate indices."""
     for axis in (0, 1, 2, -2):
         shape = [2, 2, 2]
         shape[axis] = 3
@@ -118,7 +118,7 @@ def elements() -> Iterator[Sample]:
 
 @samples(TensorScatter)
 def caches() -> Iterator[Sample]:
-    """Yield every type, with and without start positions, circular updates, and other axes."""
+    """Yield TensorScatter samples: every type, with and without start positions, circular updates, and other axes."""
     for name, x in typed((2, 4, 3)):
         start = of([2, 0], DataType.INT64)
         yield Sample(TensorScatter(), [x, retyped(x, (2, 2, 3)), start], name=f"type-{name}")
@@ -137,7 +137,7 @@ def caches() -> Iterator[Sample]:
 
 @samples(DynamicUpdateSlice)
 def updates() -> Iterator[Sample]:
-    """Yield every type, starts within and beyond the tensor, and several ranks."""
+    """Yield DynamicUpdateSlice samples: every type, starts within and beyond the tensor, and several ranks."""
     for name, x in typed((3, 4)):
         operands = [x, retyped(x, (2, 2)), of([1, 1], DataType.INT32)]
         yield Sample(DynamicUpdateSlice(), operands, name=f"type-{name}")

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 @samples(NonZero)
 def places() -> Iterator[Sample]:
-    """Yield every type and rank, with all and no elements selected."""
+    """Yield NonZero samples: every type and rank, with all and no elements selected."""
     for dtype in PLAIN:
         if dtype is not DataType.STRING:
             low = 0.0 if str(dtype).startswith("uint") else -1.0
@@ -32,7 +32,7 @@ def places() -> Iterator[Sample]:
 
 @samples(Compress)
 def chosen() -> Iterator[Sample]:
-    """Yield every axis and none, short, constant and false conditions, and every type."""
+    """Yield Compress samples: every axis and none, short, constant and false conditions, and every type."""
     for axis in (None, 0, 1, -1):
         for bits in ((True, False, True), (False, True), (False,), (), (True, True)):
             for constant in (False, True):
@@ -47,7 +47,7 @@ def chosen() -> Iterator[Sample]:
 
 @samples(Unique)
 def different() -> Iterator[Sample]:
-    """Yield every type, sorted and unsorted, of elements and of slices along every axis."""
+    """Yield Unique samples: every type, sorted and unsorted, of elements and of slices along every axis."""
     for order in (True, False):
         title = "sorted" if order else "first"
         for dtype in PLAIN:

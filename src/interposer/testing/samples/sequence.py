@@ -18,7 +18,7 @@ SHAPE = (2, 3, 4)
 
 @samples(CumSum, CumProd)
 def accumulations() -> Iterator[Sample]:
-    """Yield every axis and type, forwards and backwards, inclusive and exclusive."""
+    """Yield CumSum and CumProd samples: every axis and type, forwards and backwards, inclusive and exclusive."""
     for kind in (CumSum, CumProd):
         for exclusive in (False, True):
             for reverse in (False, True):
@@ -41,7 +41,7 @@ def accumulations() -> Iterator[Sample]:
 
 @samples(CumSum, CumProd)
 def worked_accumulations() -> Iterator[Sample]:
-    """Yield worked examples of the accumulations of four numbers."""
+    """Yield worked CumSum and CumProd examples with four numbers."""
     for op, title, expected in (
         (CumSum(), "plain", [1, 3, 6, 10]),
         (CumSum(exclusive=True), "exclusive", [0, 1, 3, 6]),
@@ -57,7 +57,7 @@ def worked_accumulations() -> Iterator[Sample]:
 
 @samples(ReverseSequence)
 def reversed_sequences() -> Iterator[Sample]:
-    """Yield every type, several axes, both types of lengths, and empty tensors."""
+    """Yield ReverseSequence samples: every type, several axes, both types of lengths, and empty tensors."""
     for label, item in typed((4, 3, 2)):
         yield Sample(ReverseSequence(), [item, of([0, 4, 3], DataType.INT64)], name=f"type-{label}")
     for time, batch in ((1, 0), (0, 2), (-1, 1), (2, -3)):
@@ -70,7 +70,7 @@ def reversed_sequences() -> Iterator[Sample]:
 
 @samples(Range)
 def ranges() -> Iterator[Sample]:
-    """Yield every numeric type, constant and input bounds, upwards, downwards and empty ranges."""
+    """Yield Range samples: every numeric type, constant and input bounds, upwards, downwards and empty ranges."""
     for constant in (False, True):
         for dtype in (*FLOATS, *INTEGERS):
             numbers = [of(number, dtype, constant=constant) for number in (3, 20, 4)]

@@ -88,7 +88,7 @@ def functions() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def arithmetic() -> Iterator[Sample]:
-    """Yield all pairs of special values, and denormal operands and results."""
+    """Yield samples: all pairs of special values, and denormal operands and results."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in LINEAR:
         op, title = _named(operation)
@@ -104,7 +104,7 @@ def arithmetic() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def whole_numbers() -> Iterator[Sample]:
-    """Yield integers whose results wrap around, as they do in two's complement."""
+    """Yield samples: integers whose results wrap around, as they do in two's complement."""
     for operation in INTEGER:
         op, title = _named(operation)
         for dtype in (*WHOLE, DataType.UINT32, DataType.UINT64):
@@ -128,7 +128,7 @@ def _integers(values: list[int], dtype: DataType) -> Given:
 
 @samples(ops.Comparison)
 def comparisons() -> Iterator[Sample]:
-    """Yield all pairs of special values: NaN equals nothing, -0.0 equals 0.0."""
+    """Yield Comparison samples: all pairs of special values: NaN equals nothing, -0.0 equals 0.0."""
     first, second = np.meshgrid(PAIRS, PAIRS, indexing="ij")
     for operation in C:
         op = ops.Comparison(operation)
@@ -137,7 +137,7 @@ def comparisons() -> Iterator[Sample]:
 
 @samples(ops.Prelu)
 def slopes() -> Iterator[Sample]:
-    """Yield NaN and infinities with a slope for each element."""
+    """Yield Prelu samples: NaN and infinities with a slope for each element."""
     for title in ("nan", "infinite"):
         operands = [_many(VALUES[title]), of(np.resize([0.5, 0.25, -2.0], COUNT), constant=True)]
         yield Sample(ops.Prelu(), operands, name=f"special-{title}")
@@ -145,7 +145,7 @@ def slopes() -> Iterator[Sample]:
 
 @samples(ops.Quantize)
 def quantized() -> Iterator[Sample]:
-    """Yield infinities (which saturate), NaN (which gives zero), and numbers halfway between two steps."""
+    """Yield samples: infinities (which saturate), NaN (which gives zero), and numbers halfway between two steps."""
     values = [NAN, INF, -INF, 0.25, 0.75, -0.25, -0.75, 1e9, -1e9, -0.0]
     for dtype, zero_point in ((DataType.INT8, -3), (DataType.UINT8, 100), (DataType.INT16, 0)):
         info = TensorInfo((COUNT,), dtype, Quantization(0.5, zero_point))
@@ -165,7 +165,7 @@ def _rows(value: float) -> Array:
 
 @samples(ops.Reduce, ops.Mean)
 def sums() -> Iterator[Sample]:
-    """Yield rows with a NaN or an infinity, which must affect only the results of the same row."""
+    """Yield samples: rows with a NaN or an infinity, which must affect only the results of the same row."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         for operation in (R.SUM, R.PROD, R.MAX, R.MIN, R.MEAN):
             op = ops.Reduce((1,), operation=operation)
@@ -175,7 +175,7 @@ def sums() -> Iterator[Sample]:
 
 @samples(ops.Softmax, ops.LogSoftmax)
 def probabilities() -> Iterator[Sample]:
-    """Yield rows with NaN, and rows with one or more -inf, as masks produce them."""
+    """Yield Softmax and LogSoftmax samples: rows with NaN, and rows with one or more -inf, as masks produce them."""
     masked = _rows(0.0)
     masked[0, ::2] = -INF
     for kind in (ops.Softmax, ops.LogSoftmax):
@@ -187,7 +187,7 @@ def probabilities() -> Iterator[Sample]:
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
-    """Yield images with a NaN or an infinity, which must affect only the windows that contain it."""
+    """Yield Pooling2d samples: images with a NaN or an infinity, which must affect only the windows that contain it."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 2 * 5 * 7 * 3, dtype=np.float32).reshape(2, 5, 7, 3)
         image[1, 2, 3, 1] = value
@@ -200,7 +200,7 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield operands with a NaN or an infinity, which must affect only the results that depend on it."""
+    """Yield samples: operands with a NaN or an infinity, which must affect only the results that depend on it."""
     for title, value in {"nan": NAN, "infinite": INF}.items():
         image = np.linspace(-2, 2, 5 * 7 * 3, dtype=np.float32).reshape(1, 5, 7, 3)
         image[0, 2, 3, 1] = value
@@ -223,7 +223,7 @@ def products() -> Iterator[Sample]:
     ops.Tile, ops.Transpose,
 )  # fmt: skip
 def moved() -> Iterator[Sample]:
-    """Yield special values in operators that only move elements, which must preserve every bit."""
+    """Yield samples: special values in operators that only move elements, which must preserve every bit."""
     values = [NAN, INF, -INF, -0.0, 0.0, 1e-40, -1e-40, 3.4e38, 1.5]
     x = of(np.resize(np.asarray(values, np.float32), 24).reshape(2, 3, 4))
     image = of(np.resize(np.asarray(values, np.float32), 48).reshape(1, 2, 3, 8))

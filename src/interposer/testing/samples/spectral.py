@@ -16,7 +16,7 @@ INT32, INT64 = DataType.INT32, DataType.INT64
 
 @samples(Dft)
 def transforms() -> Iterator[Sample]:
-    """Yield forward and inverse transforms, real and complex, other lengths and axes, and every type."""
+    """Yield Dft samples: forward and inverse transforms, real and complex, other lengths and axes, and every type."""
     for parts in (1, 2):
         for inverse in (False, True):
             for onesided in (False, True):
@@ -40,7 +40,7 @@ def transforms() -> Iterator[Sample]:
 
 @samples(Stft)
 def frames() -> Iterator[Sample]:
-    """Yield frames that overlap or not, with and without a window, real and complex, and every type."""
+    """Yield Stft samples: frames that overlap or not, with and without a window, real and complex, and every type."""
     for dtype in FLOATS:
         for onesided in (True, False):
             op = Stft(2, 4, onesided)
@@ -56,7 +56,7 @@ def frames() -> Iterator[Sample]:
 
 @samples(SignalWindow)
 def windows() -> Iterator[Sample]:
-    """Yield every window function, periodic and symmetric, with constant and input sizes, in every type."""
+    """Yield samples: every window function, periodic and symmetric, with constant and input sizes, in every type."""
     for function in WindowFunction:
         for periodic in (True, False):
             title = f"{function.name.lower()}-{'periodic' if periodic else 'symmetric'}"
@@ -71,7 +71,7 @@ def windows() -> Iterator[Sample]:
 
 @samples(MelWeightMatrix)
 def bands() -> Iterator[Sample]:
-    """Yield constant and input parameters, every type, narrow bands, and no bands."""
+    """Yield MelWeightMatrix samples: constant and input parameters, every type, narrow bands, and no bands."""
     for dtype in FLOATS:
         for constant in (False, True):
             integers = [of(number, INT64, constant=constant) for number in (4, 32, 8192)]

@@ -26,7 +26,7 @@ def _expected(values: object) -> Array:
 
 @samples(StringConcat)
 def string_concat() -> Iterator[Sample]:
-    """Yield shapes that broadcast, strings in several scripts, and empty strings."""
+    """Yield StringConcat samples: shapes that broadcast, strings in several scripts, and empty strings."""
     pairs = {
         "scalar": ("a", "b"),
         "row": (["a", "", "ß"], ["x", "y", "日本"]),
@@ -72,7 +72,7 @@ def string_normalizer() -> Iterator[Sample]:
 
 @samples(RegexFullMatch)
 def regex_full_match() -> Iterator[Sample]:
-    """Yield all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow."""
+    """Yield samples: all of the pattern syntax on many strings, and a pattern that makes backtracking matchers slow."""
     texts = [["", "a", "aa", "ab1"], ["A", "ä", "a\nb", "a.b"]]
     patterns = (
         "", "a*", "(a|b)+1?", "[^a]", "[[:upper:]]", "a.b", "(?s)a.b", "(?i)A{1,2}", "\\w+", "^a$", "\\ba.*", "\\pL",

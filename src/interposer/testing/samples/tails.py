@@ -49,7 +49,7 @@ def _image(layout: DataLayout, channels: int, dims: tuple[int, int, int] = (2, 1
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)
 def convolutions() -> Iterator[Sample]:
-    """Yield convolutions from few channels to many, and from many to few."""
+    """Yield samples: convolutions from few channels to many, and from many to few."""
     for label, layout in LAYOUTS.items():
         for inputs, outputs in zip(CHANNELS, reversed(CHANNELS), strict=True):
             title = f"tail-{label}-{inputs}-to-{outputs}"
@@ -65,7 +65,7 @@ def convolutions() -> Iterator[Sample]:
 
 @samples(ops.Pooling2d)
 def pools() -> Iterator[Sample]:
-    """Yield windows whose size, stride and padding differ between the axes."""
+    """Yield Pooling2d samples: windows whose size, stride and padding differ between the axes."""
     for label, layout in LAYOUTS.items():
         for pool_type in PoolingAlgorithm:
             for channels in CHANNELS:
@@ -76,7 +76,7 @@ def pools() -> Iterator[Sample]:
 
 @samples(ops.FullyConnected, ops.BatchMatMul)
 def products() -> Iterator[Sample]:
-    """Yield matrices whose rows, columns and depth are no multiples of a vector."""
+    """Yield samples: matrices whose rows, columns and depth are no multiples of a vector."""
     for rows, inner, columns in ((1, 19, 37), (5, 37, 1), (13, 17, 19), (3, 1, 21)):
         title = f"tail-{rows}x{inner}x{columns}"
         yield Sample(ops.FullyConnected(), [given((rows, inner)), weights((inner, columns)), weights((columns,))],
@@ -86,7 +86,7 @@ def products() -> Iterator[Sample]:
 
 @samples(Activation, ElementwiseUnary, *ARITHMETIC, ops.Softmax, ops.Reduce, ops.Transpose, ops.Concat)
 def rows() -> Iterator[Sample]:
-    """Yield rows of 37 elements, and operands that broadcast along each axis in turn."""
+    """Yield samples: rows of 37 elements, and operands that broadcast along each axis in turn."""
     yield Sample(Activation(ActivationFunction.RELU), [given(ROWS)], name="tail-relu")
     yield Sample(Activation(ActivationFunction.SIGMOID), [given(ROWS)], name="tail-sigmoid")
     yield Sample(ElementwiseUnary(UnaryOperation.EXP), [given(ROWS)], name="tail")
@@ -109,7 +109,7 @@ def rows() -> Iterator[Sample]:
     ops.Prelu, Comparison, ops.Where,
 )  # fmt: skip
 def rows_of_results() -> Iterator[Sample]:
-    """Yield operators that compute each element of a row of 37, or one result for such a row."""
+    """Yield samples: operators that compute each element of a row of 37, or one result for such a row."""
     x, positive, bools = given(ROWS), given(ROWS, low=0.5), given(ROWS, DataType.BOOL)
     for operation in (BinaryOperation.POWER, BinaryOperation.SQ_DIFF, BinaryOperation.ATAN2):
         yield Sample(ElementwiseBinary(operation), [positive, given((5, 1))], name=f"tail-{operation.name.lower()}")
@@ -127,7 +127,7 @@ def rows_of_results() -> Iterator[Sample]:
     ops.Splitter, ops.Stack, ops.StridedSlice, ops.Tile, ops.TopK, ops.Trilu,
 )  # fmt: skip
 def rows_that_move() -> Iterator[Sample]:
-    """Yield operators that move or select elements, along each of three axes of different sizes."""
+    """Yield samples: operators that move or select elements, along each of three axes of different sizes."""
     x = given(ROWS)
     for axis, size in enumerate(ROWS):
         last = tuple((0, size - 1 if at == axis else 0) for at in range(3))
@@ -153,7 +153,7 @@ def rows_that_move() -> Iterator[Sample]:
 
 @samples(ops.BatchNormalization, ops.InstanceNormalization, ops.LayerNormalization, ops.RmsNormalization)
 def normalizations() -> Iterator[Sample]:
-    """Yield images and rows in which all sizes differ."""
+    """Yield samples: images and rows in which all sizes differ."""
     for label, layout in LAYOUTS.items():
         image, both = given(_image(layout, 7)), (weights((7,), low=0.5, high=2), weights((7,)))
         statistics: list[Given | None] = [weights((7,)), weights((7,), low=0.5, high=2), weights((7,)), weights((7,))]
@@ -166,7 +166,7 @@ def normalizations() -> Iterator[Sample]:
 
 @samples(ops.Resize, ops.RoiAlign, ops.RoiPooling, ops.Pooling3d)
 def unequal_windows() -> Iterator[Sample]:
-    """Yield operators on images with different attributes for height and width."""
+    """Yield samples: operators on images with different attributes for height and width."""
     for label, layout in LAYOUTS.items():
         for method in (ops.ResizeMethod.BILINEAR, ops.ResizeMethod.NEAREST_NEIGHBOR):
             op = ops.Resize(target_width=17, target_height=5, method=method, data_layout=layout)

@@ -33,7 +33,7 @@ def _forest(aggregation: TreeAggregation, comparison: TreeComparison, *, missing
 
 @samples(TreeEnsemble)
 def forests() -> Iterator[Sample]:
-    """Yield every aggregation and comparison in every type, rows with NaN, and no rows."""
+    """Yield TreeEnsemble samples: every aggregation and comparison in every type, rows with NaN, and no rows."""
     for aggregation in TreeAggregation:
         for comparison in TreeComparison:
             op = _forest(aggregation, comparison)

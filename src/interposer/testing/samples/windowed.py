@@ -58,7 +58,7 @@ def maxima() -> Iterator[Sample]:
 
 @samples(LpPooling)
 def norms() -> Iterator[Sample]:
-    """Yield every window with one to three axes, several exponents, and every type."""
+    """Yield LpPooling samples: every window with one to three axes, several exponents, and every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             for p in (1, 2, 3):
@@ -78,7 +78,7 @@ def norms() -> Iterator[Sample]:
 
 @samples(MaxUnpooling)
 def unpooled() -> Iterator[Sample]:
-    """Yield one, two and three axes, and every type."""
+    """Yield MaxUnpooling samples: one, two and three axes, and every type."""
     for label, item in typed((1, 1, 2, 2), [DataType.STRING]):
         places = of([[[[0, 3], [10, 15]]]], DataType.INT64)
         yield Sample(MaxUnpooling((4, 4)), [item, places], name=f"type-{label}")
@@ -92,7 +92,7 @@ def unpooled() -> Iterator[Sample]:
 
 @samples(Col2Im)
 def overlaid() -> Iterator[Sample]:
-    """Yield every window with one to three axes, and every type."""
+    """Yield Col2Im samples: every window with one to three axes, and every type."""
     for axes, (dimensions, shape) in enumerate(IMAGES.items(), start=1):
         for name in WINDOWS:
             op = Col2Im(**_window(name, axes), image_shape=shape[2:])

@@ -242,25 +242,25 @@ def prelu(op: Prelu, layer: Layer) -> Function:
 
 @makes(ConvertFp16ToFp32, ConvertBf16ToFp32)
 def to_float32(op: ConvertFp16ToFp32 | ConvertBf16ToFp32, layer: Layer) -> Function:
-    """Return a conversion to float32."""
+    """Return a function that converts to float32."""
     return lambda x: x.to(torch.float32)
 
 
 @makes(ConvertFp32ToFp16)
 def to_float16(op: ConvertFp32ToFp16, layer: Layer) -> Function:
-    """Return a conversion to float16."""
+    """Return a function that converts to float16."""
     return lambda x: x.to(torch.float16)
 
 
 @makes(ConvertFp32ToBf16)
 def to_bfloat16(op: ConvertFp32ToBf16, layer: Layer) -> Function:
-    """Return a conversion to bfloat16."""
+    """Return a function that converts to bfloat16."""
     return lambda x: x.to(torch.bfloat16)
 
 
 @makes(Cast, types=ANY)
 def cast(op: Cast, layer: Layer) -> Function:
-    """Return a cast between types that torch has; results of floats that overflow an integer type are torch's."""
+    """Return a function that casts between types that torch has; results of floats that overflow an integer type are torch's."""
     source, target = layer.values[0].known.dtype, op.dtype
     if layer.values[0].known.is_quantized:
         raise RefusedError("a cast takes stored integers")

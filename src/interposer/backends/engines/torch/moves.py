@@ -36,46 +36,46 @@ def _shape(layer: Layer) -> list[int]:
 
 @makes(Reshape, types=ANY, moves=True)
 def reshape(op: Reshape, layer: Layer) -> Function:
-    """Return a reshape to the inferred shape."""
+    """Return a function that reshapes to the inferred shape."""
     shape = _shape(layer)
     return lambda x: x.reshape(shape)
 
 
 @makes(BroadcastTo, types=ANY, moves=True)
 def broadcast(op: BroadcastTo, layer: Layer) -> Function:
-    """Return a broadcast to the inferred shape."""
+    """Return a function that broadcasts to the inferred shape."""
     shape = _shape(layer)
     return lambda x: x.broadcast_to(shape)
 
 
 @makes(Transpose, types=ANY, moves=True)
 def transpose(op: Transpose, layer: Layer) -> Function:
-    """Return a function that gives a view."""
+    """Return a function that permutes the axes of a tensor, as a view."""
     return lambda x: x.permute(op.permutation)
 
 
 @makes(Permute, types=ANY, moves=True)
 def permute(op: Permute, layer: Layer) -> Function:
-    """Return a function that gives a view; the permutation maps source axes to target axes."""
+    """Return a function that permutes the axes of a tensor, as a view; the permutation maps source axes to target axes."""
     places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
     return lambda x: x.permute(places)
 
 
 @makes(Concat, types=ANY, moves=True)
 def concat(op: Concat, layer: Layer) -> Function:
-    """Return a concatenation along an axis."""
+    """Return a function that concatenates along an axis."""
     return lambda *tensors: torch.cat(tensors, op.axis)
 
 
 @makes(Stack, types=ANY, moves=True)
 def stack(op: Stack, layer: Layer) -> Function:
-    """Return a concatenation along a new axis."""
+    """Return a function that concatenates along a new axis."""
     return lambda *tensors: torch.stack(tensors, op.axis)
 
 
 @makes(Splitter, types=ANY, moves=True)
 def split(op: Splitter, layer: Layer) -> Function:
-    """Return a function that gives views."""
+    """Return a function that splits a tensor into views along an axis."""
     sizes = [int(info.shape[op.axis]) for info in layer.output_infos]
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     return lambda x: [x.narrow(op.axis, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -83,7 +83,7 @@ def split(op: Splitter, layer: Layer) -> Function:
 
 @makes(Slice, types=ANY, moves=True)
 def slice_(op: Slice, layer: Layer) -> Function:
-    """Return a function that gives a view."""
+    """Return a function that slices a tensor, as a view."""
     shape = _shape(layer)
     pieces = tuple(slice(start, start + size) for start, size in zip(op.begin, shape, strict=True))
     return lambda x: x[pieces]
@@ -91,7 +91,7 @@ def slice_(op: Slice, layer: Layer) -> Function:
 
 @makes(StridedSlice, types=ANY, moves=True)
 def strided_slice(op: StridedSlice, layer: Layer) -> Function:
-    """Return a function that gives a view; negative steps and masks that change the rank are refused."""
+    """Return a function that slices a tensor, as a view; negative steps and masks that change the rank are refused."""
     if op.shrink_axis_mask or op.ellipsis_mask or op.new_axis_mask or min(op.stride, default=1) < 0:
         raise RefusedError("torch supports only slices of all axes with positive steps")
     begins = [None if op.begin_mask >> i & 1 else begin for i, begin in enumerate(op.begin)]
@@ -102,7 +102,7 @@ def strided_slice(op: StridedSlice, layer: Layer) -> Function:
 
 @makes(Pad, types=ANY)
 def pad(op: Pad, layer: Layer) -> Function:
-    """Return a constant padding; torch expects the padding of the last axis first."""
+    """Return a function that pads with a constant; torch expects the padding of the last axis first."""
     if op.padding_mode is not PaddingMode.CONSTANT:
         raise RefusedError(f"torch supports only constant padding for all ranks, not {op.padding_mode.name}")
     kind = kind_of(layer.values[0])
@@ -127,7 +127,7 @@ def reverse(op: ReverseV2, layer: Layer) -> Function:
 
 @makes(Gather, types=ANY, moves=True)
 def gather(op: Gather, layer: Layer) -> Function:
-    """Return a selection of whole slices; negative indices count from the end of the axis."""
+    """Return a function that selects whole slices; negative indices count from the end of the axis."""
     if op.batch_dims:
         raise RefusedError("torch supports gathering only without batch dimensions")
     axis, shape = op.axis, _shape(layer)

@@ -43,7 +43,7 @@ def fully_connected(op: FullyConnected, layer: Layer) -> Function:
 
 @makes(BatchMatMul)
 def batch_matmul(op: BatchMatMul, layer: Layer) -> Function:
-    """Return a product of matrices in the last two axes; the other axes broadcast."""
+    """Return a function that multiplies matrices in the last two axes; the other axes broadcast."""
     if op.adjoint_x or op.adjoint_y:
         raise RefusedError("torch has no adjugates of matrices")
     if min(value.known.rank for value in layer.values) < 2:
@@ -76,7 +76,7 @@ def _reductions() -> dict[ReduceOperation, Any]:
 
 @makes(Mean, Reduce, types=NUMBERS)
 def reduce(op: Mean | Reduce, layer: Layer) -> Function:
-    """Return a reduction along some axes, or all."""
+    """Return a function that reduces along some axes, or all."""
     info, kind = layer.values[0].known, kind_of(layer.values[0])
     operation = op.operation if isinstance(op, Reduce) else _R.MEAN
     if operation not in _reductions() or not (kind in FLOATS or operation in _OF_INTEGERS):
@@ -111,7 +111,7 @@ def _channels(layout: DataLayout, layer: Layer) -> list[int]:
 
 @makes(BatchNormalization)
 def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
-    """Return a batch normalization as one factor and one offset per channel."""
+    """Return a function that computes a batch normalization as one factor and one offset per channel."""
     shape = _channels(op.data_layout, layer)
 
     def compute(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
@@ -123,7 +123,7 @@ def batch_normalization(op: BatchNormalization, layer: Layer) -> Function:
 
 @makes(InstanceNormalization)
 def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
-    """Return a normalization over the spatial elements of each image and channel."""
+    """Return a function that normalizes over the spatial elements of each image and channel."""
     shape = _channels(op.data_layout, layer)
     axes = tuple(axis for axis in range(1, len(shape)) if shape[axis] == 1)
     if 0 in layer.values[0].known.shape:
@@ -139,7 +139,7 @@ def instance_normalization(op: InstanceNormalization, layer: Layer) -> Function:
 
 @makes(LayerNormalization)
 def layer_normalization(op: LayerNormalization, layer: Layer) -> Function:
-    """Return a normalization over all axes from `axis` on."""
+    """Return a function that normalizes over all axes from `axis` on."""
     shape = _normalized(op.axis, layer)
     return lambda x, gamma, beta: functional.layer_norm(x, shape, gamma, beta, op.eps)
 
