@@ -44,8 +44,8 @@ def _of_model(path: Path, repeat: int) -> dict[str, float]:
     for name, value in result.items():
         print(f"  {name:40} {value:8.2f}")
     for name in makers:
-        one, two = rates[f"{name}, 1 threads"], rates[f"{name}, 2 threads"]
-        print(f"  {name:24} 1 thread {one:9.0f} calls a second   2 threads {two:9.0f} ({two / one:.2f} x)")
+        single, double = rates[f"{name}, 1 threads"], rates[f"{name}, 2 threads"]
+        print(f"  {name:24} 1 thread {single:9.0f} calls a second   2 threads {double:9.0f} ({double / single:.2f} x)")
     return result | rates
 
 
@@ -94,11 +94,11 @@ def _litert(path: Path, inputs: list[Any]) -> Call:
 
     interpreter = Interpreter(str(path), num_threads=1)
     interpreter.allocate_tensors()
-    given = [(item["index"], array) for item, array in zip(interpreter.get_input_details(), inputs, strict=True)]
+    indexed = [(item["index"], array) for item, array in zip(interpreter.get_input_details(), inputs, strict=True)]
     taken = [item["index"] for item in interpreter.get_output_details()]
 
     def run() -> list[Any]:
-        for index, array in given:
+        for index, array in indexed:
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         return [interpreter.get_tensor(index) for index in taken]

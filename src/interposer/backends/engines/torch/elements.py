@@ -260,7 +260,7 @@ def to_bfloat16(op: ConvertFp32ToBf16, layer: Layer) -> Function:
 
 @makes(Cast, types=ANY)
 def cast(op: Cast, layer: Layer) -> Function:
-    """Return a function that casts between types that torch has; results of floats that overflow an integer type are torch's."""
+    """Return a function that casts between types that torch has, as torch does where a float overflows an integer."""
     source, target = layer.values[0].known.dtype, op.dtype
     if layer.values[0].known.is_quantized:
         raise RefusedError("a cast takes stored integers")

@@ -56,7 +56,7 @@ def transpose(op: Transpose, layer: Layer) -> Function:
 
 @makes(Permute, types=ANY, moves=True)
 def permute(op: Permute, layer: Layer) -> Function:
-    """Return a function that permutes the axes of a tensor, as a view; the permutation maps source axes to target axes."""
+    """Return a function that permutes the axes of a tensor, as a view, by a map from source axes to target axes."""
     places = [op.dim_mappings.index(axis) for axis in range(len(op.dim_mappings))]
     return lambda x: x.permute(places)
 
