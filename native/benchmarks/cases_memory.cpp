@@ -147,7 +147,7 @@ Case resize(int64_t width, int64_t inner) {
             return {Limit::copy, 4.0 * double(4 * width * inner), [=] {
                       const Places columns{low.get(), high.get(), weight.get(), nullptr};
                       resize_kernels_for(isa).linear(in.get(), in.get() + width * inner, out.get(), 0.5f, columns,
-                                                     2 * width, inner);
+                                                     {width * inner, 2 * width, inner});
                     }};
           }};
 }

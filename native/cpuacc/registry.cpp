@@ -7,6 +7,7 @@
 namespace cpuacc {
 
 Family attention_family();
+Family border_family();
 Family bottleneck_f32_family();
 Family channels_last_family();
 Family elementwise_q8_family();
@@ -23,6 +24,7 @@ Family fusion_family();
 Family gather_family();
 Family layouts_family();
 Family half_precision_family();
+Family lookup_family();
 Family lstm_family();
 Family matmul_f32_family();
 Family moves_family();
@@ -56,11 +58,12 @@ const Make kFamilies[] = {
     matmul_q8_family,      binary_q8_family,      softmax_q8_family,
     depthwise_f32_family,  winograd_f32_family,   conv_f32_family,
     matmul_f32_family,     reorder_family,        moves_family,
-    functions_q8_family,   elementwise_family,    gather_family,
-    quantize_family,       scales_family,         pool_family,
-    resize_family,         reduce_q8_family,      reduce_family,
-    normalize_family,      select_family,         scatter_family,
-    sequence_family,       sample_family,         col2im_family,
+    functions_q8_family,   elementwise_family,    border_family,
+    gather_family,         quantize_family,       scales_family,
+    pool_family,           resize_family,         reduce_q8_family,
+    reduce_family,         normalize_family,      select_family,
+    scatter_family,        sequence_family,       sample_family,
+    lookup_family,         col2im_family,
     layouts_family,  // its pass is the last one
 };
 

@@ -72,6 +72,21 @@ void turn(Axes& axes) {
     }
 }
 
+/// Treat a short contiguous run, such as four bytes, as one element, if all other strides are multiples of it. Return
+/// the number of elements of the run.
+int64_t widen_elements(Axes& axes, uint64_t item, int64_t in_offset, int64_t out_offset) {
+  const Axis run = axes.back();
+  const bool small =
+      run.extent * int64_t(item) == 2 || run.extent * int64_t(item) == 4 || run.extent * int64_t(item) == 8;
+  if (axes.size() < 2 || run.from != 1 || run.to != 1 || run.extent == 1 || !small) return 1;
+  if (in_offset % run.extent || out_offset % run.extent) return 1;
+  for (size_t n = 0; n + 1 < axes.size(); ++n)
+    if (axes[n].from % run.extent || axes[n].to % run.extent) return 1;
+  axes.pop_back();
+  for (Axis& axis : axes) axis.from /= run.extent, axis.to /= run.extent;
+  return run.extent;
+}
+
 }  // namespace
 
 Shape steps_of(const Shape& shape) {
@@ -91,6 +106,8 @@ Step copy_step(Builder& builder, std::string name, Buffer in, Buffer out, Axes a
                int64_t out_offset) {
   bool empty = std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.extent == 0; });
   axes = merged(axes);
+  const int64_t run = widen_elements(axes, item, in_offset, out_offset);
+  item *= uint64_t(run), in_offset /= run, out_offset /= run;
   turn(axes);
   auto copy = std::make_shared<Copy>();
   copy->kernels = &move_kernels_for(builder.settings.isa);

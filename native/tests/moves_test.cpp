@@ -36,7 +36,7 @@ Box permuted(int64_t item, const std::vector<int64_t>& extents, const std::vecto
 TEST_P(MoveKernel, copies_boxes_of_every_item_size_and_order) {
   Random random;
   for (int64_t item : {1, 2, 4, 8})
-    for (int64_t side : {1, 15, 16, 17, 33})
+    for (int64_t side : {1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 67})
       for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}}) {
         const int64_t rows = 2 * side, bytes = rows * side * item;
         Box box = permuted(item, {2, side, side}, order);
@@ -128,9 +128,12 @@ TEST_P(ResizeKernel, interpolates_and_picks_columns) {
       Guarded<int8_t> upper_i8(random.integers<int8_t>(in_width * inner)),
           lower_i8(random.integers<int8_t>(in_width * inner)), out_i8(width * inner), nearest(width * inner);
       const ResizeKernels& kernels = resize_kernels_for(isa());
-      kernels.linear(upper.data(), lower.data(), out.data(), down, places, width, inner);
-      kernels.linear_u8(upper_u8.data(), lower_u8.data(), out_u8.data(), down, places, width, inner);
-      kernels.linear_i8(upper_i8.data(), lower_i8.data(), out_i8.data(), int64_t(down * 1024), places, width, inner);
+      const ResizedRow row{in_width * inner, width, inner};
+      Guarded<int32_t> scratch(2 * in_width * inner);
+      kernels.linear(upper.data(), lower.data(), out.data(), down, places, row);
+      kernels.linear_u8(upper_u8.data(), lower_u8.data(), out_u8.data(), down, places, row, scratch.data());
+      kernels.linear_i8(upper_i8.data(), lower_i8.data(), out_i8.data(), int64_t(down * 1024), places, row,
+                        scratch.data());
       kernels.nearest(reinterpret_cast<char*>(upper_i8.data()), reinterpret_cast<char*>(nearest.data()), places.low,
                       width, inner);
       for (int64_t n = 0; n < width * inner; ++n) {

@@ -503,7 +503,14 @@ void spread(const void* in, void* out, int64_t item, int64_t rows, int64_t lengt
 template <class In, class Out>
 struct Cast {
   static Out of(In x) {
-    if constexpr (Traits<In>::real && !Traits<Out>::real) {
+    if constexpr (Traits<In>::real && !Traits<Out>::real && sizeof(Out) < 4) {
+      constexpr bool has_sign = Out(-1) < Out(0);
+      constexpr int bits = 8 * int(sizeof(Out)) - has_sign;
+      constexpr In high = In((1 << bits) - 1), low = has_sign ? -high - 1 : In(0);
+      x = x == x ? x : In(0);
+      x = x > low ? x : low;
+      return Out(int32_t(x < high ? x : high));
+    } else if constexpr (Traits<In>::real && !Traits<Out>::real) {
       constexpr bool has_sign = Out(-1) < Out(0);
       constexpr int bits = 8 * int(sizeof(Out)) - has_sign;
       const In high = In(bits == 64 ? 18446744073709551616.0 : double(uint64_t(1) << bits)),

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "cpuacc/kernels/simd.hpp"
+
 namespace cpuacc::ISA_NS {
 
 template <class Item>
@@ -18,17 +20,121 @@ static void copy_row(const char* in, char* out, int64_t from, int64_t to, int64_
   for (int64_t n = 0; n < count; ++n) memcpy(out + n * to, in + n * from, sizeof(Item));
 }
 
-/// Transpose rows by columns: columns of the operand and rows of the result are contiguous. Tiles of 16 x 16 fit the
-/// cache.
+// ---- Transpositions: columns of the operand and rows of the result are contiguous -----------------------------------
+
+/// 16 bytes of elements, and two interleavings of the halves of two of them.
+template <class Item>
+struct Sixteen {
+  static constexpr int kCount = 16 / int(sizeof(Item));
+  typedef Item Vector __attribute__((vector_size(16)));
+
+  static Vector load(const char* from) {
+    Vector v;
+    memcpy(&v, from, sizeof v);
+    return v;
+  }
+  static Vector interleaved(Vector a, Vector b, int half) {
+    Vector from;
+    for (int n = 0; n < kCount / 2; ++n) {
+      from[2 * n] = Item(half * kCount / 2 + n);
+      from[2 * n + 1] = Item(kCount + half * kCount / 2 + n);
+    }
+    return shuffled(a, b, from);
+  }
+};
+
+/// Transpose a square with 16 bytes in a row. Interleaving the first with the second half of the rows as often as the
+/// number of rows can be halved is a transposition.
+template <class Item>
+static inline __attribute__((always_inline)) void turn_square(const char* in, int64_t from, char* out, int64_t to) {
+  using S = Sixteen<Item>;
+  typename S::Vector x[S::kCount], y[S::kCount];
+#pragma GCC unroll 16
+  for (int n = 0; n < S::kCount; ++n) x[n] = S::load(in + n * from);
+#pragma GCC unroll 4
+  for (int round = 1; round < S::kCount; round *= 2) {
+#pragma GCC unroll 16
+    for (int n = 0; n < S::kCount / 2; ++n) {
+      y[2 * n] = S::interleaved(x[n], x[n + S::kCount / 2], 0);
+      y[2 * n + 1] = S::interleaved(x[n], x[n + S::kCount / 2], 1);
+    }
+#pragma GCC unroll 16
+    for (int n = 0; n < S::kCount; ++n) x[n] = y[n];
+  }
+#pragma GCC unroll 16
+  for (int n = 0; n < S::kCount; ++n) memcpy(out + n * to, &x[n], sizeof x[n]);
+}
+
+/// Transpose a tile of up to 64 by 64 bytes. It is put together in `kTile` rows of a buffer, so that whole lines of the
+/// cache are read and written, whatever the strides.
+template <class Item>
+static void turn_tile(const char* in, char* out, int64_t from, int64_t to, int64_t rows, int64_t columns) {
+  constexpr int64_t size = sizeof(Item), kTile = 64 / size, side = Sixteen<Item>::kCount;
+  char tile[64 * kTile];
+  for (int64_t r = 0; r < rows; r += side)
+    for (int64_t c = 0; c < columns; c += side) {
+      const char* source = in + r * size + c * from;
+      char* target = tile + r * 64 + c * size;
+      if (r + side <= rows && c + side <= columns) {
+        turn_square<Item>(source, from, target, 64);
+        continue;
+      }
+      for (int64_t i = 0; i < side && r + i < rows; ++i)
+        for (int64_t j = 0; j < side && c + j < columns; ++j)
+          memcpy(target + i * 64 + j * size, source + i * size + j * from, sizeof(Item));
+    }
+  for (int64_t r = 0; r < rows; ++r) {
+    if (columns == kTile)
+      memcpy(out + r * to, tile + r * 64, 64);
+    else
+      memcpy(out + r * to, tile + r * 64, size_t(columns * size));
+  }
+}
+
+/// Few contiguous columns in each row, such as the channels of an image. A constant number of columns becomes vector
+/// code.
+template <class Item, int64_t kColumns>
+static void interleave(const char* in, char* out, int64_t from, int64_t rows) {
+  typedef Item Loose __attribute__((aligned(1), may_alias));
+  Loose* __restrict to = reinterpret_cast<Loose*>(out);
+  const Loose* __restrict source = reinterpret_cast<const Loose*>(in);
+  const int64_t step = from / int64_t(sizeof(Item));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < kColumns; ++c) to[r * kColumns + c] = source[c * step + r];
+}
+
+/// The reverse: few rows, whose elements alternate in the operand.
+template <class Item, int64_t kRows>
+static void separate(const char* in, char* out, int64_t to, int64_t columns) {
+  typedef Item Loose __attribute__((aligned(1), may_alias));
+  const Loose* __restrict source = reinterpret_cast<const Loose*>(in);
+  Loose* __restrict target = reinterpret_cast<Loose*>(out);
+  const int64_t step = to / int64_t(sizeof(Item));
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t r = 0; r < kRows; ++r) target[r * step + c] = source[c * kRows + r];
+}
+
 template <class Item>
 static void copy_turned(const char* in, char* out, int64_t from, int64_t to, int64_t rows, int64_t columns) {
-  constexpr int64_t size = sizeof(Item), side = 16;
-  for (int64_t r0 = 0; r0 < rows; r0 += side)
-    for (int64_t c0 = 0; c0 < columns; c0 += side) {
-      int64_t r1 = r0 + side < rows ? r0 + side : rows, c1 = c0 + side < columns ? c0 + side : columns;
-      for (int64_t r = r0; r < r1; ++r)
-        for (int64_t c = c0; c < c1; ++c) memcpy(out + r * to + c * size, in + r * size + c * from, sizeof(Item));
-    }
+  constexpr int64_t size = sizeof(Item), kTile = 64 / size;
+  if (to == columns * size && columns == 2) return interleave<Item, 2>(in, out, from, rows);
+  if (to == columns * size && columns == 3) return interleave<Item, 3>(in, out, from, rows);
+  if (to == columns * size && columns == 4) return interleave<Item, 4>(in, out, from, rows);
+  if (from == rows * size && rows == 2) return separate<Item, 2>(in, out, to, columns);
+  if (from == rows * size && rows == 3) return separate<Item, 3>(in, out, to, columns);
+  if (from == rows * size && rows == 4) return separate<Item, 4>(in, out, to, columns);
+  if (rows < Sixteen<Item>::kCount) {
+    for (int64_t r = 0; r < rows; ++r) copy_row<Item>(in + r * size, out + r * to, from, size, columns);
+    return;
+  }
+  if (columns < Sixteen<Item>::kCount) {
+    for (int64_t c = 0; c < columns; ++c) copy_row<Item>(in + c * from, out + c * size, size, to, rows);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r += kTile)
+    for (int64_t c = 0; c < columns; c += kTile)
+      turn_tile<Item>(in + r * size + c * from, out + r * to + c * size, from, to, rows - r < kTile ? rows - r : kTile,
+                      columns - c < kTile ? columns - c : kTile);
 }
 
 template <class Item>

@@ -16,14 +16,21 @@ struct Places {
   const int32_t* weight_1024;
 };
 
+/// The sizes of one row: elements of a row of the input, and pixels and channels of a row of the result. The kernels
+/// are fast for one channel and for many; the caller treats the elements of pixels with few channels as pixels.
+struct ResizedRow {
+  int64_t in_width, width, inner;
+};
+
 struct ResizeKernels {
-  /// Compute one row of the result from two rows of the input.
-  void (*linear)(const float* upper, const float* lower, float* out, float weight, const Places& columns, int64_t width,
-                 int64_t inner);
+  /// Compute one row of the result from two rows of the input. `scratch` has memory for two rows of the input in int32
+  /// or float32.
+  void (*linear)(const float* upper, const float* lower, float* out, float weight, const Places& columns,
+                 const ResizedRow& row);
   void (*linear_u8)(const uint8_t* upper, const uint8_t* lower, uint8_t* out, float weight, const Places& columns,
-                    int64_t width, int64_t inner);
+                    const ResizedRow& row, void* scratch);
   void (*linear_i8)(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t weight, const Places& columns,
-                    int64_t width, int64_t inner);
+                    const ResizedRow& row, void* scratch);
   /// `inner` is in bytes.
   void (*nearest)(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner);
 };

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpuacc/kernels/simd.hpp"
+
 // This file is compiled without contraction of products and sums to fused operations, because a position half-way
 // between two pixels has to be rounded like the reference does (see CMakeLists.txt).
 
@@ -31,7 +33,7 @@ float reflected(float at, int64_t extent, bool align_corners) {
 }
 
 /// Clip a position; NaN stays NaN.
-inline float clipped(float at, float high) { return at < 0 ? 0 : at > high ? high : at; }
+inline float clip(float at, float high) { return at < 0 ? 0 : at > high ? high : at; }
 
 /// Convert coordinates from -1 to 1 along an axis to positions in pixels.
 void locate(const GridRules& rules, int64_t axis, const float* grid, int64_t count, float* at) {
@@ -46,7 +48,7 @@ void locate(const GridRules& rules, int64_t axis, const float* grid, int64_t cou
   if (rules.mode == SampleMode::nearest)
     for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = rintf(at[n]);
   if (rules.padding == SamplePadding::border)
-    for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = clipped(at[n], last);
+    for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = clip(at[n], last);
   if (rules.padding == SamplePadding::reflection)
     for (int64_t n = 0; n < kSamplePositions; ++n) at[n] = reflected(at[n], extent, rules.align_corners);
 }
@@ -108,7 +110,8 @@ void combine(Neighbours& all, const Taps& taps, int32_t extent) {
       for (int64_t n = 0; n < kSamplePositions; ++n) {
         const int32_t before = all.offset[k][n], index = taps.index[tap][n];
         all.offset[k * taps.count + tap][n] = (before < 0) | (index < 0) ? -1 : before * extent + index;
-        all.weight[k * taps.count + tap][n] = all.weight[k][n] * taps.weight[tap][n];
+        const float weight = all.weight[k][n] * taps.weight[tap][n];
+        all.weight[k * taps.count + tap][n] = (before < 0) | (index < 0) ? 0.0f : weight;
       }
   all.count *= taps.count;
 }
@@ -123,18 +126,33 @@ void find(const GridRules& rules, const float* grid, int64_t count, Neighbours& 
   }
 }
 
+/// The elements at these indices; 0 where an index is negative.
+CPUACC_INLINE Vec gathered(const float* from, const int32_t* index) {
+#if defined(__AVX512F__)
+  const __m512i at = _mm512_loadu_si512(index);
+  return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512()), at, from,
+                                  4);
+#elif defined(__AVX2__)
+  const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+  const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
+  return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, at, inside, 4);
+#else
+  Vec found;
+  for (int n = 0; n < kLanes; ++n) found[n] = index[n] < 0 ? 0.0f : from[index[n]];
+  return found;
+#endif
+}
+
 void mix(const Neighbours& neighbours, const float* in, float* out, int64_t count, int64_t channels, int64_t pixels,
          int64_t out_step) {
   for (int64_t channel = 0; channel < channels; ++channel) {
     const float* image = in + channel * pixels;
-    float sum[kSamplePositions] = {};
-    for (int64_t k = 0; k < neighbours.count; ++k) {
-      const int32_t* offset = neighbours.offset[k];
-      const float* weight = neighbours.weight[k];
-      for (int64_t n = 0; n < kSamplePositions; ++n) {
-        const float value = image[offset[n] < 0 ? 0 : offset[n]] * weight[n];
-        sum[n] += offset[n] < 0 ? 0.0f : value;
-      }
+    float sum[kSamplePositions];
+    for (int64_t n = 0; n < count; n += kLanes) {
+      Vec total = {};
+      for (int64_t k = 0; k < neighbours.count; ++k)
+        total += gathered(image, neighbours.offset[k] + n) * load(neighbours.weight[k] + n);
+      store(sum + n, total);
     }
     memcpy(out + channel * out_step, sum, size_t(count) * sizeof(float));
   }

@@ -1,7 +1,8 @@
-// Softmax and reductions of float32.
+// Softmax of float32, and reductions of float32 and integers.
 
 #include <algorithm>
 
+#include "cpuacc/kernels/accumulate.hpp"
 #include "cpuacc/kernels/rows.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
@@ -98,24 +99,40 @@ Reduction reduction_of(const Node& node) {
   return Reduction::none;
 }
 
+/// The kernel for integers and truth values; nullptr if there is none.
+ReduceIntegers integer_reduction(const Node& node, const Tensor& in, const Settings& settings) {
+  Reduction operation = reduction_of(node);
+  if (node.text("operation") == "ANY") operation = Reduction::max;
+  if (node.text("operation") == "ALL") operation = Reduction::min;
+  return in.is_quantized() ? nullptr : accumulate_kernels_for(settings.isa).reduce(operation, in.dtype);
+}
+
 struct Reducing {
   const ReduceKernels* kernels;
+  ReduceIntegers integers;  // nullptr: float32
+  int64_t item;
   Reduction operation;
   Slices slices;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Reducing& self = step.as<Reducing>();
     const Slices& at = self.slices;
-    const float* in = run.at<float>(step.in[0]);
-    float* out = run.at<float>(step.out[0]);
+    const char* in = run.at<char>(step.in[0]);
+    char* out = run.at<char>(step.out[0]);
     at.each(part, parts, [&](int64_t n, int64_t first, int64_t last) {
-      self.kernels->reduce(self.operation, in + n * at.extent * at.inner, out + n * at.inner, at.extent, at.inner,
-                           first, last);
+      const char* from = in + n * at.extent * at.inner * self.item;
+      char* to = out + n * at.inner * self.item;
+      if (self.integers) return self.integers(from, to, at.extent, at.inner, first, last);
+      self.kernels->reduce(self.operation, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to),
+                           at.extent, at.inner, first, last);
     });
   }
 };
 
 Refusal reduce_support(const Graph& graph, const Node& node, const Settings& settings) {
+  const Tensor& in = *graph.in(node, 0);
+  const bool plain = node.posts.empty() && !graph.out(node).is_quantized();
+  if (plain && !is_f32(in) && integer_reduction(node, in, settings)) return taken();
   Refusal why = plain_f32(graph, node, settings);
   if (why) return why;
   if (reduction_of(node) != Reduction::none) return taken();
@@ -143,7 +160,7 @@ std::vector<Group> groups_of(const Tensor& in, const std::vector<int64_t>& axes)
 }
 
 /// Transpose retained groups before reduced ones if they alternate.
-Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups) {
+Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& groups, int64_t item) {
   Shape shape, result;
   for (const Group& group : groups) shape.push_back(group.extent);
   Shape steps = steps_of(shape);
@@ -153,8 +170,8 @@ Buffer turned(const Node& node, Builder& builder, const std::vector<Group>& grou
       if (groups[n].reduced == reduced) order.push_back(n), result.push_back(groups[n].extent);
   Axes axes = axes_of(result);
   for (size_t n = 0; n < order.size(); ++n) axes[n].from = steps[order[n]];
-  Buffer copy = builder.temporary(uint64_t(builder.graph.in(node, 0)->elements()) * 4);
-  builder.add(copy_step(builder, "turn for " + node.name, builder.buffer(node.inputs[0]), copy, axes, 4));
+  Buffer copy = builder.temporary(uint64_t(builder.graph.in(node, 0)->elements() * item));
+  builder.add(copy_step(builder, "turn for " + node.name, builder.buffer(node.inputs[0]), copy, axes, uint64_t(item)));
   return copy;
 }
 
@@ -168,10 +185,12 @@ void lower_reduce(const Node& node, Builder& builder) {
   auto state = std::make_shared<Reducing>();
   state->kernels = &reduce_kernels_for(builder.settings.isa);
   state->operation = reduction_of(node);
+  state->integers = is_f32(in) ? nullptr : integer_reduction(node, in, builder.settings);
+  state->item = int64_t(ipr::item_size(in.dtype));
   state->slices = {kept, count, 1};
   Buffer from = builder.buffer(node.inputs[0]);
   if (reduced > 1) {
-    from = turned(node, builder, groups);
+    from = turned(node, builder, groups, state->item);
   } else if (reduced == 1 && !groups.back().reduced) {
     state->slices.inner = groups.back().extent;
     state->slices.outer = groups.front().reduced ? 1 : groups.front().extent;

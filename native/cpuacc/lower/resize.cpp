@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cpuacc/kernels/resize.hpp"
 #include "cpuacc/lower/cost_model.hpp"
@@ -70,6 +71,19 @@ Axis fixed_axis(const Node& node, int64_t size, int64_t target) {
   return axis;
 }
 
+/// Treat the elements of pixels with few channels as pixels of one channel, which are computed in vectors.
+Axis by_element(const Axis& pixels, int64_t inner) {
+  Axis axis;
+  for (size_t x = 0; x < pixels.low.size(); ++x)
+    for (int64_t n = 0; n < inner; ++n) {
+      axis.low.push_back(int32_t(pixels.low[x] * inner + n));
+      axis.high.push_back(int32_t(pixels.high[x] * inner + n));
+      if (!pixels.weight.empty()) axis.weight.push_back(pixels.weight[x]);
+      if (!pixels.weight_1024.empty()) axis.weight_1024.push_back(pixels.weight_1024[x]);
+    }
+  return axis;
+}
+
 struct Resize {
   const ResizeKernels* kernels;
   Axis rows, columns;
@@ -77,28 +91,38 @@ struct Resize {
   bool linear;
   int64_t images, height, width, out_height, out_width, inner, item;
 
+  /// Two rows of the input as int32 or float32.
+  uint64_t scratch() const { return linear && item == 1 && inner == 1 ? uint64_t(2 * width) * 4 : 0; }
+
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Resize& self = step.as<Resize>();
     Range range = split(self.images * self.out_height, part, parts);
     int64_t in_row = self.width * self.inner * self.item, out_row = self.out_width * self.inner * self.item;
     for (int64_t n = range.first; n < range.last; ++n) {
       const char* image = run.at<char>(step.in[0]) + n / self.out_height * self.height * in_row;
-      self.row(image, in_row, size_t(n % self.out_height), run.at<char>(step.out[0]) + n * out_row);
+      const size_t y = size_t(n % self.out_height);
+      char* out = run.at<char>(step.out[0]) + n * out_row;
+      const bool repeated = !self.linear && y > 0 && n > range.first && self.rows.low[y] == self.rows.low[y - 1];
+      if (repeated)
+        std::memcpy(out, out - out_row, size_t(out_row));
+      else
+        self.row(image, in_row, y, out, run.part_scratch<char>(part));
     }
   }
 
-  void row(const char* image, int64_t in_row, size_t y, char* out) const {
+  void row(const char* image, int64_t in_row, size_t y, char* out, char* scratch) const {
     const char *upper = image + rows.low[y] * in_row, *lower = image + rows.high[y] * in_row;
-    Places across = columns.places();
+    const Places across = columns.places();
+    const ResizedRow sizes{width * inner, out_width, inner};
     if (!linear) return kernels->nearest(upper, out, across.low, out_width, inner * item);
     if (dtype == IPR_DTYPE_FLOAT32)
       return kernels->linear(reinterpret_cast<const float*>(upper), reinterpret_cast<const float*>(lower),
-                             reinterpret_cast<float*>(out), rows.weight[y], across, out_width, inner);
+                             reinterpret_cast<float*>(out), rows.weight[y], across, sizes);
     if (dtype == IPR_DTYPE_UINT8)
       return kernels->linear_u8(reinterpret_cast<const uint8_t*>(upper), reinterpret_cast<const uint8_t*>(lower),
-                                reinterpret_cast<uint8_t*>(out), rows.weight[y], across, out_width, inner);
+                                reinterpret_cast<uint8_t*>(out), rows.weight[y], across, sizes, scratch);
     kernels->linear_i8(reinterpret_cast<const int8_t*>(upper), reinterpret_cast<const int8_t*>(lower),
-                       reinterpret_cast<int8_t*>(out), rows.weight_1024[y], across, out_width, inner);
+                       reinterpret_cast<int8_t*>(out), rows.weight_1024[y], across, sizes, scratch);
   }
 };
 
@@ -127,11 +151,18 @@ void lower(const Node& node, Builder& builder) {
   state->inner = is_blocked(in.layout) ? kBlock : last ? in.shape[3] : 1;
   state->images =
       in.elements() == 0 ? 0 : int64_t(in.bytes()) / (state->height * state->width * state->inner * state->item);
+  const int64_t bytes = state->inner * state->item;
+  const bool is_item = !state->linear && (bytes == 2 || bytes == 4 || bytes == 8);  // a pixel is picked as a whole
+  if (state->inner > 1 && state->inner < kBlock && !is_item) {
+    state->columns = by_element(state->columns, state->inner);
+    state->width *= state->inner, state->out_width *= state->inner, state->inner = 1;
+  }
   Step step;
   step.name = "Resize " + node.name;
   step.fn = &Resize::run;
   step.max_parts = parts_for(builder.settings,
                              double(out.elements()) * (state->linear ? cost::kResizeLinearNs : cost::kResizeNearestNs));
+  step.scratch_per_part = state->scratch();
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(state);

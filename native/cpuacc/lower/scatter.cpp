@@ -23,12 +23,11 @@ struct Indices {
 };
 
 /// Return an index counted from the front, or end the run and return 0 if it is out of range.
-int64_t checked(int64_t index, int64_t extent, const Run& run) {
-  if (index < -extent || index >= extent) {
-    run.fail("an index is outside of the axis");
-    return 0;
-  }
-  return index < 0 ? index + extent : index;
+inline int64_t checked(int64_t index, int64_t extent, const Run& run) {
+  const int64_t found = index < 0 ? index + extent : index;
+  if (uint64_t(found) < uint64_t(extent)) return found;
+  run.fail("an index is outside of the axis");
+  return 0;
 }
 
 bool is_index(const Tensor& tensor) { return tensor.dtype == IPR_DTYPE_INT32 || tensor.dtype == IPR_DTYPE_INT64; }
@@ -135,7 +134,8 @@ void lower_gather_nd(const Node& node, Builder& builder) {
 
 /// Elements (i, j, k) of indices, whose places in another tensor are (i, indices[i, j, k], k). Its other dimensions may
 /// be larger than those of the indices.
-struct Elements {
+class Elements {
+ public:
   bool wide;
   Shape shape, steps;  // dimensions of the indices, and strides of the other tensor
   size_t axis;
@@ -143,15 +143,25 @@ struct Elements {
 
   /// Call function(n, place) for the elements [first, last) of the indices.
   template <class Function>
-  void each(const Indices& indices, const Run& run, Range range, Function function) const {
-    const int64_t row = shape.back(), step = steps.back(), by_index = steps[axis];
+  void each(const void* indices, const Run& run, Range range, Function function) const {
+    if (wide)
+      each_of(static_cast<const int64_t*>(indices), run, range, function);
+    else
+      each_of(static_cast<const int32_t*>(indices), run, range, function);
+  }
+
+ private:
+  template <class Index, class Function>
+  void each_of(const Index* indices, const Run& run, Range range, Function function) const {
+    const int64_t row = shape.back(), by_index = steps[axis];
+    const int64_t along = axis + 1 == shape.size() ? 0 : steps.back();
     for (int64_t n = range.first; n < range.last;) {
-      int64_t column = n % row, base = 0, rest = n / row;
+      int64_t place = 0, rest = n / row;
       for (size_t at = shape.size() - 1; at-- > 0; rest /= shape[at])
-        if (at != axis) base += rest % shape[at] * steps[at];
-      const int64_t along = axis + 1 == shape.size() ? 0 : step;
-      for (; column < row && n < range.last; ++column, ++n)
-        function(n, base + column * along + checked(indices[n], extent, run) * by_index);
+        if (at != axis) place += rest % shape[at] * steps[at];
+      const int64_t end = std::min(range.last, (n / row + 1) * row);
+      place += n % row * along;
+      for (; n < end; ++n, place += along) function(n, place + checked(indices[n], extent, run) * by_index);
     }
   }
 };
@@ -174,7 +184,7 @@ struct GatherElements {
   void pick(const Step& step, const Run& run, Range range) const {
     const T* in = run.at<T>(step.in[0]);
     T* out = run.at<T>(step.out[0]);
-    elements.each({run.at(step.in[1]), elements.wide}, run, range, [&](int64_t n, int64_t at) { out[n] = in[at]; });
+    elements.each(run.at(step.in[1]), run, range, [&](int64_t n, int64_t at) { out[n] = in[at]; });
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -376,7 +386,7 @@ struct ScatterElements {
     const ScatterElements& self = step.as<ScatterElements>();
     const char* updates = run.at<char>(step.in[1]);
     char* out = run.at<char>(step.out[0]);
-    self.elements.each({run.at(step.in[0]), self.elements.wide}, run, {0, self.count}, [&](int64_t n, int64_t place) {
+    self.elements.each(run.at(step.in[0]), run, {0, self.count}, [&](int64_t n, int64_t place) {
       self.write(out + place * self.item, updates + n * self.item, 1);
     });
   }

@@ -126,8 +126,25 @@ struct Row {
     return {least ? ~key : key, n};
   }
 
+  /// Keep the best `k` candidates in order, which takes little time if `k` is small.
+  void insert(Candidate* best) const {
+    for (int64_t n = 0; n < k; ++n) best[n] = candidate(n);
+    std::sort(best, best + k);
+    for (int64_t next = k; next < count; ++next) {
+      const T threshold = values[best[k - 1].index];
+      next = next_before(values, next, count, &threshold, least);
+      if (next == count) return;
+      const Candidate added = candidate(next);
+      int64_t place = k - 1;
+      for (; place > 0 && added < best[place - 1]; --place) best[place] = best[place - 1];
+      best[place] = added;
+    }
+  }
+
   /// Put the best `k` candidates first, in order. `best` has memory for `room` candidates.
   void select(Candidate* best, int64_t room) const {
+    constexpr int64_t kFew = 16;
+    if (k <= kFew) return insert(best);
     int64_t held = std::min(count, room), next = held;
     for (int64_t n = 0; n < held; ++n) best[n] = candidate(n);
     while (next < count) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpuacc/kernels/accumulate.hpp"
 #include "cpuacc/kernels/moves.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
@@ -23,67 +24,24 @@ int64_t index_at(const void* data, bool wide, int64_t n) {
 
 // ---- CumSum and CumProd ---------------------------------------------------------------------------------------------
 
-// clang-format off
-template <class T> struct Wrapped { using U = T; };  // the type in which integers wrap around
-template <> struct Wrapped<int32_t> { using U = uint32_t; };
-template <> struct Wrapped<int64_t> { using U = uint64_t; };
-// clang-format on
-
 struct Accumulation {
-  bool product, exclusive, reverse;
-  int32_t dtype;
+  AccumulateColumns kernel;
+  Accumulate rules;
   Around at;
-
-  template <class T, bool kProduct>
-  static T combined(T a, T b) {
-    using U = typename Wrapped<T>::U;
-    return kProduct ? T(U(a) * U(b)) : T(U(a) + U(b));
-  }
-
-  /// Accumulate the columns [first, last) of a slice.
-  template <class T, bool kProduct>
-  void columns(const T* in, T* out, int64_t first, int64_t last) const {
-    const int64_t step = reverse ? -at.inner : at.inner;
-    const int64_t start = reverse ? (at.extent - 1) * at.inner : 0;
-    in += start, out += start;
-    for (int64_t c = first; c < last; ++c) out[c] = exclusive ? T(kProduct) : in[c];
-    for (int64_t n = 1; n < at.extent; ++n) {
-      const T *previous = out, *change = exclusive ? in : in + step;
-      in += step, out += step;
-      for (int64_t c = first; c < last; ++c) out[c] = combined<T, kProduct>(previous[c], change[c]);
-    }
-  }
-
-  template <class T, bool kProduct>
-  void all(const Step& step, const Run& run, int part, int parts) const {
-    const int64_t slice = at.extent * at.inner;
-    const T* in = run.at<T>(step.in[0]);
-    T* out = run.at<T>(step.out[0]);
-    const Range range = split(at.outer * at.inner, part, parts, at.inner < 64 ? 1 : 16);
-    for (int64_t n = range.first; n < range.last;) {
-      const int64_t outer = n / at.inner, first = n % at.inner, last = std::min(at.inner, first + range.last - n);
-      columns<T, kProduct>(in + outer * slice, out + outer * slice, first, last);
-      n += last - first;
-    }
-  }
-
-  template <class T>
-  void either(const Step& step, const Run& run, int part, int parts) const {
-    product ? all<T, true>(step, run, part, parts) : all<T, false>(step, run, part, parts);
-  }
+  int64_t item;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Accumulation& self = step.as<Accumulation>();
-    if (self.at.extent == 0) return;
-    switch (self.dtype) {
-      case IPR_DTYPE_FLOAT32:
-        return self.either<float>(step, run, part, parts);
-      case IPR_DTYPE_FLOAT64:
-        return self.either<double>(step, run, part, parts);
-      case IPR_DTYPE_INT32:
-        return self.either<int32_t>(step, run, part, parts);
-      default:
-        return self.either<int64_t>(step, run, part, parts);
+    const Around& at = self.at;
+    const char* in = run.at<char>(step.in[0]);
+    char* out = run.at<char>(step.out[0]);
+    const Range range = split(at.extent ? at.outer * at.inner : 0, part, parts, at.inner < 64 ? 1 : 16);
+    if (at.inner == 1) return self.kernel({in, out, at.extent, 1, range.first, range.last}, self.rules);
+    for (int64_t n = range.first; n < range.last;) {
+      const int64_t first = n % at.inner, last = std::min(at.inner, first + range.last - n);
+      const int64_t offset = n / at.inner * at.extent * at.inner * self.item;
+      self.kernel({in + offset, out + offset, at.extent, at.inner, first, last}, self.rules);
+      n += last - first;
     }
   }
 };
@@ -92,18 +50,16 @@ Refusal support_accumulation(const Graph& graph, const Node& node, const Setting
   const Tensor& in = *graph.in(node, 0);
   if (in.is_quantized() || graph.out(node).is_quantized())
     return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_QUANTIZATION);
-  for (int32_t known : {IPR_DTYPE_FLOAT32, IPR_DTYPE_FLOAT64, IPR_DTYPE_INT32, IPR_DTYPE_INT64})
-    if (in.dtype == known) return no_posts(graph, node, settings);
+  if (accumulate_kernels_for(settings.isa).accumulate(in.dtype)) return no_posts(graph, node, settings);
   return refused(node.type + " of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
 }
 
 void lower_accumulation(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   auto state = std::make_shared<Accumulation>();
-  state->product = node.type == "CumProd";
-  state->exclusive = node.flag("exclusive");
-  state->reverse = node.flag("reverse");
-  state->dtype = in.dtype;
+  state->kernel = accumulate_kernels_for(builder.settings.isa).accumulate(in.dtype);
+  state->rules = {node.type == "CumProd", node.flag("exclusive"), node.flag("reverse")};
+  state->item = int64_t(ipr::item_size(in.dtype));
   state->at = around(in.shape, axis_of(node.integer("axis", -1), in.rank()));
   Step step;
   step.name = label(node);

@@ -16,10 +16,16 @@ from interposer.ops import (
     Cast,
     CumSum,
     Einsum,
+    EmbeddingLookup,
     GatherElements,
     GatherNd,
     GridSample,
     GridSampleMode,
+    OneHot,
+    Pad,
+    PaddingMode,
+    Reduce,
+    ReduceOperation,
     Resize,
     ResizeMethod,
     RoiAlign,
@@ -198,6 +204,42 @@ def test_sums_are_accumulated_like_by_the_reference(axis, exclusive, reverse):
     op = CumSum(axis=axis, exclusive=exclusive, reverse=reverse)
     assert_like_the_reference(op, floats(9, 70, 11))
     assert_like_the_reference(op, whole(9, 9, 7, 11, dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    "operation", [ReduceOperation.SUM, ReduceOperation.MAX, ReduceOperation.MIN, ReduceOperation.MEAN]
+)
+@pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), ()])
+def test_integers_are_reduced_like_by_the_reference(axis, operation):
+    for dtype in (np.int8, np.uint8, np.int32, np.int64):
+        assert_like_the_reference(Reduce(operation=operation, axis=axis), whole(90, 7, 70, 5).astype(dtype))
+
+
+@pytest.mark.parametrize("operation", [ReduceOperation.ANY, ReduceOperation.ALL])
+def test_truth_values_are_reduced_like_by_the_reference(operation):
+    assert_like_the_reference(Reduce(operation=operation, axis=(1,)), RANDOM.random((50, 3)) < 0.5)
+
+
+@pytest.mark.parametrize("mode", [PaddingMode.REFLECT, PaddingMode.SYMMETRIC, PaddingMode.EDGE, PaddingMode.WRAP])
+@pytest.mark.parametrize("pads", [((0, 0), (0, 0), (2, 1), (1, 3)), ((1, 0), (2, 2), (0, 0), (0, 0)), ((0, 0),) * 4])
+def test_borders_repeat_elements_like_those_of_the_reference(pads, mode):
+    for dtype in (np.uint8, np.float32, np.int64):
+        assert_like_the_reference(Pad(pads, padding_mode=mode), whole(90, 2, 3, 4, 5).astype(dtype))
+
+
+def test_rows_of_a_table_are_looked_up_like_by_the_reference():
+    arrays = [RANDOM.integers(0, 9, 30).astype(np.int32), floats(9, 5)]
+    assert_like_the_reference(EmbeddingLookup(), *arrays)
+    arrays[0][3] = -1
+    with pytest.raises(ExecutionError, match="an index is not a row of the table"):
+        model_of(EmbeddingLookup(), arrays, "CpuAcc").run(arrays)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_indices_become_one_hot_like_by_the_reference(axis):
+    for dtype in (DataType.FLOAT32, DataType.INT64, DataType.BOOL):
+        for from_end in (False, True):
+            assert_like_the_reference(OneHot(depth=6, axis=axis, dtype=dtype, from_end=from_end), whole(9, 4, 7))
 
 
 def test_an_einsum_runs_on_cpuacc():

@@ -1,0 +1,195 @@
+#include "cpuacc/kernels/accumulate.hpp"
+
+#include "interposer/backend.h"
+
+namespace cpuacc::ISA_NS {
+namespace {
+
+// clang-format off
+template <class T> struct Wrapped { using U = T; };  // the type in which integers wrap around
+template <> struct Wrapped<int8_t> { using U = uint32_t; };
+template <> struct Wrapped<uint8_t> { using U = uint32_t; };
+template <> struct Wrapped<int32_t> { using U = uint32_t; };
+template <> struct Wrapped<int64_t> { using U = uint64_t; };
+// clang-format on
+
+template <bool kProduct, class T>
+inline __attribute__((always_inline)) T combined(T a, T b) {
+  using U = typename Wrapped<T>::U;
+  return kProduct ? T(U(a) * U(b)) : T(U(a) + U(b));
+}
+
+/// Adjacent columns: each row is combined with the previous row of the result.
+template <bool kProduct, class T>
+void accumulate_columns(const AccumulatedColumns& columns, Accumulate rules) {
+  const int64_t step = rules.reverse ? -columns.inner : columns.inner;
+  const int64_t start = rules.reverse ? (columns.extent - 1) * columns.inner : 0;
+  const T* in = static_cast<const T*>(columns.in) + start;
+  T* out = static_cast<T*>(columns.out) + start;
+  for (int64_t c = columns.first; c < columns.last; ++c) out[c] = rules.exclusive ? T(kProduct) : in[c];
+  for (int64_t n = 1; n < columns.extent; ++n) {
+    const T *previous = out, *change = rules.exclusive ? in : in + step;
+    in += step, out += step;
+    for (int64_t c = columns.first; c < columns.last; ++c) out[c] = combined<kProduct>(previous[c], change[c]);
+  }
+}
+
+/// Accumulate `kRows` rows at once, because each sum waits for the previous one of its row.
+template <bool kProduct, int kRows, class T>
+void accumulate_rows(const T* in, T* out, int64_t extent, Accumulate rules) {
+  T sum[kRows];
+  for (int r = 0; r < kRows; ++r) sum[r] = T(kProduct);
+  for (int64_t n = 0; n < extent; ++n) {
+    const int64_t at = rules.reverse ? extent - 1 - n : n;
+    if (rules.exclusive) {
+      for (int r = 0; r < kRows; ++r) {
+        const T value = in[r * extent + at];
+        out[r * extent + at] = sum[r];
+        sum[r] = n == 0 ? value : combined<kProduct>(sum[r], value);
+      }
+    } else {
+      for (int r = 0; r < kRows; ++r) {
+        const T value = in[r * extent + at];
+        sum[r] = n == 0 ? value : combined<kProduct>(sum[r], value);
+        out[r * extent + at] = sum[r];
+      }
+    }
+  }
+}
+
+template <bool kProduct, class T>
+void accumulate_of(const AccumulatedColumns& columns, Accumulate rules) {
+  constexpr int kRows = 8;
+  if (columns.inner > 1) return accumulate_columns<kProduct, T>(columns, rules);
+  const T* in = static_cast<const T*>(columns.in);
+  T* out = static_cast<T*>(columns.out);
+  int64_t row = columns.first;
+  for (; row + kRows <= columns.last; row += kRows)
+    accumulate_rows<kProduct, kRows>(in + row * columns.extent, out + row * columns.extent, columns.extent, rules);
+  for (; row < columns.last; ++row)
+    accumulate_rows<kProduct, 1>(in + row * columns.extent, out + row * columns.extent, columns.extent, rules);
+}
+
+template <class T>
+void accumulate_either(const AccumulatedColumns& columns, Accumulate rules) {
+  rules.product ? accumulate_of<true, T>(columns, rules) : accumulate_of<false, T>(columns, rules);
+}
+
+AccumulateColumns accumulate(int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_FLOAT32:
+      return accumulate_either<float>;
+    case IPR_DTYPE_FLOAT64:
+      return accumulate_either<double>;
+    case IPR_DTYPE_INT32:
+      return accumulate_either<int32_t>;
+    case IPR_DTYPE_INT64:
+      return accumulate_either<int64_t>;
+    default:
+      return nullptr;
+  }
+}
+
+// ---- Reductions of integers -----------------------------------------------------------------------------------------
+
+template <class T>
+struct Limits {
+  static constexpr bool is_signed = T(-1) < T(0);
+  static constexpr T most =
+      T((uint64_t(1) << (8 * sizeof(T) - 1)) - 1 + (is_signed ? 0 : uint64_t(1) << (8 * sizeof(T) - 1)));
+  static constexpr T least = is_signed ? T(-most - 1) : T(0);
+};
+
+template <Reduction kOperation, class T>
+constexpr T identity() {
+  if (kOperation == Reduction::max) return Limits<T>::least;
+  if (kOperation == Reduction::min) return Limits<T>::most;
+  return T(kOperation == Reduction::prod);
+}
+
+template <Reduction kOperation, class T>
+inline __attribute__((always_inline)) T reduced(T sum, T x) {
+  using U = typename Wrapped<T>::U;
+  if constexpr (kOperation == Reduction::max) return x > sum ? x : sum;
+  if constexpr (kOperation == Reduction::min) return x < sum ? x : sum;
+  if constexpr (kOperation == Reduction::prod) return T(U(sum) * U(x));
+  if constexpr (kOperation == Reduction::l1) return T(U(sum) + (x < T(0) ? U(0) - U(x) : U(x)));
+  if constexpr (kOperation == Reduction::sum_square) return T(U(sum) + U(x) * U(x));
+  return T(U(sum) + U(x));
+}
+
+template <Reduction kOperation, class T>
+void reduce_integers(const void* pi, void* po, int64_t extent, int64_t inner, int64_t first, int64_t last) {
+  const T* in = static_cast<const T*>(pi);
+  T* out = static_cast<T*>(po);
+  if (inner == 1 && first < last) {
+    T sum = identity<kOperation, T>();
+    for (int64_t n = 0; n < extent; ++n) sum = reduced<kOperation>(sum, in[n]);
+    out[0] = sum;
+    return;
+  }
+  for (int64_t c = first; c < last; ++c) out[c] = identity<kOperation, T>();
+  for (int64_t n = 0; n < extent; ++n)
+    for (int64_t c = first; c < last; ++c) out[c] = reduced<kOperation>(out[c], in[n * inner + c]);
+}
+
+template <class T>
+void mean_of_integers(const void* pi, void* po, int64_t extent, int64_t inner, int64_t first, int64_t last) {
+  const T* in = static_cast<const T*>(pi);
+  for (int64_t c = first; c < last; ++c) {
+    uint64_t sum = 0;
+    for (int64_t n = 0; n < extent; ++n) sum += uint64_t(int64_t(in[n * inner + c]));
+    const uint64_t count = uint64_t(extent > 0 ? extent : 1), size = int64_t(sum) < 0 ? 0 - sum : sum;
+    static_cast<T*>(po)[c] = T(int64_t(sum) < 0 ? 0 - size / count : size / count);
+  }
+}
+
+template <class T>
+ReduceIntegers reduction_of(Reduction operation) {
+  switch (operation) {
+    case Reduction::sum:
+      return reduce_integers<Reduction::sum, T>;
+    case Reduction::prod:
+      return reduce_integers<Reduction::prod, T>;
+    case Reduction::max:
+      return reduce_integers<Reduction::max, T>;
+    case Reduction::min:
+      return reduce_integers<Reduction::min, T>;
+    case Reduction::l1:
+      return reduce_integers<Reduction::l1, T>;
+    case Reduction::sum_square:
+      return reduce_integers<Reduction::sum_square, T>;
+    case Reduction::mean:
+      return mean_of_integers<T>;
+    default:
+      return nullptr;
+  }
+}
+
+ReduceIntegers reduction_of_truth(Reduction operation) {
+  if (operation == Reduction::max) return reduce_integers<Reduction::max, uint8_t>;
+  return operation == Reduction::min ? reduce_integers<Reduction::min, uint8_t> : nullptr;
+}
+
+ReduceIntegers reduce(Reduction operation, int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_INT8:
+      return reduction_of<int8_t>(operation);
+    case IPR_DTYPE_UINT8:
+      return reduction_of<uint8_t>(operation);
+    case IPR_DTYPE_INT32:
+      return reduction_of<int32_t>(operation);
+    case IPR_DTYPE_INT64:
+      return reduction_of<int64_t>(operation);
+    case IPR_DTYPE_BOOL:
+      return reduction_of_truth(operation);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+extern const AccumulateKernels accumulate_kernels = {accumulate, reduce};
+
+}  // namespace cpuacc::ISA_NS

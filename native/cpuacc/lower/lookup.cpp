@@ -1,0 +1,143 @@
+// EmbeddingLookup and OneHot.
+
+#include <cmath>
+#include <cstring>
+
+#include "cpuacc/kernels/moves.hpp"
+#include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/rules.hpp"
+
+namespace cpuacc {
+namespace {
+
+std::string label(const Node& node) { return node.type + " " + node.name; }
+
+int64_t index_at(const void* data, bool wide, int64_t n) {
+  return wide ? static_cast<const int64_t*>(data)[n] : static_cast<const int32_t*>(data)[n];
+}
+
+Refusal indices_only(const Graph& graph, const Node& node) {
+  const int32_t dtype = graph.in(node, 0)->dtype;
+  if (!node.posts.empty()) return refused("takes no post-ops");
+  if (dtype != IPR_DTYPE_INT32 && dtype != IPR_DTYPE_INT64)
+    return refused("indices are of another type", IPR_REASON_DATA_TYPE);
+  return taken();
+}
+
+// ---- EmbeddingLookup ------------------------------------------------------------------------------------------------
+
+struct Lookup {
+  bool wide;
+  int64_t count, rows, bytes;
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Lookup& self = step.as<Lookup>();
+    const Range range = split(self.count, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t row = index_at(run.at(step.in[0]), self.wide, n);
+      if (row < 0 || row >= self.rows) return run.fail("an index is not a row of the table");
+      std::memcpy(run.at<char>(step.out[0]) + n * self.bytes, run.at<char>(step.in[1]) + row * self.bytes,
+                  size_t(self.bytes));
+    }
+  }
+};
+
+Refusal support_lookup(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &values = *graph.in(node, 1), &out = graph.out(node);
+  if (values.has_axis() || !values.same_quantization(out))
+    return refused("the table and the result are quantized differently", IPR_REASON_QUANTIZATION);
+  return indices_only(graph, node);
+}
+
+void lower_lookup(const Node& node, Builder& builder) {
+  const Tensor &lookups = *builder.graph.in(node, 0), &values = *builder.graph.in(node, 1);
+  auto state = std::make_shared<Lookup>();
+  state->wide = lookups.dtype == IPR_DTYPE_INT64;
+  state->count = lookups.elements();
+  state->rows = values.extent(0);
+  state->bytes = values.elements() ? int64_t(values.bytes()) / values.extent(0) : 0;
+  Step step;
+  step.name = label(node);
+  step.fn = &Lookup::run;
+  step.max_parts = parts_for(builder.settings, double(builder.graph.out(node).bytes()) * cost::kGatheredByteNs);
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+// ---- OneHot ---------------------------------------------------------------------------------------------------------
+
+/// Write a whole number as an element, or any number as float32. Return false if the dtype is not supported.
+bool encoded(double value, const Tensor& tensor, char* to) {
+  const float real = float(value);
+  const int64_t whole = int64_t(value);  // little endian, so its first bytes are the element
+  if (tensor.is_quantized()) return false;
+  if (is_f32(tensor)) return std::memcpy(to, &real, sizeof real);
+  const bool fits = std::floor(value) == value && value >= 0 && value <= 127;
+  const bool integer = tensor.dtype >= IPR_DTYPE_INT8 && tensor.dtype <= IPR_DTYPE_UINT64;
+  const bool truth = tensor.dtype == IPR_DTYPE_BOOL && (value == 0 || value == 1);
+  return fits && (integer || truth) && std::memcpy(to, &whole, sizeof whole);
+}
+
+struct Hot {
+  const MoveKernels* kernels;
+  bool wide, from_end;
+  int64_t outer, depth, inner, item;
+  char on[8], off[8];
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Hot& self = step.as<Hot>();
+    const int64_t block = self.depth * self.inner;
+    const Range range = split(self.outer, part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      char* out = run.at<char>(step.out[0]) + n * block * self.item;
+      self.kernels->fill(out, self.off, self.item, block);
+      for (int64_t i = 0; i < self.inner; ++i) {
+        int64_t index = index_at(run.at(step.in[0]), self.wide, n * self.inner + i);
+        if (index < 0 && self.from_end) index += self.depth;
+        if (index < 0 || index >= self.depth) continue;
+        std::memcpy(out + (index * self.inner + i) * self.item, self.on, size_t(self.item));
+      }
+    }
+  }
+};
+
+Refusal support_hot(const Graph& graph, const Node& node, const Settings&) {
+  char element[8];
+  const Tensor& out = graph.out(node);
+  if (!encoded(node.number("on_value", 1), out, element) || !encoded(node.number("off_value"), out, element))
+    return refused("these values of " + described(out) + " are not supported", IPR_REASON_DATA_TYPE);
+  return indices_only(graph, node);
+}
+
+void lower_hot(const Node& node, Builder& builder) {
+  const Tensor& out = builder.graph.out(node);
+  const Around at = around(out.shape, axis_of(node.integer("axis", -1), out.rank()));
+  auto state = std::make_shared<Hot>();
+  state->kernels = &move_kernels_for(builder.settings.isa);
+  state->wide = builder.graph.in(node, 0)->dtype == IPR_DTYPE_INT64;
+  state->from_end = node.flag("from_end");
+  state->outer = at.outer, state->depth = at.extent, state->inner = at.inner;
+  state->item = int64_t(ipr::item_size(out.dtype));
+  encoded(node.number("on_value", 1), out, state->on);
+  encoded(node.number("off_value"), out, state->off);
+  Step step;
+  step.name = label(node);
+  step.fn = &Hot::run;
+  step.max_parts = parts_for(builder.settings, double(out.bytes()) * cost::kContiguousByteNs);
+  step.in = {builder.buffer(node.inputs[0])};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
+}  // namespace
+
+Family lookup_family() {
+  return {{{"EmbeddingLookup", "plain", support_lookup, lower_lookup, nullptr},
+           {"OneHot", "plain", support_hot, lower_hot, nullptr}},
+          {}};
+}
+
+}  // namespace cpuacc

@@ -1,0 +1,81 @@
+// Cumulative sums and products, and reductions of integers, against plain loops.
+
+#include "cpuacc/kernels/accumulate.hpp"
+
+#include "interposer/backend.h"
+#include "support.hpp"
+
+namespace cpuacc {
+namespace {
+
+using namespace native::testing;
+
+KERNEL_SUITE(AccumulateKernel);
+
+template <class T>
+void check_accumulation(native::Isa isa, int32_t dtype, double tolerance) {
+  Random random;
+  for (int64_t extent : {1, 2, 33})
+    for (int64_t inner : {1, 5, 16, 70})
+      for (int kind = 0; kind < 8; ++kind) {
+        const Accumulate rules{(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0};
+        const int64_t slices = inner == 1 ? 19 : 1, count = slices * extent * inner;
+        std::vector<T> values;
+        for (int64_t n = 0; n < count; ++n) values.push_back(T(random.integer(-3, 3)));
+        Guarded<T> in(values), out(count);
+        accumulate_kernels_for(isa).accumulate(dtype)(
+            {in.data(), out.data(), extent, inner, 0, inner == 1 ? slices : inner}, rules);
+        for (int64_t column = 0; column < slices * inner; ++column) {
+          T sum = T(rules.product);
+          for (int64_t n = 0; n < extent; ++n) {
+            const int64_t row = rules.reverse ? extent - 1 - n : n;
+            const int64_t at = column / inner * extent * inner + row * inner + column % inner;
+            const T after = rules.product ? T(sum * in[at]) : T(sum + in[at]);
+            const T expected = rules.exclusive ? sum : after;
+            ASSERT_TRUE(is_near(double(out[at]), double(expected), tolerance))
+                << describe("extent", extent, "inner", inner, "kind", kind, "element", at);
+            sum = after;
+          }
+        }
+      }
+}
+
+TEST_P(AccumulateKernel, accumulates_floats) {
+  check_accumulation<float>(isa(), IPR_DTYPE_FLOAT32, 1e-6);
+  check_accumulation<double>(isa(), IPR_DTYPE_FLOAT64, 1e-12);
+}
+
+TEST_P(AccumulateKernel, reduces_integers) {
+  Random random;
+  for (int64_t extent : {0, 1, 2, 65})
+    for (int64_t inner : {1, 5, 33}) {
+      Guarded<int32_t> in(random.integers<int32_t>(extent * inner, -100, 100)), out(inner);
+      auto check = [&](Reduction operation, auto expected_of) {
+        accumulate_kernels_for(isa()).reduce(operation, IPR_DTYPE_INT32)(in.data(), out.data(), extent, inner, 0,
+                                                                         inner);
+        for (int64_t c = 0; c < inner; ++c) {
+          std::vector<int64_t> column;
+          for (int64_t n = 0; n < extent; ++n) column.push_back(in[n * inner + c]);
+          ASSERT_EQ(out[c], expected_of(column)) << describe("operation", int(operation), "extent", extent);
+        }
+      };
+      auto sum_of = [](const std::vector<int64_t>& column) {
+        int64_t sum = 0;
+        for (int64_t x : column) sum += x;
+        return sum;
+      };
+      check(Reduction::sum, sum_of);
+      check(Reduction::mean, [&](const std::vector<int64_t>& column) {
+        return sum_of(column) / int64_t(std::max<size_t>(column.size(), 1));
+      });
+      check(Reduction::max, [](const std::vector<int64_t>& column) {
+        return column.empty() ? int64_t(INT32_MIN) : *std::max_element(column.begin(), column.end());
+      });
+      check(Reduction::min, [](const std::vector<int64_t>& column) {
+        return column.empty() ? int64_t(INT32_MAX) : *std::min_element(column.begin(), column.end());
+      });
+    }
+}
+
+}  // namespace
+}  // namespace cpuacc
