@@ -144,7 +144,7 @@ def _called_imports(node: ast.Call) -> Iterator[Import]:
 
 
 def part_of(module: str) -> str:
-    """``ops`` of interposer.ops.pooling, ``backends.reference`` of interposer.backends.reference.x."""
+    """Return ``ops`` for interposer.ops.pooling, and ``backends.reference`` for interposer.backends.reference.x."""
     _, *parts = module.split(".")
     return ".".join(parts[: 2 if parts[:1] == ["backends"] else 1])
 
