@@ -190,4 +190,5 @@ class CpuAcc : public ipr::Backend {
 }  // namespace
 }  // namespace cpuacc
 
-IPR_BACKEND("CpuAcc", cpuacc::CpuAcc)
+// CpuAcc is released together with the names of the next revision.
+IPR_BACKEND_OF_REVISION("CpuAcc", cpuacc::CpuAcc, IPR_VOCABULARY_REVISION + 1)

@@ -453,6 +453,27 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Depthwise convolution: each input channel is convolved with M windows; output channel c uses input c // M."""
+    def add_integer_convolution2d_layer(
+        self,
+        input: Value | Layer | None,
+        weights: Value | Layer | None,
+        input_zero_point: Value | Layer | None = None,
+        weights_zero_point: Value | Layer | None = None,
+        *,
+        pad_left: int = 0,
+        pad_right: int = 0,
+        pad_top: int = 0,
+        pad_bottom: int = 0,
+        stride_x: int = 1,
+        stride_y: int = 1,
+        dilation_x: int = 1,
+        dilation_y: int = 1,
+        data_layout: DataLayout = DataLayout.NCHW,
+        groups: int = 1,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """2D convolution of 8-bit integers: `Convolution2d` of input and weights, less their zero points, in int32."""
     def add_transpose_convolution2d_layer(
         self,
         input: Value | Layer | None,
@@ -1131,6 +1152,17 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Fully connected (dense) layer: multiply a batch of vectors with a weight matrix and add a bias."""
+    def add_integer_mat_mul_layer(
+        self,
+        a: Value | Layer | None,
+        b: Value | Layer | None,
+        a_zero_point: Value | Layer | None = None,
+        b_zero_point: Value | Layer | None = None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Batched matrix multiplication of 8-bit integers: ``(a - a_zero_point) @ (b - b_zero_point)`` in int32."""
     def add_det_layer(
         self,
         input: Value | Layer | None,
@@ -1383,6 +1415,14 @@ class Builders(ABC):
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
         """Dequantize integers to float values: ``scale * (input - zero_point)``."""
+    def add_dynamic_quantize_layer(
+        self,
+        input: Value | Layer | None,
+        *,
+        name: str | None = None,
+        outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
+    ) -> Layer:
+        """Quantize float values to uint8, with a scale and a zero point that follow from the values."""
     def add_fake_quantization_layer(
         self,
         input: Value | Layer | None,

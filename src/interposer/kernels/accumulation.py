@@ -35,8 +35,10 @@ __all__ = [
     "centered",
     "exact_type",
     "float_type",
+    "integer_sums",
     "largest_code",
     "plan",
+    "shifted",
     "summable_types",
 ]
 
@@ -69,6 +71,17 @@ def centered(codes: Array, info: TensorInfo, dtype: np.dtype[Any]) -> Array:
         return codes.astype(dtype, copy=False)
     without: Array = np.subtract(codes, dtype.type(info.zero_point), dtype=dtype)
     return without
+
+
+def shifted(values: Array, zero_point: Array | None) -> Array:
+    """Return integers minus their zero points as float64; without zero points, unchanged values."""
+    wide: Array = values.astype(np.float64)
+    return wide if zero_point is None else wide - zero_point
+
+
+def integer_sums(sums: Array) -> Array:
+    """Return whole numbers as int32; those out of range wrap around."""
+    return sums.astype(np.int64).astype(np.int32)
 
 
 def summable_types(_: object, info: KernelInfo) -> str | None:

@@ -10,12 +10,17 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataType
-from interposer.kernels.accumulation import Plan, Scaling, centered, plan, summable_types
+from interposer.kernels.accumulation import Plan, Scaling, centered, integer_sums, plan, shifted, summable_types
 from interposer.kernels.layout import to_nhwc
 from interposer.kernels.places import places, visible
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
-from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    IntegerConvolution2d,
+    TransposeConvolution2d,
+)
 from interposer.ops.window import Window
 
 __all__: list[str] = []
@@ -125,6 +130,22 @@ def convolution(
         return finish(_spoiled(_correlate(under, w[:, *taps], op.groups), w, taps))
 
     _slide(image, windows, target, compute)
+
+
+@kernel(IntegerConvolution2d)
+def integer_convolution(
+    op: IntegerConvolution2d, x: Array, weights: Array, input_zero_point: Array | None,
+    weights_zero_point: Array | None, *, out: Array,
+) -> None:  # fmt: skip
+    """Sum in float64, which represents sums of products of 9-bit integers exactly."""
+    zero = None if input_zero_point is None else input_zero_point.reshape(())
+    image, target = to_nhwc(shifted(x, zero), op.data_layout), to_nhwc(out, op.data_layout)
+    w = to_nhwc(shifted(weights, weights_zero_point), op.data_layout)
+
+    def compute(under: Array, taps: Taps) -> Array:
+        return integer_sums(_correlate(under, np.ascontiguousarray(w[:, *taps]), op.groups))
+
+    _slide(image, op.windows(*w.shape[1:3]), target, compute)
 
 
 @kernel(DepthwiseConvolution2d, when=summable_types)

@@ -16,13 +16,15 @@ from interposer.kernels.accumulation import (
     centered,
     exact_type,
     float_type,
+    integer_sums,
     largest_code,
     plan,
+    shifted,
     summable_types,
 )
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 
 __all__: list[str] = []
 
@@ -80,6 +82,14 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
     left, right = _operands(op, a, b, info, exact_type(largest_sum))
     requantize = Requantizer.of(x, y, info.output, None, Scaling.FIXED_POINT_OF_SINGLES)
     return requantize(np.asarray(left @ right))
+
+
+@kernel(IntegerMatMul)
+def integer_matmul(
+    op: IntegerMatMul, a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None
+) -> Array:
+    """Sum in float64, which represents sums of products of 9-bit integers exactly."""
+    return integer_sums(np.asarray(shifted(a, a_zero_point) @ shifted(b, b_zero_point)))
 
 
 def _summed(op: BatchMatMul, a: Array) -> int:

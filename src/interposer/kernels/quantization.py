@@ -19,6 +19,7 @@ from interposer.ops.quantization import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    DynamicQuantize,
     FakeQuantization,
     Quantize,
     RoundingMethod,
@@ -52,6 +53,22 @@ def requantize(op: Quantize, x: Array, *, info: KernelInfo) -> Array:
 def dequantize_codes(op: Dequantize, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Dequantize`, by a product in float64 that is rounded once."""
     return dequantize(x, scale_of(info.input))
+
+
+@kernel(DynamicQuantize)
+def dynamic_quantize(op: DynamicQuantize, x: Array) -> tuple[Array, Array, Array]:
+    """Compute in float32."""
+    zero = np.float32(0)
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(x.min(initial=0), zero), np.maximum(x.max(initial=0), zero)
+        scale = np.asarray((high - low) / np.float32(255))
+        point = np.rint(np.clip((zero - low) / scale, zero, np.float32(255)))
+        return _bytes_of(np.rint(x / scale) + point), scale, _bytes_of(point)
+
+
+def _bytes_of(values: Array) -> Array:
+    """Return float values as saturated uint8; NaN becomes 0."""
+    return np.asarray(np.nan_to_num(np.clip(values, 0, 255), nan=0.0)).astype(np.uint8)
 
 
 def scale_of(info: TensorInfo) -> Quantization:

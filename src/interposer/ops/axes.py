@@ -15,6 +15,7 @@ __all__ = [
     "quantized_axis_problems",
     "same_shapes",
     "transposed",
+    "zero_point_problems",
 ]
 
 
@@ -87,3 +88,12 @@ def same_shapes(shapes: Sequence[TensorShape], free_axis: int | None = None) -> 
         and not any(differ(a, b) for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != free_axis)
         for shape in shapes
     )
+
+
+def zero_point_problems(name: str, info: TensorInfo, zero_point: TensorInfo | None) -> Iterator[str]:
+    """Yield an error message if the zero points of the operand `name` do not broadcast to the operand's shape."""
+    if zero_point is None:
+        return
+    common = broadcast_shapes(info.shape, zero_point.shape)
+    if common is None or len(common) > info.rank or any(map(differ, common, info.shape)):
+        yield f"{name}_zero_point of shape {zero_point.shape} does not broadcast to {name} of shape {info.shape}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import DataLayout, TensorInfo, TensorShape, differ
+from interposer.core.types import DataLayout, DataType, TensorInfo, TensorShape, differ
+from interposer.ops.axes import zero_point_problems
 from interposer.ops.window import Window
 
-__all__ = ["Convolution2d", "DepthwiseConvolution2d", "TransposeConvolution2d"]
+__all__ = ["Convolution2d", "DepthwiseConvolution2d", "IntegerConvolution2d", "TransposeConvolution2d"]
 
 _IMAGES = (DataLayout.NCHW, DataLayout.NHWC)
+_BYTES = (DataType.INT8, DataType.UINT8)
 
 
 @op(register=False)
@@ -61,8 +63,33 @@ def _weight_problems(weights: TensorInfo, bias: TensorInfo | None, axis: int, ch
         yield f"bias has {bias.shape[0]} elements; expected {channels}, one for each output channel"
 
 
+@op(register=False)
+class _Convolution(_Windowed):
+    """Common rules of the convolutions whose output channels sum over all input channels of a group."""
+
+    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
+
+    def _problems(self, input: TensorInfo, weights: TensorInfo) -> Iterator[str]:
+        h, w, c = self.data_layout.axes()
+        if differ(input.shape[c], weights.shape[c] * self.groups):
+            groups = f" in each of {self.groups} groups" if self.groups > 1 else ""
+            yield f"input has {input.shape[c]} channels, but weights have {weights.shape[c]}{groups}"
+        if weights.shape[0] % self.groups:
+            yield f"weights give {weights.shape[0]} channels; expected a multiple of groups = {self.groups}"
+        yield from _window_problems(self.windows(weights.shape[h], weights.shape[w]), input.shape[h], input.shape[w])
+
+    def _shape(self, input: TensorInfo, weights: TensorInfo) -> TensorShape:
+        h, w, _ = self.data_layout.axes()
+        rows, columns = self.windows(weights.shape[h], weights.shape[w])
+        height, width = rows.places(input.shape[h]), columns.places(input.shape[w])
+        return self.image_shape(input.shape[0], height, width, weights.shape[0])
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return _products(inputs, int(outputs[0].num_elements), axis=0)
+
+
 @op
-class Convolution2d(_Windowed):
+class Convolution2d(_Convolution):
     """2D convolution (cross-correlation): every output channel sums over all input channels of its group.
 
     Shapes (NHWC; NCHW in brackets):
@@ -89,26 +116,64 @@ class Convolution2d(_Windowed):
     bias = operand(rank=1, optional=True)
     output = result(rank=4, dtype_of="input")
 
-    groups: int = attribute(default=1, ge=1, doc="Number of groups of channels, which are convolved independently.")
-
     def check(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> Iterator[str]:
-        h, w, c = self.data_layout.axes()
-        if differ(input.shape[c], weights.shape[c] * self.groups):
-            groups = f" in each of {self.groups} groups" if self.groups > 1 else ""
-            yield f"input has {input.shape[c]} channels, but weights have {weights.shape[c]}{groups}"
-        if weights.shape[0] % self.groups:
-            yield f"weights give {weights.shape[0]} channels; expected a multiple of groups = {self.groups}"
+        yield from self._problems(input, weights)
         yield from _weight_problems(weights, bias, 0, weights.shape[0])
-        yield from _window_problems(self.windows(weights.shape[h], weights.shape[w]), input.shape[h], input.shape[w])
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        h, w, _ = self.data_layout.axes()
-        rows, columns = self.windows(weights.shape[h], weights.shape[w])
-        height, width = rows.places(input.shape[h]), columns.places(input.shape[w])
-        return TensorInfo(self.image_shape(input.shape[0], height, width, weights.shape[0]), input.dtype)
+        return TensorInfo(self._shape(input, weights), input.dtype)
 
-    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
-        return _products(inputs, int(outputs[0].num_elements), axis=0)
+
+@op
+class IntegerConvolution2d(_Convolution):
+    """2D convolution of 8-bit integers: `Convolution2d` of input and weights, less their zero points, in int32.
+
+    The integers are used as they are stored, without a scale. Padding adds elements equal to the zero point. Sums that
+    exceed int32 wrap around.
+
+    Shapes (NHWC; NCHW in brackets):
+        input: (N, H, W, I) [(N, I, H, W)]
+        weights: (O, KH, KW, I / groups) [(O, I / groups, KH, KW)]
+        input_zero_point: ()
+        weights_zero_point: () or (O, 1, 1, 1)
+        output: (N, OH, OW, O) [(N, O, OH, OW)], as in `Convolution2d`
+
+    Example:
+        >>> image, weights = np.uint8([[[[127, 128, 129]]]]), np.int8([[[[5, 7]]]])
+        >>> compute(IntegerConvolution2d(pad_left=1), image, weights, np.uint8(128)).tolist()
+        [[[[-7, -5, 7]]]]
+
+    Source:
+        ONNX ConvInteger-10.
+    """
+
+    input = operand(rank=4, dtypes=_BYTES)
+    weights = operand(rank=4, dtypes=_BYTES)
+    input_zero_point = operand(dtypes=_BYTES, optional=True)
+    weights_zero_point = operand(dtypes=_BYTES, optional=True)
+    output = result(rank=4, dtypes=[DataType.INT32])
+
+    def check(
+        self,
+        input: TensorInfo,
+        weights: TensorInfo,
+        input_zero_point: TensorInfo | None,
+        weights_zero_point: TensorInfo | None,
+    ) -> Iterator[str]:
+        yield from self._problems(input, weights)
+        if input_zero_point is not None and differ(input_zero_point.num_elements, 1):
+            yield f"input_zero_point has shape {input_zero_point.shape}; expected one element"
+        yield from zero_point_problems("input", input, input_zero_point)
+        yield from zero_point_problems("weights", weights, weights_zero_point)
+
+    def infer(
+        self,
+        input: TensorInfo,
+        weights: TensorInfo,
+        input_zero_point: TensorInfo | None,
+        weights_zero_point: TensorInfo | None,
+    ) -> TensorInfo:
+        return TensorInfo(self._shape(input, weights), DataType.INT32)
 
 
 @op

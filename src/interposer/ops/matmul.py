@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from interposer.core.schema import Op, attribute, op, operand, result
-from interposer.core.types import MAX_RANK, TensorInfo, TensorShape, differ
-from interposer.ops.axes import broadcast_shapes
+from interposer.core.types import MAX_RANK, DataType, TensorInfo, TensorShape, differ
+from interposer.ops.axes import broadcast_shapes, zero_point_problems
 
-__all__ = ["BatchMatMul", "FullyConnected"]
+__all__ = ["BatchMatMul", "FullyConnected", "IntegerMatMul"]
+
+_BYTES: Final = [DataType.INT8, DataType.UINT8]
 
 
 @op
@@ -112,11 +115,7 @@ class BatchMatMul(Op):
     adjoint_y: bool = attribute(default=False, doc="Take the adjugates of the matrices of b.")
 
     def check(self, a: TensorInfo, b: TensorInfo) -> Iterator[str]:
-        left, right = self._matrices(a, b)
-        if differ(left[-1], right[-2]):
-            yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
-        if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
-            yield f"the batches of a, {a.shape}, and of b, {b.shape}, cannot be broadcast together"
+        yield from _product_problems(a, b, *self._matrices(a, b))
         for name, info, expected in (("a", a, self.adjoint_x), ("b", b, self.adjoint_y)):
             if expected and (info.rank < 2 or differ(*info.shape[-2:])):
                 yield f"{name} has shape {info.shape}; only square matrices have an adjoint"
@@ -132,14 +131,76 @@ class BatchMatMul(Op):
         return 2 * int(outputs[0].num_elements) * self._matrices(a, b)[0][-1]
 
     def infer(self, a: TensorInfo, b: TensorInfo) -> TensorInfo:
-        left, right = self._matrices(a, b)
-        batch = broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) or ()
-        rows = left[-2:-1] if a.rank > 1 else ()
-        columns = right[-1:] if b.rank > 1 else ()
-        return TensorInfo((*batch, *rows, *columns), a.dtype)
+        return TensorInfo(_product_shape(a, b, *self._matrices(a, b)), a.dtype)
 
 
 def _turned(shape: TensorShape, transpose: bool, vector: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) == 1:
         return vector
     return (*shape[:-2], shape[-1], shape[-2]) if transpose else shape
+
+
+def _product_problems(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> Iterator[str]:
+    """Yield errors in the shapes of two operands, whose matrices have the shapes `left` and `right`."""
+    if differ(left[-1], right[-2]):
+        yield f"a {a.shape} has rows of {left[-1]} elements, but b {b.shape} has columns of {right[-2]}"
+    if broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) is None:
+        yield f"the batches of a, {a.shape}, and of b, {b.shape}, cannot be broadcast together"
+
+
+def _product_shape(a: TensorInfo, b: TensorInfo, left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of the product, without the dimensions that an operand of rank 1 does not have."""
+    batch = broadcast_shapes(TensorShape(left[:-2]), TensorShape(right[:-2])) or ()
+    rows = left[-2:-1] if a.rank > 1 else ()
+    columns = right[-1:] if b.rank > 1 else ()
+    return (*batch, *rows, *columns)
+
+
+@op
+class IntegerMatMul(Op):
+    """Batched matrix multiplication of 8-bit integers: ``(a - a_zero_point) @ (b - b_zero_point)`` in int32.
+
+    The integers are used as they are stored, without a scale. Sums that exceed int32 wrap around.
+
+    Shapes:
+        a: (..., I, K), or (K,)
+        b: (..., K, J), or (K,)
+        a_zero_point: broadcasts to the shape of a, for example () or (I, 1)
+        b_zero_point: broadcasts to the shape of b, for example () or (J,)
+        output: (..., I, J), as in `BatchMatMul`
+
+    Example:
+        >>> a, b = np.uint8([[130, 125]]), np.int8([[1, 2], [3, -4]])
+        >>> compute(IntegerMatMul(), a, b, np.uint8(128)).tolist()
+        [[-7, 16]]
+        >>> compute(IntegerMatMul(), a, b, np.uint8(128), np.int8([1, 0])).tolist()
+        [[-6, 16]]
+
+    Source:
+        ONNX MatMulInteger-10.
+    """
+
+    a = operand(rank=(1, MAX_RANK), dtypes=_BYTES)
+    b = operand(rank=(1, MAX_RANK), dtypes=_BYTES)
+    a_zero_point = operand(dtypes=_BYTES, optional=True)
+    b_zero_point = operand(dtypes=_BYTES, optional=True)
+    output = result(dtypes=[DataType.INT32])
+
+    def check(
+        self, a: TensorInfo, b: TensorInfo, a_zero_point: TensorInfo | None, b_zero_point: TensorInfo | None
+    ) -> Iterator[str]:
+        yield from _product_problems(a, b, *_matrices(a, b))
+        yield from zero_point_problems("a", a, a_zero_point)
+        yield from zero_point_problems("b", b, b_zero_point)
+
+    def infer(
+        self, a: TensorInfo, b: TensorInfo, a_zero_point: TensorInfo | None, b_zero_point: TensorInfo | None
+    ) -> TensorInfo:
+        return TensorInfo(_product_shape(a, b, *_matrices(a, b)), DataType.INT32)
+
+    def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
+        return 2 * int(outputs[0].num_elements) * (inputs[0].shape[-1] if inputs[0] else 0)
+
+
+def _matrices(a: TensorInfo, b: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return _turned(a.shape, False, (1, *a.shape)), _turned(b.shape, False, (*b.shape, 1))

@@ -17,6 +17,7 @@ __all__ = [
     "ConvertFp32ToBf16",
     "ConvertFp32ToFp16",
     "Dequantize",
+    "DynamicQuantize",
     "FakeQuantization",
     "Quantize",
     "RoundingMethod",
@@ -101,6 +102,41 @@ class Dequantize(Op):
 
     def infer(self, input: TensorInfo) -> TensorInfo:
         return TensorInfo(input.shape, self.dtype)
+
+
+@op
+class DynamicQuantize(Op):
+    """Quantize float values to uint8, with a scale and a zero point that follow from the values.
+
+    The range of the values, extended to contain zero, is divided into 255 steps:
+    ``scale = (max(input, 0) - min(input, 0)) / 255``, ``zero_point = clamp(round(-min(input, 0) / scale))`` and
+    ``output = clamp(round(input / scale) + zero_point)``, in float32. ``round`` rounds half to even, and ``clamp``
+    saturates to 0 to 255. NaN becomes 0.
+
+    Shapes:
+        input, output: any, the same
+        scale, zero_point: ()
+
+    Example:
+        >>> output, scale, zero_point = compute(DynamicQuantize(), [-51.0, 0.0, 102.0, 204.0])
+        >>> output.tolist(), scale.tolist(), zero_point.tolist()
+        ([0, 51, 153, 255], 1.0, 51)
+
+    Source:
+        ONNX DynamicQuantizeLinear-11.
+    """
+
+    input = operand(dtypes=[DataType.FLOAT32])
+    output = result(dtypes=[DataType.UINT8])
+    scale = result(rank=0, dtypes=[DataType.FLOAT32])
+    zero_point = result(rank=0, dtypes=[DataType.UINT8])
+
+    def infer(self, input: TensorInfo) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+        return (
+            TensorInfo(input.shape, DataType.UINT8),
+            TensorInfo((), DataType.FLOAT32),
+            TensorInfo((), DataType.UINT8),
+        )
 
 
 @op

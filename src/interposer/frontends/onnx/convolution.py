@@ -11,10 +11,22 @@ from interposer.core.types import DataLayout, Quantization, TensorShape
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
 from interposer.frontends.onnx.onnx_windows import Windows, as_image, windows
-from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
+from interposer.frontends.onnx.quantization import (
+    along,
+    centered,
+    quantization,
+    real,
+    requantized,
+    with_quantization,
+)
 from interposer.frontends.onnx.shaping import final_reshape, reshaped
 from interposer.ir.graph import Value
-from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    IntegerConvolution2d,
+    TransposeConvolution2d,
+)
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.deformable import DeformableConvolution2d
 from interposer.ops.elementwise import Addition
@@ -33,9 +45,16 @@ def convolution(node: Node) -> Value:
 
 @operator("ConvInteger", since=10)
 def integer_convolution(node: Node) -> Value:
-    """Convert ConvInteger: zero points are subtracted and the result is int32."""
-    x = centered(node, node.value(0), node.optional(2))
-    return _convolved(node, x, centered(node, node.value(1), node.optional(3), axis=0), None)
+    """Convert ConvInteger; volumes are convolved as int32 values, less their zero points."""
+    x, weights, zero = node.value(0), node.value(1), node.optional(2)
+    if x.known.rank > 4:
+        weights = centered(node, weights, node.optional(3), axis=0)
+        return _convolved(node, centered(node, x, zero), weights, None)
+    result = windows(node, _kernel(node, x, weights), x.known.shape[2:])
+    images, filters = as_image(node, x), as_image(node, weights)
+    points = along(node, node.optional(3), filters, axis=0)
+    op = IntegerConvolution2d(**result.pads(), **result.steps(), groups=node.integer("group", 1))
+    return _finished(node, op, x.known.rank, (images, filters, zero, points))
 
 
 @operator("QLinearConv", since=10)
@@ -79,7 +98,7 @@ def _finished(
     node: Node,
     op: Op,
     rank: int,
-    operands: tuple[Value, Value, Value | None],
+    operands: tuple[Value | None, ...],
     quantization: Quantization | None = None,
 ) -> Value:
     if rank != 3:

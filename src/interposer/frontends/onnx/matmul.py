@@ -6,11 +6,11 @@ from interposer.core.errors import ParseError
 from interposer.core.types import Quantization, differ
 from interposer.frontends.onnx.node import Node
 from interposer.frontends.onnx.onnx_converters import operator
-from interposer.frontends.onnx.quantization import centered, quantization, real, requantized, with_quantization
+from interposer.frontends.onnx.quantization import along, quantization, real, requantized, with_quantization
 from interposer.frontends.onnx.shaping import reshaped
 from interposer.ir.graph import Value
 from interposer.ops.elementwise import Addition, Multiplication
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.ops.rearrange import Transpose
 
 __all__: list[str] = []
@@ -46,9 +46,10 @@ def _is_layer(a: Value, b: Value) -> bool:
 
 @operator("MatMulInteger", since=10)
 def integer_matmul(node: Node) -> Value:
-    """Convert MatMulInteger: zero points are subtracted and the result is int32."""
-    a = centered(node, node.value(0), node.optional(2), axis=-2)
-    return _product(node, a, centered(node, node.value(1), node.optional(3), axis=-1))
+    """Convert MatMulInteger; zero points of rank 1 are those of the rows of a and of the columns of b."""
+    a, b = node.value(0), node.value(1)
+    a_points = along(node, node.optional(2), a, axis=-2)
+    return node.add(IntegerMatMul(), a, b, a_points, along(node, node.optional(3), b, axis=-1))
 
 
 @operator("QLinearMatMul", since=10)

@@ -22,18 +22,15 @@ from interposer.ops.elementwise import (
     Division,
     ElementwiseBinary,
     ElementwiseUnary,
-    Maximum,
-    Minimum,
     Multiplication,
     Subtraction,
     UnaryOperation,
     Where,
 )
 from interposer.ops.gather import Gather
-from interposer.ops.quantization import Bitcast, Cast, Dequantize, Quantize, RoundingMethod
-from interposer.ops.reduction import Reduce, ReduceOperation
+from interposer.ops.quantization import Bitcast, Cast, Dequantize, DynamicQuantize, Quantize, RoundingMethod
 
-__all__ = ["centered", "quantization", "real", "requantized", "with_quantization"]
+__all__ = ["along", "centered", "quantization", "real", "requantized", "with_quantization"]
 
 _SATURATING: Final = {
     DataType.FLOAT8_E4M3FN: 448.0,
@@ -45,7 +42,6 @@ _NEVER_INFINITE: Final = frozenset({DataType.FLOAT6_E2M3FN, DataType.FLOAT6_E3M2
 _ROUND_MODES: Final = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}
 """For each rounding mode, the number to add to the bits of a float32 before its significand is cleared."""
 _ROUND: Final = ElementwiseUnary(UnaryOperation.ROUND)
-_BYTE: Final = Activation(ActivationFunction.BOUNDED_RELU, a=255.0, b=0.0)
 _OLD_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
@@ -287,12 +283,19 @@ def centered(node: Node, stored: Value, zero_point: Value | None, axis: int = 0)
     wide = node.step(Cast(DataType.INT32), stored)
     if zero_point is None:
         return wide
-    point = node.step(Cast(DataType.INT32), zero_point)
-    if point.known.rank == 1 and point.known.num_elements != 1:
-        shape = [1] * stored.known.rank
-        shape[checked_axis(axis, stored.known.rank)] = -1
-        point = reshaped(node, point, shape)
+    point = along(node, node.step(Cast(DataType.INT32), zero_point), stored, axis)
     return node.step(Subtraction(), wide, point)
+
+
+def along(node: Node, zero_point: Value | None, stored: Value, axis: int) -> Value | None:
+    """Return zero points that broadcast with `stored`; those of rank 1 belong to the elements along `axis`."""
+    if zero_point is None or zero_point.known.rank != 1:
+        return zero_point
+    if zero_point.known.num_elements == 1:
+        return reshaped(node, zero_point, [])
+    shape = [1] * stored.known.rank
+    shape[checked_axis(axis, stored.known.rank)] = -1
+    return reshaped(node, zero_point, shape)
 
 
 def _along(axis: int | None, numbers: Array, value: Value) -> Array:
@@ -306,12 +309,4 @@ def _along(axis: int | None, numbers: Array, value: Value) -> Array:
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> Sequence[Value]:
     """Convert DynamicQuantizeLinear: the range of the data, zero included, is divided into 255 steps."""
-    x = node.value(0)
-    zero, steps = node.scalar_like(0, x), node.scalar_like(255, x)
-    high = node.step(Maximum(), node.step(Reduce(operation=ReduceOperation.MAX), x), zero)
-    low = node.step(Minimum(), node.step(Reduce(operation=ReduceOperation.MIN), x), zero)
-    scale = node.step(Division(), node.step(Subtraction(), high, low), steps)
-    point = node.step(_ROUND, node.step(_BYTE, node.step(Division(), node.step(Subtraction(), zero, low), scale)))
-    codes = node.step(Addition(), node.step(_ROUND, node.step(Division(), x, scale)), point)
-    stored = node.add(Cast(DataType.UINT8), node.step(_BYTE, codes))
-    return [stored, scale, node.step(Cast(DataType.UINT8), point)]
+    return node.add_many(DynamicQuantize(), node.value(0))

@@ -1076,16 +1076,19 @@ void* factory() noexcept {
 }  // namespace ipr
 
 /// Define the functions that a backend exports, for a class that derives from ipr::Backend. Use once, outside of
-/// namespaces.
-#define IPR_BACKEND(id, Class)                                               \
-  extern "C" {                                                               \
-  const char* GetBackendId(void) { return id; }                              \
-  void GetVersion(uint32_t* out_major, uint32_t* out_minor) {                \
-    *out_major = IPR_API_MAJOR;                                              \
-    *out_minor = IPR_API_MINOR;                                              \
-  }                                                                          \
-  uint32_t GetVocabularyRevision(void) { return IPR_VOCABULARY_REVISION; }   \
-  void* BackendFactory(void) { return ipr::detail::factory<Class>(); }       \
+/// namespaces. The backend knows this revision of the vocabulary.
+#define IPR_BACKEND_OF_REVISION(id, Class, revision)                   \
+  extern "C" {                                                         \
+  const char* GetBackendId(void) { return id; }                        \
+  void GetVersion(uint32_t* out_major, uint32_t* out_minor) {          \
+    *out_major = IPR_API_MAJOR;                                        \
+    *out_minor = IPR_API_MINOR;                                        \
+  }                                                                    \
+  uint32_t GetVocabularyRevision(void) { return revision; }            \
+  void* BackendFactory(void) { return ipr::detail::factory<Class>(); } \
   }
+
+/// The same, with the revision of this header.
+#define IPR_BACKEND(id, Class) IPR_BACKEND_OF_REVISION(id, Class, IPR_VOCABULARY_REVISION)
 
 #endif  // INTERPOSER_BACKEND_HPP

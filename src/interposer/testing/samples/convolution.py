@@ -8,7 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.types import DataLayout, DataType, Quantization, TensorInfo
-from interposer.ops import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    IntegerConvolution2d,
+    TransposeConvolution2d,
+)
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import (
     BYTES,
@@ -197,3 +202,33 @@ def worked_quantized() -> Iterator[Sample]:
     ]
     output, expected = TensorInfo((1, 1, 1, 1), INT8, eighth), i8([10]).reshape(1, 1, 1, 1)
     yield Sample(Convolution2d(data_layout=NHWC), operands, [output], "worked-quantized", [expected])
+
+
+@samples(IntegerConvolution2d)
+def integer_windows() -> Iterator[Sample]:
+    """Yield padding, strides and dilations in both layouts, both types, groups, and zero points for each channel."""
+    for label, layout in LAYOUTS.items():
+        for title, window in WINDOWS.items():
+            op = IntegerConvolution2d(data_layout=layout, **window)
+            operands = [_bytes(_shape(layout, 2, 7, 6, 5), UINT8), _bytes(_filters(op, 5, 7), INT8, constant=True)]
+            yield Sample(op, [*operands, _bytes((), UINT8)], name=f"integers-{label}-{title}")
+        for groups, channels, outputs in ((2, 6, 4), (5, 5, 5), (24, 24, 48)):
+            op = IntegerConvolution2d(data_layout=layout, groups=groups, pad_left=1)
+            image = _bytes(_shape(layout, 1, 5, 6, channels), UINT8)
+            filters = _bytes(_filters(op, channels, outputs), INT8, constant=True)
+            yield Sample(op, [image, filters, _bytes((), UINT8)], name=f"integers-{label}-groups-{groups}")
+        for left, right in ((UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
+            op = IntegerConvolution2d(data_layout=layout, pad_bottom=1)
+            image = _bytes(_shape(layout, 1, 4, 5, 3), left)
+            for constant in (False, True):
+                filters = _bytes(_filters(op, 3, 4), right, constant=constant)
+                points = [_bytes((), left), _bytes((4, 1, 1, 1), right, constant=constant)]
+                title = f"integers-{label}-{left}-{right}{'-constant' if constant else ''}"
+                yield Sample(op, [image, filters, *points], name=title)
+    op = IntegerConvolution2d()
+    yield Sample(op, [_bytes((0, 2, 3, 3), UINT8), _bytes((3, 2, 1, 1), UINT8)], name="integers-empty")
+
+
+def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -> Given:
+    low, high = (-120.0, 120.0) if dtype is INT8 else (0.0, 250.0)
+    return weights(shape, dtype, low=low, high=high) if constant else plain(shape, dtype, low=low, high=high)

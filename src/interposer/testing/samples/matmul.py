@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import DataType, Quantization, TensorInfo
-from interposer.ops import BatchMatMul, FullyConnected
+from interposer.ops import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import FLOATS, INTEGERS, SMALL_FLOATS, TINY_INTEGERS, declared, f32, plain
 
@@ -155,3 +155,36 @@ def worked_matmul() -> Iterator[Sample]:
     yield Sample(BatchMatMul(adjoint_y=True), [a, a], name="worked-adjoint", expected=determinants)
     turned = [f32([[26, 30], [38, 44]])]
     yield Sample(BatchMatMul(transpose_x=True), [a, b], name="worked-transposed", expected=turned)
+
+
+# --- IntegerMatMul ----------------------------------------------------------------------------------------------------
+
+
+def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -> Given:
+    low, high = (-120.0, 120.0) if dtype is INT8 else (0.0, 250.0)
+    return weights(shape, dtype, low=low, high=high) if constant else plain(shape, dtype, low=low, high=high)
+
+
+@samples(IntegerMatMul)
+def integer_matmul() -> Iterator[Sample]:
+    """Yield both types, given and constant matrices, vectors and batches, and sizes that do not fill vectors."""
+    for left, right in ((UINT8, INT8), (UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
+        for constant in (False, True):
+            operands = [_bytes((3, 5), left), _bytes((5, 4), right, constant=constant)]
+            name = f"{left}-{right}{'-constant' if constant else ''}"
+            yield Sample(IntegerMatMul(), operands, name=name)
+            points = [_bytes((), left), _bytes((), right, constant=constant)]
+            yield Sample(IntegerMatMul(), [*operands, *points], name=f"{name}-zero-points")
+            columns = [None, _bytes((4,), right, constant=constant)]
+            yield Sample(IntegerMatMul(), [*operands, *columns], name=f"{name}-columns")
+            rows = [_bytes((3, 1), left), _bytes((), right)]
+            yield Sample(IntegerMatMul(), [*operands, *rows], name=f"{name}-rows")
+    for a, b in (
+        ((6,), (6, 5)), ((2, 6), (6,)), ((6,), (6,)), ((2, 1, 3, 6), (4, 6, 5)), ((0, 6), (6, 5)), ((2, 0), (0, 3)),
+    ):  # fmt: skip
+        title = f"{'x'.join(map(str, a))}-by-{'x'.join(map(str, b))}"
+        pair = [_bytes(a, UINT8), _bytes(b, INT8)]
+        yield Sample(IntegerMatMul(), [*pair, _bytes((), UINT8)], name=title)
+    for count, depth, width in ((1, 64, 70), (37, 130, 33), (2, 3, 1)):
+        pair = [_bytes((2, count, depth), UINT8), _bytes((depth, width), INT8, constant=True)]
+        yield Sample(IntegerMatMul(), [*pair, _bytes((1,), UINT8)], name=f"constant-{count}x{depth}x{width}")

@@ -16,6 +16,7 @@ from interposer.ops import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    DynamicQuantize,
     FakeQuantization,
     Quantize,
     RoundingMethod,
@@ -40,6 +41,19 @@ __all__: list[str] = []
 SHAPE: Final = (2, 3, 4)
 ALL_QUANTIZED: Final = {**QUANTIZED, **TINY_QUANTIZED}
 INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
+
+
+@samples(DynamicQuantize)
+def dynamic_quantize() -> Iterator[Sample]:
+    """Yield numbers of both signs, of one sign, equal numbers, zeros, long tensors and empty ones."""
+    for shape in ((), (1,), SHAPE, (3, 0), (5, 1000)):
+        yield Sample(DynamicQuantize(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
+    yield Sample(DynamicQuantize(), [given((70,), low=1.0, high=3.0)], name="positive")
+    yield Sample(DynamicQuantize(), [given((70,), low=-3.0, high=-1.0)], name="negative")
+    yield Sample(DynamicQuantize(), [of([0.0, -0.0, 0.0])], name="zeros")
+    halves = of([0.0, 0.5, 1.5, 2.5, 254.0, 255.0])
+    expected = [u8([0, 0, 2, 2, 254, 255]), f32(1.0), u8(0)]
+    yield Sample(DynamicQuantize(), [halves], name="halves", expected=expected)
 
 
 @samples(Quantize)

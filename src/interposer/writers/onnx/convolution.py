@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interposer.ops.convolution import Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
+from interposer.ops.convolution import (
+    Convolution2d,
+    DepthwiseConvolution2d,
+    IntegerConvolution2d,
+    TransposeConvolution2d,
+)
 from interposer.ops.convolution3d import Convolution3d
 from interposer.ops.window import Window
 from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.matmul import zero_point
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
@@ -21,9 +27,17 @@ def convolution(draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convo
     return convolved(draft, op, "Conv", draft.optional(2))
 
 
+@writer(IntegerConvolution2d)
+@writer(IntegerConvolution2d, quantized=True)
+def integer_convolution(draft: Draft, op: IntegerConvolution2d) -> Tensor:
+    """Write IntegerConvolution2d as ConvInteger."""
+    points = zero_point(draft, 2, draft.info(0)), zero_point(draft, 3, draft.info(1), from_end=4)
+    return convolved(draft, op, "ConvInteger", *points)
+
+
 def convolved(
     draft: Draft,
-    op: Convolution2d | DepthwiseConvolution2d | Convolution3d,
+    op: Convolution2d | DepthwiseConvolution2d | Convolution3d | IntegerConvolution2d,
     kind: str,
     *others: Tensor | None,
     layout: bool = True,
@@ -38,7 +52,7 @@ def convolved(
 
 
 def prepared(
-    draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d
+    draft: Draft, op: Convolution2d | DepthwiseConvolution2d | Convolution3d | IntegerConvolution2d
 ) -> tuple[Tensor, Tensor, Sequence[int], int]:
     """Return the input with channels first, weights (O, I / groups, ...), the window's dimensions and the groups."""
     shape, last = draft.info(1).shape, op.data_layout.channels_last

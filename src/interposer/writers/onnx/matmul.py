@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from interposer.core.types import DataType
-from interposer.ops.matmul import BatchMatMul, FullyConnected
+from interposer.core.types import DataType, TensorInfo
+from interposer.ops.matmul import BatchMatMul, FullyConnected, IntegerMatMul
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import refuse
 
-__all__ = ["rows_of", "turned"]
+__all__ = ["rows_of", "turned", "zero_point"]
 
 
 @writer(FullyConnected)
@@ -43,6 +43,28 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     a = turned(draft, 0, turn=op.transpose_x)
     b = turned(draft, 1, turn=op.transpose_y)
     return draft.node("MatMul", a, draft.cast(b, a.dtype) if a.dtype is DataType.FLOAT32 else b)
+
+
+@writer(IntegerMatMul)
+@writer(IntegerMatMul, quantized=True)
+def integer_matmul(draft: Draft, op: IntegerMatMul) -> Tensor:
+    """Write IntegerMatMul as MatMulInteger."""
+    points = zero_point(draft, 2, draft.info(0)), zero_point(draft, 3, draft.info(1), from_end=1)
+    return draft.node("MatMulInteger", draft.operand(0), draft.operand(1), *points)
+
+
+def zero_point(draft: Draft, index: int, info: TensorInfo, *, from_end: int | None = None) -> Tensor | None:
+    """Return the zero points of an operand: one, or one for each index along an axis, the `from_end`-th last."""
+    if draft.optional(index) is None:
+        return None
+    points = draft.info(index)
+    if points.dtype is not info.dtype:
+        refuse("a zero point has another type than its operand")
+    if points.num_elements == 1:
+        return draft.reshape(draft.operand(index), [])
+    if from_end is None or points.rank < from_end or points.shape[-from_end] != points.num_elements:
+        refuse("ONNX has one zero point, or one for each output")
+    return draft.reshape(draft.operand(index), [-1])
 
 
 def turned(draft: Draft, index: int, *, turn: bool) -> Tensor:

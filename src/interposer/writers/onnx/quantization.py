@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from interposer.ops.quantization import (
     ConvertFp32ToBf16,
     ConvertFp32ToFp16,
     Dequantize,
+    DynamicQuantize,
     FakeQuantization,
     Quantize,
     RoundingMethod,
@@ -126,6 +128,12 @@ def fake_quantization(draft: Draft, op: FakeQuantization) -> Tensor:
     steps = rounded_away(draft, draft.node("Mul", above, draft.like(float(np.float32(1) / scale), x)))
     result = draft.node("Add", draft.node("Mul", steps, draft.like(float(scale), x)), draft.like(low, x))
     return draft.cast(result, draft.operand(0).dtype)
+
+
+@writer(DynamicQuantize)
+def dynamic_quantize(draft: Draft, op: DynamicQuantize) -> Sequence[Tensor]:
+    """Write DynamicQuantize as DynamicQuantizeLinear."""
+    return draft.nodes("DynamicQuantizeLinear", draft.operand(0), count=3)
 
 
 @writer(Cast, quantized=True)
