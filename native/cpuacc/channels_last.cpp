@@ -37,6 +37,7 @@ Kind kind_of(const Node& node) {
       {"Convolution2d", Kind::convolution},
       {"DepthwiseConvolution2d", Kind::convolution},
       {"TransposeConvolution2d", Kind::convolution},
+      {"IntegerConvolution2d", Kind::convolution},
       {"Pooling2d", Kind::image},
       {"Resize", Kind::image},
       {"DepthToSpace", Kind::image},
@@ -44,7 +45,9 @@ Kind kind_of(const Node& node) {
       {"Activation", Kind::elementwise},
       {"ElementwiseUnary", Kind::elementwise},
       {"Floor", Kind::elementwise},
+      {"Cast", Kind::elementwise},
       {"Quantize", Kind::elementwise},
+      {"DynamicQuantize", Kind::elementwise},
       {"Dequantize", Kind::elementwise},
       {"Addition", Kind::elementwise},
       {"Subtraction", Kind::elementwise},
@@ -102,6 +105,11 @@ bool keeps_order(const Node& node) {
 }
 
 bool is_first(const Node& node) { return node.text("data_layout", "NCHW") == "NCHW"; }
+
+/// Return whether a convolution computes in integers of 8 bits.
+bool has_integers(const Node& node, const Tensor& in, const Tensor& out) {
+  return node.type == "IntegerConvolution2d" || (is_quantized8(in) && is_quantized8(out));
+}
 
 // ---- The pass -------------------------------------------------------------------------------------------------------
 
@@ -172,7 +180,7 @@ class Turner {
 
   bool starts(const Node& node) const {
     const Tensor* in = graph_.in(node, 0);
-    return is_first(node) && in && in->rank() == 4 && is_quantized8(*in) && is_quantized8(graph_.out(node)) &&
+    return is_first(node) && in && has_integers(node, *in, graph_.out(node)) &&
            find_lowering(graph_, node, settings_) != nullptr;
   }
 
@@ -258,9 +266,10 @@ class Turner {
   bool turn_results(const Node& node, Node& made, Kind kind) {
     const bool drops = kind == Kind::reduction && !node.flag("keep_dims");
     for (int& tensor : made.outputs)
-      if (!drops) tensor = graph_.add_tensor(turned(graph_[tensor]));
+      if (!drops && is_image(tensor)) tensor = graph_.add_tensor(turned(graph_[tensor]));
     if (!find_lowering(graph_, made, settings_)) return false;
-    for (size_t n = 0; n < node.outputs.size() && !drops; ++n) turned_[node.outputs[n]] = made.outputs[n];
+    for (size_t n = 0; n < node.outputs.size(); ++n)
+      if (made.outputs[n] != node.outputs[n]) turned_[node.outputs[n]] = made.outputs[n];
     return true;
   }
 
@@ -302,7 +311,8 @@ class Turner {
 
 bool turn_images(Graph& graph, const Settings& settings) {
   bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return kind_of(node) == Kind::convolution && is_first(node) && is_quantized8(*graph.in(node, 0));
+    return kind_of(node) == Kind::convolution && is_first(node) &&
+           has_integers(node, *graph.in(node, 0), graph.out(node));
   });
   return any && Turner(graph, settings).run();
 }

@@ -22,6 +22,7 @@ Family matmul_q8_family();
 Family functions_q8_family();
 Family fusion_family();
 Family gather_family();
+Family integer_q8_family();
 Family layouts_family();
 Family half_precision_family();
 Family lookup_family();
@@ -52,6 +53,7 @@ using Make = Family (*)();
 const Make kFamilies[] = {
     half_precision_family,  // its pass is the first one
     lstm_family,           attention_family,      patterns_family,
+    integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
     fusion_family,         bottleneck_f32_family, elementwise_q8_family,
     conv_q8_family,        depthwise_q8_family,   fully_connected_q8_family,

@@ -371,5 +371,110 @@ TEST_P(Q8ElementwiseKernel, gathers_pixels) {
         }
 }
 
+// ---- Conversions ----------------------------------------------------------------------------------------------------
+
+TEST_P(Q8GemmKernel, converts_sums_to_integers_and_floats) {
+  Random random;
+  const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
+  const int lanes = kernels.lanes;
+  for (int vectors : {1, 2, 4})
+    for (int channels : {1, lanes - 1, lanes, vectors * lanes - 1, vectors * lanes})
+      for (bool has_sums : {false, true})
+        for (int mode : {0, 1, 2}) {  // int32; one scale; scales and a bias
+          if (channels > vectors * lanes) continue;
+          const int rows = 3, first = 5;
+          const int64_t step = channels + 2;
+          Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -100000, 100000));
+          Guarded<int32_t> offsets(random.integers<int32_t>(2 * vectors * lanes, -100, 100));
+          Guarded<int32_t> byte_sums(random.integers<int32_t>(rows, 0, 1000));
+          Guarded<float> scales(random.reals(first + channels)), bias(random.reals(first + channels));
+          Guarded<int32_t> out(rows * step, -7);
+          const Q8Conversion conversion{offsets.data(),
+                                        mode == 0 ? nullptr : scales.data(),
+                                        mode == 2 ? bias.data() : nullptr,
+                                        mode == 2,
+                                        -900.0f,
+                                        900.0f};
+          kernels.convert(rows, vectors, sums.data(), conversion, lanes, first, has_sums ? byte_sums.data() : nullptr,
+                          reinterpret_cast<uint8_t*>(out.data()), step * 4, channels);
+          for (int64_t n = 0; n < out.size(); ++n) {
+            const int64_t row = n / step, channel = n % step;
+            if (channel >= channels) {
+              ASSERT_EQ(out[n], -7);
+              continue;
+            }
+            int32_t sum = sums[row * vectors * lanes + channel];
+            if (has_sums) sum += byte_sums[row] * offsets[lanes + channel];
+            volatile float real = float(sum) * scales[mode == 2 ? first + channel : 0];
+            if (mode == 2) real = real + bias[first + channel];
+            const float bounded = std::clamp<float>(real, -900, 900);
+            int32_t expected = sum;
+            if (mode > 0) std::memcpy(&expected, &bounded, 4);
+            ASSERT_EQ(out[n], expected) << describe("vectors", vectors, "channels", channels, "mode", mode, "row", row);
+          }
+        }
+}
+
+TEST_P(Q8ElementwiseKernel, quantizes_and_dequantizes) {
+  Random random;
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
+  for (int64_t count : {1, 15, 16, 17, 64, 131})
+    for (bool to_even : {false, true})
+      for (bool is_signed : {false, true}) {
+        const int zero = is_signed ? -3 : 130, low = is_signed ? -128 : 0;
+        Guarded<float> in(random.reals(count)), back(count);
+        for (int64_t n = 0; n < count; ++n) in[n] = n % 3 == 0 ? 0.125f * float(n - 20) : in[n] * 20;
+        if (count > 20) in[3] = NAN, in[4] = INFINITY, in[5] = -INFINITY, in[18] = 0.25f * 0.49999997f;
+        Guarded<uint8_t> out(count);
+        const Q8Quantization q{0.25f, zero, float(low - zero), float(low + 255 - zero), 0, to_even};
+        elementwise.quantize(in.data(), out.data(), count, q);
+        elementwise.dequantize(out.data(), back.data(), count, is_signed, 0.3f, zero);
+        for (int64_t n = 0; n < count; ++n) {
+          const double steps = double(in[n] / 0.25f);
+          double whole = to_even ? std::nearbyint(steps) : std::copysign(std::floor(std::fabs(steps) + 0.5), steps);
+          whole = std::isnan(steps) ? zero : std::clamp(whole + zero, double(low), double(low + 255));
+          ASSERT_EQ(out[n], uint8_t(int(whole))) << describe("count", count, "even", to_even, "element", n);
+          ASSERT_EQ(back[n], float(int(whole) - zero) * 0.3f) << describe("count", count, "element", n);
+        }
+      }
+}
+
+TEST_P(Q8ElementwiseKernel, finds_the_range_of_numbers) {
+  Random random;
+  for (int64_t count : {1, 3, 16, 17, 33, 100})
+    for (float shift : {-5.0f, 0.0f, 5.0f}) {
+      Guarded<float> in(random.reals(count));
+      float low = 0, high = 0, found[2], spoiled[2];
+      for (int64_t n = 0; n < count; ++n) in[n] += shift, low = std::min(low, in[n]), high = std::max(high, in[n]);
+      elementwise_q8_kernels_for(isa()).find_range(in.data(), count, found);
+      in[count / 2] = NAN;
+      elementwise_q8_kernels_for(isa()).find_range(in.data(), count, spoiled);
+      ASSERT_EQ(found[0], low) << describe("count", count);
+      ASSERT_EQ(found[1], high) << describe("count", count);
+      ASSERT_TRUE(std::isnan(spoiled[0]) && std::isnan(spoiled[1])) << describe("count", count);
+    }
+}
+
+TEST_P(Q8ElementwiseKernel, adds_rows_and_products) {
+  Random random;
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
+  for (int64_t count : {1, 63, 64, 65, 130})
+    for (int64_t rows : {1, 2, 255, 256, 257, 600}) {
+      const int64_t step = count + 3;
+      Guarded<uint8_t> in(random.integers<uint8_t>(rows * step));
+      Guarded<uint32_t> sums(count, 9);
+      elementwise.add_rows(in.data(), rows, step, count, rows % 2 == 0, sums.data());
+      Guarded<int32_t> products(count, 4);
+      Guarded<int16_t> factors(random.integers<int16_t>(count, -255, 255));
+      elementwise.add_product(products.data(), factors.data(), -255, count);
+      for (int64_t n = 0; n < count; ++n) {
+        uint32_t expected = 9;
+        for (int64_t row = 0; row < rows; ++row) expected += in[row * step + n] ^ (rows % 2 == 0 ? 0x80 : 0);
+        ASSERT_EQ(sums[n], expected) << describe("count", count, "rows", rows);
+        ASSERT_EQ(products[n], 4 - 255 * factors[n]) << describe("count", count);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace cpuacc

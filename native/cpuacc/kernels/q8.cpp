@@ -190,6 +190,54 @@ static void requantize(int rows, int vectors, const int32_t* sums, const Q8Requa
   run(rows, sums, f, lane, byte_sums, out, step, channels, residual);
 }
 
+// ---- Conversion of sums ---------------------------------------------------------------------------------------------
+
+/// Copy the values of a panel's channels, and fill the other lanes with zeros.
+template <int VECTORS>
+struct Lanes {
+  alignas(64) float values[VECTORS * kLanes];
+
+  Lanes(const float* from, bool many, int channels) {
+    for (int n = 0; n < VECTORS * kLanes; ++n) values[n] = from && n < channels ? from[many ? n : 0] : 0;
+  }
+};
+
+template <int VECTORS, bool REAL>
+static void convert_panel(int rows, const int32_t* sums, const Q8Conversion& c, int64_t lane, int64_t channel,
+                          const int32_t* byte_sums, uint8_t* out, int64_t step, int channels) {
+  const Lanes<VECTORS> scale(c.scale ? c.scale + (c.many_scales ? channel : 0) : nullptr, c.many_scales, channels);
+  const Lanes<VECTORS> bias(c.bias ? c.bias + channel : nullptr, true, channels);
+  const Vec low = broadcast(c.low), high = broadcast(c.high);
+  for (int row = 0; row < rows; ++row, out += step)
+#pragma GCC unroll 4
+    for (int n = 0; n < VECTORS; ++n, sums += kLanes) {
+      Ints sum = load(sums);
+      if (byte_sums)
+        sum =
+            add(sum, multiply(splat(static_cast<uint32_t>(byte_sums[row])), load(c.weight_offset + lane + n * kLanes)));
+      if (REAL) {
+        Vec real = rounded(floats(sum) * load(scale.values + n * kLanes));
+        if (c.bias) real = real + load(bias.values + n * kLanes);
+        sum = reinterpret_cast<Ints>(at_most(at_least(real, low), high));
+      }
+      const int64_t left = 4 * (int64_t{channels} - n * kLanes);
+      if (left > 0) store_bytes(out + 4 * n * kLanes, sum, left);
+    }
+}
+
+template <bool REAL>
+static void convert_of(int rows, int vectors, const int32_t* sums, const Q8Conversion& c, int64_t lane, int64_t channel,
+                       const int32_t* byte_sums, uint8_t* out, int64_t step, int channels) {
+  auto run = vectors == 4 ? convert_panel<4, REAL> : vectors == 2 ? convert_panel<2, REAL> : convert_panel<1, REAL>;
+  run(rows, sums, c, lane, channel, byte_sums, out, step, channels);
+}
+
+static void convert(int rows, int vectors, const int32_t* sums, const Q8Conversion& c, int64_t lane, int64_t channel,
+                    const int32_t* byte_sums, uint8_t* out, int64_t step, int channels) {
+  auto run = c.scale ? convert_of<true> : convert_of<false>;
+  run(rows, vectors, sums, c, lane, channel, byte_sums, out, step, channels);
+}
+
 // ---- Products of matrices -------------------------------------------------------------------------------------------
 
 CPUACC_INLINE uint32_t word(const uint8_t* from) {
@@ -498,6 +546,47 @@ static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64
   }
 }
 
+CPUACC_INLINE Ints multiplied(Ints a, Ints b, const Q8Multiply& q) {
+  Ints x = subtract(a, splat(static_cast<uint32_t>(q.zero_a))), y = subtract(b, splat(static_cast<uint32_t>(q.zero_b)));
+  return fixed_point(multiply(x, y), splat(static_cast<uint32_t>(q.multiplier)), splat(static_cast<uint32_t>(q.shift)));
+}
+
+static void multiply_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
+  const Ints flip_a = splat(q.flip_a), flip_b = splat(q.flip_b), flip = splat(q.flip), none = splat(0);
+  const Ints only_a = bytes(*a), only_b = bytes(*b), zero = shorts(q.zero), low = bytes(0), high = bytes(255);
+  for (int64_t n = 0; n < count; n += 4 * kLanes) {
+    Ints x = exclusive_or(q.one_a ? only_a : load_bytes(a + n, count - n), flip_a);
+    Ints y = exclusive_or(q.one_b ? only_b : load_bytes(b + n, count - n), flip_b);
+    Ints x0 = low8(x, none), x1 = high8(x, none), y0 = low8(y, none), y1 = high8(y, none);
+    Ints found =
+        saturated(multiplied(low16(x0, none), low16(y0, none), q), multiplied(high16(x0, none), high16(y0, none), q),
+                  multiplied(low16(x1, none), low16(y1, none), q), multiplied(high16(x1, none), high16(y1, none), q),
+                  zero, low, high);
+    store_bytes(out + n, exclusive_or(found, flip), count - n);
+  }
+}
+
+/// Sums of up to 256 bytes fit 16 bits.
+static void add_rows(const uint8_t* from, int64_t rows, int64_t step, int64_t count, bool flip, uint32_t* sums) {
+  constexpr int64_t width = 64;
+  const uint8_t mask = flip ? 0x80 : 0;
+  for (int64_t first = 0; first < count; first += width) {
+    const int64_t bytes = count - first < width ? count - first : width;
+    for (int64_t row = 0; row < rows; row += 256) {
+      uint16_t part[width] = {};
+      const int64_t last = row + 256 < rows ? row + 256 : rows;
+      const uint8_t* at = from + row * step + first;
+      if (bytes == width)
+        for (int64_t r = row; r < last; ++r, at += step)
+          for (int64_t n = 0; n < width; ++n) part[n] = static_cast<uint16_t>(part[n] + (at[n] ^ mask));
+      else
+        for (int64_t r = row; r < last; ++r, at += step)
+          for (int64_t n = 0; n < bytes; ++n) part[n] = static_cast<uint16_t>(part[n] + (at[n] ^ mask));
+      for (int64_t n = 0; n < bytes; ++n) sums[first + n] += part[n];
+    }
+  }
+}
+
 static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int low, int high) {
   Ints mask = splat(flip), least = bytes(low), most = bytes(high);
   for (int64_t n = 0; n < count; n += 4 * kLanes) {
@@ -506,14 +595,106 @@ static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip
   }
 }
 
+static void find_range(const float* from, int64_t count, float* range) {
+  Vec low = broadcast(0), high = broadcast(0);
+  IntVec unordered = {};
+  int64_t n = 0;
+  for (; n + kLanes <= count; n += kLanes) {
+    Vec x = load(from + n);
+    low = x < low ? x : low, high = x > high ? x : high;
+    unordered |= x != x;
+  }
+  float least = 0, most = 0;
+  bool is_nan = any_lane(unordered);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (low[lane] < least) least = low[lane];
+    if (high[lane] > most) most = high[lane];
+  }
+  for (; n < count; ++n) {
+    if (from[n] < least) least = from[n];
+    if (from[n] > most) most = from[n];
+    is_nan = is_nan || from[n] != from[n];
+  }
+  range[0] = is_nan ? __builtin_nanf("") : least;
+  range[1] = is_nan ? __builtin_nanf("") : most;
+}
+
+/// Quantize one vector, without its zero point: round(x / scale) within [low, high], and `none` for NaN.
+template <bool EVEN>
+CPUACC_INLINE Ints steps_of(Vec x, const Q8Quantization& q) {
+  Vec steps = x / broadcast(q.scale);
+  Vec inside = at_most(at_least(steps, broadcast(q.low)), broadcast(q.high));
+  inside = steps == steps ? inside : broadcast(q.none);
+  if (EVEN) return nearest(inside);
+  Ints whole = truncated(inside);
+  Vec rest = inside - floats(whole), one = broadcast(1), zero = broadcast(0);
+  Vec more = rest >= broadcast(0.5f) ? one : rest <= broadcast(-0.5f) ? zero - one : zero;
+  return add(whole, truncated(more));
+}
+
+template <bool EVEN>
+static void quantize_elements(const float* from, uint8_t* to, int64_t count, const Q8Quantization& q) {
+  const Ints zero = splat(static_cast<uint32_t>(q.zero));
+  int64_t n = 0;
+  for (; n + kLanes <= count; n += kLanes) store_low_bytes(to + n, add(steps_of<EVEN>(load(from + n), q), zero));
+  if (n == count) return;
+  float rest[kLanes] = {};
+  uint8_t found[kLanes];
+  memcpy(rest, from + n, static_cast<size_t>(count - n) * sizeof(float));
+  store_low_bytes(found, add(steps_of<EVEN>(load(rest), q), zero));
+  memcpy(to + n, found, static_cast<size_t>(count - n));
+}
+
+static void quantize(const float* from, uint8_t* to, int64_t count, const Q8Quantization& q) {
+  (q.to_even ? quantize_elements<true> : quantize_elements<false>)(from, to, count, q);
+}
+
+static void add_product(int32_t* sums, const int16_t* row, int32_t factor, int64_t count) {
+  for (int64_t n = 0; n < count; ++n)
+    sums[n] = static_cast<int32_t>(static_cast<uint32_t>(sums[n]) + static_cast<uint32_t>(row[n] * factor));
+}
+
+/// The numbers are products of integers of 9 bits and a scale, rounded once.
+template <class Stored>
+static void dequantize_elements(const Stored* from, float* to, int64_t count, float scale, int32_t zero) {
+  for (int64_t n = 0; n < count; ++n) to[n] = static_cast<float>(static_cast<int32_t>(from[n]) - zero) * scale;
+}
+
+static void dequantize(const uint8_t* from, float* to, int64_t count, bool is_signed, float scale, int32_t zero) {
+  if (is_signed)
+    dequantize_elements(reinterpret_cast<const int8_t*>(from), to, count, scale, zero);
+  else
+    dequantize_elements(from, to, count, scale, zero);
+}
+
+#if defined(__AVX512VNNI__)
+/// Look up 64 values at once, each in both halves of the table.
+__attribute__((target("avx512vbmi"))) static void look_up_in_registers(const uint8_t* from, uint8_t* to, int64_t count,
+                                                                       const uint8_t* table) {
+  const Ints a = load(table), b = load(table + 64), c = load(table + 128), d = load(table + 192);
+  for (int64_t n = 0; n < count; n += 64) {
+    const uint64_t mask = lowest_bytes(count - n < 64 ? count - n : 64);
+    const Ints x = _mm512_maskz_loadu_epi8(mask, from + n);
+    const Ints low = _mm512_permutex2var_epi8(a, x, b), high = _mm512_permutex2var_epi8(c, x, d);
+    _mm512_mask_storeu_epi8(to + n, mask, _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high));
+  }
+}
+#endif
+
 static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8_t* table) {
+#if defined(__AVX512VNNI__)
+  static const bool has_permutations = __builtin_cpu_supports("avx512vbmi");
+  if (has_permutations) return look_up_in_registers(from, to, count, table);
+#endif
   for (int64_t n = 0; n < count; ++n) to[n] = table[from[n]];
 }
 
 }  // namespace
 
-extern const GemmQ8Kernels gemm_q8_kernels = {kLanes, MAX_ROWS, tile, ROW_TILE, gemv_tile, gemv, requantize};
+extern const GemmQ8Kernels gemm_q8_kernels = {kLanes, MAX_ROWS, tile, ROW_TILE, gemv_tile, gemv, requantize, convert};
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, depthwise};
-extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy, gather, add_elements, clamp, look_up};
+extern const ElementwiseQ8Kernels elementwise_q8_kernels = {copy,     gather,      add_elements, multiply_elements,
+                                                            add_rows, clamp,       look_up,      find_range,
+                                                            quantize, add_product, dequantize};
 
 }  // namespace cpuacc::ISA_NS

@@ -55,11 +55,34 @@ struct Q8Add {
   float scale_a, scale_b, shift, limit;
 };
 
+/// The product of two quantized values: zero + (a - zero_a) * (b - zero_b) * factor. All values are unsigned.
+struct Q8Multiply {
+  int32_t zero_a, zero_b, zero, multiplier, shift;
+  uint32_t flip_a, flip_b, flip;
+  bool one_a, one_b;  // one value for all elements
+};
+
 /// A residual that is added to the result of a panel; `add` is nullptr if there is none.
 struct Q8Residual {
   const Q8Add* add;
   const uint8_t* codes;
   int64_t step;
+};
+
+/// Conversion of sums to int32, or to float32 if `scale` is present: clamp(sum * scale + bias, low, high).
+struct Q8Conversion {
+  const int32_t* weight_offset;  // for each lane of each panel: the factor of the sum of the bytes that is added
+  const float *scale, *bias;     // by channel; nullptr if absent
+  bool many_scales;              // a scale for each channel instead of one
+  float low, high;
+};
+
+/// Quantization of floats: zero + clamp(round(x / scale), low, high), and zero + none for NaN.
+struct Q8Quantization {
+  float scale;
+  int32_t zero;
+  float low, high, none;  // in steps
+  bool to_even;           // halves are rounded to even integers, else away from zero
 };
 
 /// Weights of a depthwise convolution. Each group multiplies the bytes of 4 taps for `rows` rows of output.
@@ -105,6 +128,10 @@ struct GemmQ8Kernels {
   /// arrays of `requantization`. `byte_sums` has the sum of the bytes of each row, or is nullptr if no sum is needed.
   void (*requantize)(int rows, int vectors, const int32_t* sums, const Q8Requantization& requantization, int64_t lane,
                      const int32_t* byte_sums, uint8_t* out, int64_t step, int channels, const Q8Residual& residual);
+  /// Convert the sums of one panel, whose lanes are consecutive channels from `channel` on, to 4 bytes each. Rows of
+  /// the result are `step` bytes apart.
+  void (*convert)(int rows, int vectors, const int32_t* sums, const Q8Conversion& conversion, int64_t lane,
+                  int64_t channel, const int32_t* byte_sums, uint8_t* out, int64_t step, int channels);
 };
 
 struct DepthwiseQ8Kernels {
@@ -120,8 +147,18 @@ struct ElementwiseQ8Kernels {
   void (*gather)(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t channels, int64_t step, int64_t times,
                  uint32_t flip);
   void (*add)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, uint32_t flip_a, const Q8Add& add);
+  void (*multiply)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, const Q8Multiply& multiply);
+  /// Add rows of bytes, with their highest bit inverted if `flip`, to `sums`. Rows are `step` bytes apart.
+  void (*add_rows)(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, bool flip, uint32_t* sums);
   void (*clamp)(const uint8_t* from, uint8_t* to, int64_t bytes, uint32_t flip, int low, int high);
   void (*look_up)(const uint8_t* from, uint8_t* to, int64_t bytes, const uint8_t* table);
+  /// Write the least number, or 0 if that is less, and the greatest, or 0 if that is greater; NaN if any number is NaN.
+  void (*find_range)(const float* from, int64_t count, float* range);
+  void (*quantize)(const float* from, uint8_t* to, int64_t count, const Q8Quantization& quantization);
+  /// sums[n] += row[n] * factor.
+  void (*add_product)(int32_t* sums, const int16_t* row, int32_t factor, int64_t count);
+  /// to = (from - zero) * scale.
+  void (*dequantize)(const uint8_t* from, float* to, int64_t count, bool is_signed, float scale, int32_t zero);
 };
 CPUACC_TABLE(GemmQ8Kernels, gemm_q8_kernels)
 CPUACC_TABLE(DepthwiseQ8Kernels, depthwise_q8_kernels)

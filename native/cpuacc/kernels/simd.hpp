@@ -67,6 +67,18 @@ CPUACC_INLINE Vec at_most(Vec v, Vec high) {
 #endif
 }
 
+/// Return v. The compiler cannot see that, so it cannot contract a product with a sum that follows.
+CPUACC_INLINE Vec rounded(Vec v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__x86_64__)
+  asm("" : "+x"(v));
+#else
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 /// Select elements of the concatenation of `a` and `b` by index. GCC has a builtin for this; Clang does not.
 template <typename V, typename Numbers>
 CPUACC_INLINE V shuffled(V a, V b, Numbers from) {
@@ -497,6 +509,21 @@ CPUACC_INLINE void store_bytes(uint8_t* to, Ints x, int64_t count) {
     store(to, x);
   else
     store_some(to, x, count);
+}
+/// Store the lowest byte of each lane.
+CPUACC_INLINE void store_low_bytes(uint8_t* to, Ints x) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(x));
+#elif defined(__AVX2__)
+  const __m128i low = _mm_set1_epi32(0xff);
+  __m128i a = _mm_and_si128(_mm256_castsi256_si128(x), low), b = _mm_and_si128(_mm256_extracti128_si256(x, 1), low);
+  __m128i shorts = _mm_packs_epi32(a, b);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(shorts, shorts));
+#else
+  int32_t lanes[kLanes];
+  store(lanes, x);
+  for (int n = 0; n < kLanes; ++n) to[n] = static_cast<uint8_t>(lanes[n]);
+#endif
 }
 CPUACC_INLINE Ints load_bytes(const uint8_t* from, int64_t count) {
   return count >= 4 * kLanes ? load(from) : load_some(from, count);

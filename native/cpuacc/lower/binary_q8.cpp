@@ -169,7 +169,9 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 struct Pairs {
   Rule rule;
   Rows rows;
-  const uint8_t* table;  // results by both values, the first one as the high byte; or nullptr
+  const uint8_t* table;                 // results by both values, the first one as the high byte; or nullptr
+  const ElementwiseQ8Kernels* kernels;  // of products; or nullptr
+  Q8Multiply product;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Pairs& self = step.as<Pairs>();
@@ -187,6 +189,7 @@ struct Pairs {
 
  private:
   void of_row(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count) const {
+    if (kernels) return kernels->multiply(a, b, out, count, product);
     int64_t next_a = rows.one[0] ? 0 : 1, next_b = rows.one[1] ? 0 : 1;
     if (table)
       for (int64_t n = 0; n < count; ++n) out[n] = table[a[n * next_a] << 8 | b[n * next_b]];
@@ -202,19 +205,41 @@ const uint8_t* table_of(Builder& builder, const Rule& rule) {
   }));
 }
 
+/// Products that are not shifted out of 32 bits are computed in vectors.
+bool is_product(const Rule& rule) { return rule.operation == Binary::mul && rule.of_result.shift <= 14; }
+
+Q8Multiply product_of(const Rule& rule, const Rows& rows) {
+  auto zero = [](bool is_signed, int64_t point) { return int32_t(point) + (is_signed ? 128 : 0); };
+  auto flip = [](bool is_signed) { return is_signed ? 0x80808080u : 0u; };
+  return {zero(rule.signed_a, rule.zero_a),
+          zero(rule.signed_b, rule.zero_b),
+          zero(rule.signed_out, rule.zero_out),
+          int32_t(rule.of_result.multiplier),
+          rule.of_result.shift,
+          flip(rule.signed_a),
+          flip(rule.signed_b),
+          flip(rule.signed_out),
+          rows.one[0] != 0,
+          rows.one[1] != 0};
+}
+
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = rule_of(graph, node);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
-  pairs->table = out.elements() >= kLeastElementsForTable ? table_of(builder, pairs->rule) : nullptr;
+  pairs->kernels = is_product(pairs->rule) ? &elementwise_q8_kernels_for(builder.settings.isa) : nullptr;
+  pairs->product = product_of(pairs->rule, pairs->rows);
+  const bool large = out.elements() >= kLeastElementsForTable && !pairs->kernels;
+  pairs->table = large ? table_of(builder, pairs->rule) : nullptr;
   if (out.elements() == 0) pairs->rows.rows = 0;
   Step step;
   step.name = node.type + " " + node.name;
   step.fn = &Pairs::run;
-  step.max_parts =
-      parts_for(builder.settings, double(out.elements()) * (pairs->table ? cost::kLookUpPairNs : cost::kCombinePairNs));
+  step.max_parts = parts_for(builder.settings, double(out.elements()) * (pairs->kernels ? cost::kAddQuantizedNs
+                                                                         : pairs->table ? cost::kLookUpPairNs
+                                                                                        : cost::kCombinePairNs));
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = a.shape == out.shape ? 0 : b.shape == out.shape ? 1 : -1;

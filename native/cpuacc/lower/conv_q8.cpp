@@ -40,7 +40,9 @@ Q8Window window_of(const Graph& graph, const Node& node) {
   return window;
 }
 
-Q8Window convolution(const Graph& graph, const Node& node) {
+}  // namespace
+
+Q8Window convolution_q8(const Graph& graph, const Node& node) {
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
   const Order at = order_of_weights(node);
   Q8Window window = window_of(graph, node);
@@ -56,6 +58,8 @@ Q8Window convolution(const Graph& graph, const Node& node) {
     }
   return window;
 }
+
+namespace {
 
 /// The outputs whose position is `phase` modulo the stride, and the taps that contribute to them.
 struct Phase {
@@ -90,7 +94,7 @@ Q8Window transposed(const Graph& graph, const Node& node, const Phase& rows, con
 }
 
 std::vector<Q8Window> windows_of(const Graph& graph, const Node& node) {
-  if (node.type == "Convolution2d") return {convolution(graph, node)};
+  if (node.type == "Convolution2d") return {convolution_q8(graph, node)};
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
   const Order at = order_of_weights(node);
   int64_t down = node.integer("stride_y"), across = node.integer("stride_x");

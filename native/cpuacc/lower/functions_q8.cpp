@@ -13,15 +13,15 @@ namespace cpuacc {
 namespace {
 
 struct LookUp {
+  const ElementwiseQ8Kernels* kernels;
   Table table;
   int64_t count;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const LookUp& self = step.as<LookUp>();
-    const uint8_t* in = run.at<uint8_t>(step.in[0]);
-    uint8_t* out = run.at<uint8_t>(step.out[0]);
     Range range = split(self.count, part, parts, 64);
-    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.table[in[n]];
+    self.kernels->look_up(run.at<uint8_t>(step.in[0]) + range.first, run.at<uint8_t>(step.out[0]) + range.first,
+                          range.last - range.first, self.table.data());
   }
 };
 
@@ -35,7 +35,8 @@ void add_table_step(const Node& node, Builder& builder, const Table& table) {
   step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kLookUpNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<LookUp>(LookUp{table, in.elements()});
+  step.state =
+      std::make_shared<LookUp>(LookUp{&elementwise_q8_kernels_for(builder.settings.isa), table, in.elements()});
   step.in_place = 0;
   builder.add(std::move(step));
 }
@@ -249,6 +250,7 @@ void lower_unary(const Node& node, Builder& builder) {
 
 /// Rows of `width` values, which are `step` apart in the result.
 struct Rescaling {
+  const ElementwiseQ8Kernels* kernels;
   Table table;
   int64_t rows, width, step, offset;
 
@@ -258,7 +260,7 @@ struct Rescaling {
     for (int64_t row = range.first; row < range.last; ++row) {
       const uint8_t* in = run.at<uint8_t>(step.in[0]) + row * self.width;
       uint8_t* out = run.at<uint8_t>(step.out[0]) + row * self.step + self.offset;
-      for (int64_t n = 0; n < self.width; ++n) out[n] = self.table[in[n]];
+      self.kernels->look_up(in, out, self.width, self.table.data());
     }
   }
 };
@@ -286,6 +288,7 @@ Refusal concat_support(const Graph& graph, const Node& node, const Settings&) {
 
 void lower_concat(const Node& node, Builder& builder) {
   const Tensor& out = builder.graph.out(node);
+  const ElementwiseQ8Kernels& kernels = elementwise_q8_kernels_for(builder.settings.isa);
   int axis = axis_of(node.integer("axis"), out.rank());
   Around at = around(out.shape, axis);
   int64_t offset = 0;
@@ -298,8 +301,8 @@ void lower_concat(const Node& node, Builder& builder) {
     step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kLookUpNs);
     step.in = {builder.buffer(number)};
     step.out = {builder.buffer(node.outputs[0])};
-    step.state = std::make_shared<Rescaling>(
-        Rescaling{requantized_in_float(in, out), width > 0 ? at.outer : 0, width, at.extent * at.inner, offset});
+    step.state = std::make_shared<Rescaling>(Rescaling{&kernels, requantized_in_float(in, out),
+                                                       width > 0 ? at.outer : 0, width, at.extent * at.inner, offset});
     offset += width;
     builder.add(std::move(step));
   }

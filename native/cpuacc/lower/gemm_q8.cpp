@@ -26,6 +26,9 @@ struct Gemm {
   const int32_t* bias;
   Q8Requantization requantization;
   Q8Add addition;
+  const int32_t* column_sums;  // of the weights of each lane, if zero point and scales are operands; else nullptr
+  Q8Conversion conversion;     // used instead of the requantization then, with the scales and the bias of the run
+  int64_t item;                // bytes of an element of the result
   bool adds, by_panels;
   bool reads_rows;  // a segment is three adjacent pixels, and positions are one pixel apart
 
@@ -40,9 +43,17 @@ struct Gemm {
   uint32_t flip;
 };
 
+/// The values of a run: those of the network, or those of its operands.
+struct Values {
+  const int32_t* bias;
+  uint8_t zero;
+  Q8Conversion conversion;
+};
+
 /// Some rows of positions, and the addresses of their operands.
 struct Chunk {
   const Gemm* gemm;
+  const Values* values;
   const uint8_t* from;  // the first row and column that the first window reads
   int64_t row_bytes;    // between consecutive rows of the image
   uint32_t flip;
@@ -60,7 +71,7 @@ void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* cons
   alignas(64) int32_t sums[kMaxSums];
   const int64_t step = p.columns.stride * p.depth;
   const int8_t* weights = p.weights + panel.offset;
-  const int32_t* bias = p.bias + panel.lane;
+  const int32_t* bias = chunk.values->bias + panel.lane;
   if (count == 1 && p.segment_count == 1) {
     p.kernels->gemv_tile(panel.vectors, segments[0] + place * step, p.words, chunk.flip, weights, bias, sums);
   } else {
@@ -78,9 +89,15 @@ void run_positions(const Chunk& chunk, const Q8Panel& panel, const uint8_t* cons
   int64_t y = p.rows.first + (chunk.first_row + row) * p.rows.step;
   int64_t x = p.columns.first + (chunk.first_place + place) * p.columns.step;
   int64_t at = (y * p.columns.result + x) * p.outputs + panel.first, by = p.columns.step * p.outputs;
+  const int32_t* byte_sums = panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr;
+  if (p.column_sums) {
+    const Q8Conversion& conversion = chunk.values->conversion;
+    p.kernels->convert(int(count), panel.vectors, sums, conversion, panel.lane, panel.first, byte_sums,
+                       chunk.out + at * p.item, by * p.item, panel.channels);
+    return;
+  }
   Q8Residual residual{p.adds ? &p.addition : nullptr, chunk.other + (p.adds ? at : 0), by};
-  p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane,
-                        panel.moved ? chunk.byte_sums + row * chunk.places + place : nullptr, chunk.out + at, by,
+  p.kernels->requantize(int(count), panel.vectors, sums, p.requantization, panel.lane, byte_sums, chunk.out + at, by,
                         panel.channels, residual);
 }
 
@@ -135,24 +152,24 @@ void run_chunk(const Chunk& chunk, Range panels, const uint8_t** segments) {
 }
 
 /// Copy the rows that a chunk reads, with padding.
-void copy_rows(const Gemm& p, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
+void copy_rows(const Gemm& p, uint8_t zero, const uint8_t* image, uint8_t* to, int64_t first, int64_t count) {
   int64_t begin = std::clamp<int64_t>(-p.left, 0, p.width), bytes = p.width * p.depth;
   int64_t end = std::clamp<int64_t>(p.columns.extent - p.left, begin, p.width);
   for (int64_t row = first; row < first + count; ++row, to += bytes) {
     bool inside = row >= 0 && row < p.rows.extent && begin < end;
     int64_t filled = inside ? begin * p.depth : bytes;
-    memset(to, p.zero, size_t(filled));
+    memset(to, zero, size_t(filled));
     if (!inside) continue;
     const uint8_t* from = image + (row * p.columns.extent + begin + p.left) * p.depth;
     p.elementwise->copy(to + filled, from, (end - begin) * p.depth, p.flip);
-    memset(to + end * p.depth, p.zero, size_t((p.width - end) * p.depth));
+    memset(to + end * p.depth, zero, size_t((p.width - end) * p.depth));
   }
 }
 
-/// The scratch memory of a part: segment pointers, sums of bytes, copied rows.
+/// The scratch memory of a part: segment pointers, sums of bytes, initial values of sums, copied rows.
 struct Scratch {
   const uint8_t** segments;
-  int32_t* byte_sums;
+  int32_t *byte_sums, *bias;
   uint8_t* rows;
 };
 
@@ -163,18 +180,37 @@ uint64_t sums_bytes(const Gemm& p) {
   return p.ones ? (uint64_t(places) * sizeof(int32_t) + 63) / 64 * 64 : 0;
 }
 
+uint64_t bias_bytes(const Gemm& p) {
+  return p.column_sums ? (uint64_t(p.channels.lanes()) * sizeof(int32_t) + 63) / 64 * 64 : 0;
+}
+
 Scratch scratch_of(const Gemm& p, char* memory) {
-  char *sums = memory + segments_bytes(p), *rows = sums + sums_bytes(p);
-  return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums),
+  char *sums = memory + segments_bytes(p), *bias = sums + sums_bytes(p), *rows = bias + bias_bytes(p);
+  return {reinterpret_cast<const uint8_t**>(memory), reinterpret_cast<int32_t*>(sums), reinterpret_cast<int32_t*>(bias),
           reinterpret_cast<uint8_t*>(rows)};
 }
 
+/// The values of a run. Operands after the first two are the zero point of the input, the scales and the bias.
+Values values_of(const Gemm& p, const Step& step, const Run& run, Range panels, int32_t* bias) {
+  if (!p.column_sums) return {p.bias, p.zero, {}};
+  Values found{bias, p.zero, p.conversion};
+  if (step.in[1]) found.zero = uint8_t(*run.at<uint8_t>(step.in[1]) ^ uint8_t(p.flip));
+  if (step.in[2]) found.conversion.scale = run.at<float>(step.in[2]);
+  if (step.in[3]) found.conversion.bias = run.at<float>(step.in[3]);
+  const Q8Panel &first = p.channels.panels[size_t(panels.first)], &last = p.channels.panels[size_t(panels.last - 1)];
+  const uint32_t zero = found.zero;
+  for (int64_t lane = first.lane; lane < last.lane + last.vectors * p.kernels->lanes; ++lane)
+    bias[lane] = int32_t(0u - zero * uint32_t(p.column_sums[lane]));
+  return found;
+}
+
 /// Compute rows of positions [first, last) of one image.
-void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
-              const Scratch& scratch) {
+void run_rows(const Gemm& p, const Values& values, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range,
+              Range panels, const Scratch& scratch) {
   for (int64_t row = range.first; row < range.last; row += p.chunk) {
     int64_t rows = std::min(p.chunk, range.last - row), first = row * p.rows.stride + p.top;
     Chunk chunk{&p,
+                &values,
                 in + (first * p.columns.extent + p.left) * p.depth,
                 p.columns.extent * p.depth,
                 p.flip,
@@ -186,7 +222,7 @@ void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* oth
                 other,
                 scratch.byte_sums};
     if (p.copies) {
-      copy_rows(p, in, scratch.rows, first, (rows - 1) * p.rows.stride + p.height);
+      copy_rows(p, values.zero, in, scratch.rows, first, (rows - 1) * p.rows.stride + p.height);
       chunk.from = scratch.rows;
       chunk.row_bytes = p.width * p.depth;
       chunk.flip = 0;
@@ -196,11 +232,11 @@ void run_rows(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* oth
 }
 
 /// Compute positions [first, last) of the only row of a 1x1 window.
-void run_places(const Gemm& p, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range, Range panels,
-                const Scratch& scratch) {
+void run_places(const Gemm& p, const Values& values, const uint8_t* in, uint8_t* out, const uint8_t* other, Range range,
+                Range panels, const Scratch& scratch) {
   for (int64_t place = range.first; place < range.last; place += p.chunk) {
     int64_t places = std::min(p.chunk, range.last - place);
-    Chunk chunk{&p, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other, scratch.byte_sums};
+    Chunk chunk{&p, &values, in + place * p.depth, 0, p.flip, 1, places, 0, place, out, other, scratch.byte_sums};
     if (p.copies) {
       p.elementwise->copy(scratch.rows, chunk.from, places * p.depth, p.flip);
       chunk.from = scratch.rows;
@@ -218,12 +254,14 @@ void run_gemm(const Step& step, const Run& run, int part, int parts) {
   Range panels = p.by_panels ? split(panel_count, part, parts) : Range{0, panel_count};
   Range range = p.by_panels ? Range{0, count} : split(count, part, parts);
   int64_t in_bytes = p.rows.extent * p.columns.extent * p.depth,
-          out_bytes = p.rows.result * p.columns.result * p.outputs;
+          out_bytes = p.rows.result * p.columns.result * p.outputs * p.item;
+  if (panels.first == panels.last || range.first == range.last) return;
+  const Values values = values_of(p, step, run, panels, scratch.bias);
   const uint8_t* other = p.adds ? run.at<uint8_t>(step.in[1]) : nullptr;
   for (int64_t image = range.first / std::max<int64_t>(per_image, 1); image * per_image < range.last; ++image) {
     Range own{std::max(range.first - image * per_image, int64_t(0)),
               std::min(range.last - image * per_image, per_image)};
-    (p.flat ? run_places : run_rows)(p, run.at<uint8_t>(step.in[0]) + image * in_bytes,
+    (p.flat ? run_places : run_rows)(p, values, run.at<uint8_t>(step.in[0]) + image * in_bytes,
                                      run.at<uint8_t>(step.out[0]) + image * out_bytes,
                                      other ? other + image * out_bytes : nullptr, own, panels, scratch);
   }
@@ -287,11 +325,12 @@ Q8Sums sums_of(const Q8Window& w, const Tensor* bias, int64_t zero) {
   int64_t inputs = w.depth / w.groups;
   for (int64_t channel = 0; channel < w.outputs; ++channel) {
     Q8Sums::Weights weights;
+    const int32_t zero_of_weights = w.weight.zero(channel);
     int32_t least = 0, most = 0;
     for (size_t tap = 0; tap < w.taps.size(); ++tap) {
       int64_t place = w.weight.place(channel, tap);
       for (int64_t input = 0; input < inputs; ++input) {
-        int32_t weight = w.weight[place + input * w.weight.by_input];
+        int32_t weight = w.weight[place + input * w.weight.by_input] - zero_of_weights;
         weights.add(weight);
         least = std::min(least, weight);
         most = std::max(most, weight);
@@ -314,7 +353,7 @@ void pack_lane(const Q8Window& w, const Slices& slices, int64_t length, int64_t 
     int64_t place = w.weight.place(channel, size_t(segment * length + n));
     int64_t first = length > 1 ? n * w.depth : channel / outputs % slices.groups * inputs;
     for (int64_t input = 0; input < inputs; ++input)
-      at(first + input) = int8_t(w.weight[place + input * w.weight.by_input] - offset);
+      at(first + input) = int8_t(w.weight[place + input * w.weight.by_input] - w.weight.zero(channel) - offset);
   }
 }
 
@@ -371,29 +410,28 @@ int64_t chunk_of(const Gemm& p, int64_t weight_bytes) {
   return std::max<int64_t>(1, (room - p.height * p.width * p.depth) / row);
 }
 
-}  // namespace
-
-void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rounding& rule,
-              const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
-              Buffer out, Buffer other) {
-  Q8Window w = given;
-  if (w.batch * w.rows.places * w.columns.places * w.outputs == 0) return;
+/// Let all pixels of all images form one row, if the window is a single pixel that slides over each of them.
+bool flatten(Q8Window& w) {
   bool one =
       w.taps.size() == 1 && w.taps[0].y == 0 && w.taps[0].x == 0 && covers_image(w.rows) && covers_image(w.columns);
-  auto gemm = std::make_shared<Gemm>();
-  Gemm& p = *gemm;
-  p.flat = one;
-  if (one) {  // all pixels of all images form one row
-    int64_t pixels = w.batch * w.rows.places * w.columns.places;
-    w.batch = 1;
-    w.rows = {1, 1, 1, 1, 0, 1};
-    w.columns = {pixels, pixels, 1, pixels, 0, 1};
-  }
+  if (!one) return false;
+  int64_t pixels = w.batch * w.rows.places * w.columns.places;
+  w.batch = 1;
+  w.rows = {1, 1, 1, 1, 0, 1};
+  w.columns = {pixels, pixels, 1, pixels, 0, 1};
+  return true;
+}
+
+/// Divide the channels into panels, and pack the weights. Return the ranges of the sums, and the bytes of the weights.
+std::pair<Q8Sums, int64_t> pack(Builder& builder, Gemm& p, Q8Window& w, const Tensor& input, const Tensor* bias,
+                                int64_t zero, bool natural) {
+  p.flat = flatten(w);
   p.kernels = &gemm_q8_kernels_for(builder.settings.isa);
   p.elementwise = &elementwise_q8_kernels_for(builder.settings.isa);
   p.batch = w.batch, p.depth = w.depth, p.outputs = w.outputs, p.rows = w.rows, p.columns = w.columns;
-  p.zero = uint8_t(unsigned_zero(input));
+  p.zero = uint8_t(zero);
   p.flip = flip_of(input);
+  p.column_sums = nullptr, p.item = 1, p.adds = false;
 
   int64_t length = adjacent_taps(w);
   Slices slices = slices_of(w);
@@ -402,7 +440,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.words = (segment_bytes + 3) / 4;
   for (int64_t slice = 0; slice * slices.groups < w.groups; ++slice) {
     size_t first = p.channels.panels.size();
-    p.channels.add(slice * slices.outputs, slices.outputs, p.kernels->lanes);
+    p.channels.add(slice * slices.outputs, slices.outputs, p.kernels->lanes, natural);
     for (size_t n = first; n < p.channels.panels.size(); ++n)
       p.channels.panels[n].segments = int64_t(p.segments.size());
     for (size_t tap = 0; tap < w.taps.size(); tap += size_t(length))
@@ -417,7 +455,7 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.chunk = chunk_of(p, weight_bytes);
   p.reads_rows = p.kernels->row_tile && length == 3 && p.columns.stride == 1 && p.depth % 4 == 0;
 
-  Q8Sums sums = sums_of(w, bias, p.zero);
+  Q8Sums sums = sums_of(w, bias, zero);
   bool moved = std::any_of(sums.offset.begin(), sums.offset.end(), [](int32_t offset) { return offset != 0; });
   int64_t ones_bytes = moved ? p.segment_count * p.words * p.kernels->lanes * 4 : 0;
   const void* packed = builder.pack(uint64_t(std::max<int64_t>(weight_bytes + ones_bytes, 64)), [&](void* memory) {
@@ -430,7 +468,47 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   for (Q8Panel& panel : p.channels.panels)
     for (int64_t n = panel.first; n < panel.first + panel.channels; ++n)
       panel.moved = panel.moved || sums.offset[size_t(n)] != 0;
+  return {std::move(sums), weight_bytes};
+}
 
+double nanoseconds_of(const Q8Window& w, int64_t weight_bytes) {
+  const double places = double(w.batch * w.rows.places * w.columns.places);
+  return places * double(weight_bytes) / cost::kQuantizedWeightBytesPerNs +
+         places * double(w.outputs) / cost::kRequantizedPerNs;
+}
+
+/// The step of a GEMM on `in`, without its result.
+Step step_of(Builder& builder, const std::string& name, const std::shared_ptr<Gemm>& gemm, const Q8Window& w,
+             int64_t weight_bytes, Buffer in) {
+  Gemm& p = *gemm;
+  int64_t places = w.batch * w.rows.places * w.columns.places;
+  Step step;
+  step.name = name;
+  step.fn = run_gemm;
+  step.max_parts = parts_for(builder.settings, nanoseconds_of(w, weight_bytes));
+  int64_t parts = step.max_parts, pieces = p.flat ? places / 42 : w.batch * w.rows.places;
+  p.by_panels = int64_t(p.channels.panels.size()) >= parts && (pieces < parts || weight_bytes > places * w.depth * 2);
+  if (!p.by_panels) step.max_parts = int(std::clamp<int64_t>(pieces, 1, parts));
+  step.in = {in};
+  uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
+                               : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
+  step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + bias_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
+  step.state = gemm;
+  return step;
+}
+
+bool is_empty(const Q8Window& w) { return w.batch * w.rows.places * w.columns.places * w.outputs == 0; }
+
+}  // namespace
+
+void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Rounding& rule,
+              const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
+              Buffer out, Buffer other) {
+  Q8Window w = given;
+  if (is_empty(w)) return;
+  auto gemm = std::make_shared<Gemm>();
+  Gemm& p = *gemm;
+  auto [sums, weight_bytes] = pack(builder, p, w, input, bias, uint8_t(unsigned_zero(input)), false);
   const Tensor& result = builder.graph[posts.result];
   const void* parameters = Q8Parameters::pack(builder, p.channels, rule, result, posts.limits, sums);
   Q8Parameters own(parameters, p.channels.lanes(), result, posts.limits);
@@ -439,29 +517,43 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& given, 
   p.adds = posts.other >= 0;
   if (p.adds) p.addition = q8_addition(result, builder.graph[posts.other], output, posts.limits_of_sum);
 
-  int64_t places = w.batch * w.rows.places * w.columns.places;
-  double nanoseconds = double(places) * double(weight_bytes) / cost::kQuantizedWeightBytesPerNs +
-                       double(places * w.outputs) / cost::kRequantizedPerNs;
-  Step step;
-  step.name = name;
-  step.fn = run_gemm;
-  step.max_parts = parts_for(builder.settings, nanoseconds);
-  int64_t parts = step.max_parts, pieces = p.flat ? places / 42 : w.batch * w.rows.places;
-  p.by_panels = int64_t(p.channels.panels.size()) >= parts && (pieces < parts || weight_bytes > places * w.depth * 2);
-  if (!p.by_panels) step.max_parts = int(std::clamp<int64_t>(pieces, 1, parts));
-  step.in = {in};
+  Step step = step_of(builder, name, gemm, w, weight_bytes, in);
   if (p.adds) step.in.push_back(other);
   step.out = {out};
-  uint64_t rows_bytes = p.flat ? uint64_t(std::min(p.chunk, places) * p.depth)
-                               : uint64_t(((p.chunk - 1) * p.rows.stride + p.height) * p.width * p.depth);
-  step.scratch_per_part = segments_bytes(p) + sums_bytes(p) + (p.copies ? rows_bytes + kSlack : 0);
-  step.state = gemm;
   if (is_gemv(p)) {
     step.fn = run_gemv;
     step.state = std::make_shared<Vector>(p);
-    step.max_parts = int(std::min<int64_t>(parts, int64_t(p.channels.panels.size())));
+    step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, nanoseconds_of(w, weight_bytes)),
+                                           int64_t(p.channels.panels.size())));
     step.scratch_per_part = 0;
   }
+  builder.add(std::move(step));
+}
+
+void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& given, const Q8Products& products,
+                      const Tensor& input, Buffer in, Buffer out) {
+  Q8Window w = given;
+  if (is_empty(w)) return;
+  auto gemm = std::make_shared<Gemm>();
+  Gemm& p = *gemm;
+  auto [sums, weight_bytes] = pack(builder, p, w, input, nullptr, is_signed(input) ? 128 : 0, true);
+  p.item = 4;
+  const size_t lanes = size_t(p.channels.lanes());
+  const Q8Sums& found = sums;
+  const void* packed = builder.pack(2 * lanes * sizeof(int32_t), [&](void* memory) {
+    int32_t *column_sums = static_cast<int32_t*>(memory), *offsets = column_sums + lanes;
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      int64_t channel = p.channels.of_lane[lane];
+      if (channel < 0) continue;
+      column_sums[lane] = int32_t(found.weights[size_t(channel)]);
+      offsets[lane] = found.offset[size_t(channel)];
+    }
+  });
+  p.column_sums = static_cast<const int32_t*>(packed);
+  p.conversion = {p.column_sums + lanes, nullptr, nullptr, products.scale_count > 1, products.low, products.high};
+  Step step = step_of(builder, name, gemm, w, weight_bytes, in);
+  for (const Buffer& operand : {products.zero, products.scale, products.bias}) step.in.push_back(operand);
+  step.out = {out};
   builder.add(std::move(step));
 }
 

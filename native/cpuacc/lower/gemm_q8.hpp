@@ -22,26 +22,26 @@ struct Q8Axis {
   int64_t result, first, step;     // and computes element first + n * step of the result
 };
 
-/// Weights minus their zero point.
+/// Weights and their zero points.
 struct Q8Weights {
   const void* data = nullptr;
   bool is_signed = true;
-  int32_t zero = 0;
+  std::vector<int32_t> zeros;                         // one, or one for each channel
   int64_t outputs = 1;                                // channels of a group
   int64_t by_output = 0, by_group = 0, by_input = 0;  // strides in elements
   std::vector<int64_t> taps;                          // offset of each tap
 
   explicit Q8Weights(const Tensor& tensor)
-      : data(tensor.data), is_signed(tensor.dtype == IPR_DTYPE_INT8), zero(int32_t(tensor.zero_point())) {}
+      : data(tensor.data), is_signed(tensor.dtype == IPR_DTYPE_INT8), zeros{int32_t(tensor.zero_point())} {}
 
   /// The offset of the weights of a channel and a tap; those of consecutive inputs are `by_input` apart.
   int64_t place(int64_t channel, size_t tap) const {
     return channel % outputs * by_output + channel / outputs * by_group + taps[tap];
   }
+  int32_t zero(int64_t channel) const { return zeros[zeros.size() == 1 ? 0 : size_t(channel)]; }
+  /// The stored value at an offset.
   int32_t operator[](int64_t at) const {
-    return (is_signed ? int32_t(static_cast<const int8_t*>(data)[at])
-                      : int32_t(static_cast<const uint8_t*>(data)[at])) -
-           zero;
+    return is_signed ? int32_t(static_cast<const int8_t*>(data)[at]) : int32_t(static_cast<const uint8_t*>(data)[at]);
   }
 };
 
@@ -56,10 +56,25 @@ struct Q8Window {
   explicit Q8Window(const Tensor& weights) : weight(weights) {}
 };
 
+/// The window of a convolution of an image with channels last.
+Q8Window convolution_q8(const Graph& graph, const Node& node);
+
 /// Append the step of a GEMM. `in` and `out` are NHWC. `other` is added if the post-ops contain an addition.
 void add_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Rounding& rule,
               const Q8Posts& posts, const Tensor& input, const Tensor* bias, const Tensor& output, Buffer in,
               Buffer out, Buffer other);
+
+/// The operands of a GEMM whose input has a zero point, and whose result has a scale, that are known when it runs.
+struct Q8Products {
+  Buffer zero;              // the zero point of the input; absent: 0
+  Buffer scale, bias;       // absent scale: the result is int32, else float32: clamp(sum * scale + bias, low, high)
+  int64_t scale_count = 1;  // one scale, or one for each channel
+  float low, high;
+};
+
+/// Append the step of such a GEMM; elements of the result have 4 bytes.
+void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
+                      const Tensor& input, Buffer in, Buffer out);
 
 }  // namespace cpuacc
 

@@ -97,14 +97,14 @@ Q8Posts q8_posts(const Graph& graph, const Node& node) {
 
 // ---- Channels -------------------------------------------------------------------------------------------------------
 
-void Q8Channels::add(int64_t first, int64_t count, int width) {
+void Q8Channels::add(int64_t first, int64_t count, int width, bool natural) {
   while (count > 0) {
     int vectors = count > 2 * width ? 4 : count > width ? 2 : 1;
     int channels = int(std::min<int64_t>(count, vectors * width));
     panels.push_back({first, channels, vectors, lanes(), 0, 0, false});
     for (int vector = 0; vector < vectors; ++vector)
       for (int lane = 0; lane < width; ++lane) {
-        int channel = channel_of(vectors, vector, lane);
+        int channel = natural ? vector * width + lane : channel_of(vectors, vector, lane);
         of_lane.push_back(channel < channels ? first + channel : -1);
       }
     first += channels;
@@ -118,6 +118,7 @@ void Q8Sums::add(const Weights& weights, int64_t bias, int64_t zero, int32_t off
   begin.push_back(int32_t(uint32_t(bias - zero * weights.sum)));
   offset.push_back(offset_of_weights);
   reach.push_back(std::abs(bias) + 255 * weights.size);
+  this->weights.push_back(weights.sum);
 }
 
 // ---- Requantization -------------------------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ struct Q8Channels {
   std::vector<int64_t> of_lane;  // the channel of each lane; -1: none
 
   int64_t lanes() const { return int64_t(of_lane.size()); }
-  /// Append panels for channels [first, first + count).
-  void add(int64_t first, int64_t count, int width);
+  /// Append panels for channels [first, first + count). If `natural`, the lanes of a panel are consecutive channels.
+  void add(int64_t first, int64_t count, int width, bool natural = false);
 };
 
 /// The rule of the reference that turns sums into distances from the zero point of the result.
@@ -91,7 +91,7 @@ struct Q8Sums {
 
   std::vector<int32_t> begin,
       offset;  // initial values of the sums, and the factors of the sum of the bytes that has to be added
-  std::vector<int64_t> reach;  // largest absolute sums
+  std::vector<int64_t> reach, weights;  // largest absolute sums; sums of the weights
 
   int64_t count() const { return int64_t(begin.size()); }
   void add(const Weights& weights, int64_t bias, int64_t zero, int32_t offset_of_weights);

@@ -1,9 +1,7 @@
-// Quantize and Dequantize.
+// Quantize, Dequantize and DynamicQuantize.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/table_q8.hpp"
@@ -42,23 +40,15 @@ Table rescaled(const Tensor& from, const Tensor& to) {
 // ---- Quantize and Dequantize ----------------------------------------------------------------------------------------
 
 struct Quantizing {
-  float scale;
-  double zero, low, high;
-  bool to_even;
+  const ElementwiseQ8Kernels* kernels;
+  Q8Quantization quantization;
   int64_t count;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Quantizing& self = step.as<Quantizing>();
-    const float* in = run.at<float>(step.in[0]);
-    uint8_t* out = run.at<uint8_t>(step.out[0]);
     Range range = split(self.count, part, parts, 64);
-    for (int64_t n = range.first; n < range.last; ++n) {
-      float steps = in[n] / self.scale;
-      double size = self.to_even ? std::nearbyint(double(steps)) : std::floor(std::fabs(double(steps)) + 0.5);
-      double code = (self.to_even || steps >= 0 ? size : -size) + self.zero;
-      code = code < self.low ? self.low : code > self.high ? self.high : code;
-      out[n] = uint8_t(int32_t(steps == steps ? code : self.zero));
-    }
+    self.kernels->quantize(run.at<float>(step.in[0]) + range.first, run.at<uint8_t>(step.out[0]) + range.first,
+                           range.last - range.first, self.quantization);
   }
 };
 
@@ -76,25 +66,32 @@ Refusal quantize_support(const Graph& graph, const Node& node, const Settings&) 
 void lower_quantize(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   if (!is_f32(in)) return add_table_step(node, builder, rescaled(in, out));
-  Quantizing state{scale32(out),
-                   double(out.zero_point()),
-                   is_signed(out) ? -128.0 : 0.0,
-                   is_signed(out) ? 127.0 : 255.0,
-                   node.text("rounding") == "HALF_TO_EVEN",
-                   in.elements()};
-  add_step(node, builder, &Quantizing::run, std::make_shared<Quantizing>(state), cost::kQuantizeNs);
+  const int64_t zero = out.zero_point();
+  Q8Quantization quantization{scale32(out),
+                              int32_t(zero),
+                              float(lowest_value(out) - zero),
+                              float(highest_value(out) - zero),
+                              0,
+                              node.text("rounding") == "HALF_TO_EVEN"};
+  const ElementwiseQ8Kernels* kernels = &elementwise_q8_kernels_for(builder.settings.isa);
+  add_step(node, builder, &Quantizing::run,
+           std::make_shared<Quantizing>(Quantizing{kernels, quantization, in.elements()}), cost::kQuantizeNs);
 }
 
+constexpr int64_t kMaxZero = 1 << 20;  // differences from such zero points are exact in float32
+
 struct Dequantizing {
-  std::array<float, 256> table;
+  const ElementwiseQ8Kernels* kernels;
+  bool is_signed;
+  float scale;
+  int32_t zero;
   int64_t count;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Dequantizing& self = step.as<Dequantizing>();
-    const uint8_t* in = run.at<uint8_t>(step.in[0]);
-    float* out = run.at<float>(step.out[0]);
     Range range = split(self.count, part, parts, 64);
-    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.table[in[n]];
+    self.kernels->dequantize(run.at<uint8_t>(step.in[0]) + range.first, run.at<float>(step.out[0]) + range.first,
+                             range.last - range.first, self.is_signed, self.scale, self.zero);
   }
 };
 
@@ -102,23 +99,101 @@ Refusal dequantize_support(const Graph& graph, const Node& node, const Settings&
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   if (!has_one_scale(in) || !is_f32(out))
     return refused("takes quantized values of 8 bits with one scale, and gives float32", IPR_REASON_DATA_TYPE);
+  if (std::abs(in.zero_point()) > kMaxZero) return refused("the zero point is out of range", IPR_REASON_QUANTIZATION);
   return no_posts(node);
 }
 
 void lower_dequantize(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
-  auto state = std::make_shared<Dequantizing>();
-  for (int bits = 0; bits < 256; ++bits)
-    state->table[size_t(bits)] = float(double(code_of(bits, in) - in.zero_point()) * double(scale32(in)));
-  state->count = in.elements();
-  add_step(node, builder, &Dequantizing::run, state, cost::kDequantizeNs);
+  const ElementwiseQ8Kernels* kernels = &elementwise_q8_kernels_for(builder.settings.isa);
+  Dequantizing state{kernels, is_signed(in), scale32(in), int32_t(in.zero_point()), in.elements()};
+  add_step(node, builder, &Dequantizing::run, std::make_shared<Dequantizing>(state), cost::kDequantizeNs);
+}
+
+// ---- DynamicQuantize ------------------------------------------------------------------------------------------------
+
+constexpr int64_t kPiece = 1 << 14;  // elements whose range is found at once
+
+/// The results are the quantized values, the scale and the zero point.
+struct Dynamic {
+  const ElementwiseQ8Kernels* kernels;
+  int64_t count;
+
+  int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
+
+  static void find_ranges(const Step& step, const Run& run, int part, int parts) {
+    const Dynamic& self = step.as<Dynamic>();
+    const float* in = run.at<float>(step.in[0]);
+    Range range = split(self.pieces(), part, parts);
+    for (int64_t n = range.first; n < range.last; ++n)
+      self.kernels->find_range(in + n * kPiece, std::min(kPiece, self.count - n * kPiece),
+                               run.at<float>(step.out[0]) + 2 * n);
+  }
+
+  static void quantize(const Step& step, const Run& run, int part, int parts) {
+    const Dynamic& self = step.as<Dynamic>();
+    const float* in = run.at<float>(step.in[0]);
+    float own[2] = {0, 0};
+    if (!step.in[1]) self.kernels->find_range(in, self.count, own);
+    Q8Quantization q = self.quantization(step.in[1] ? run.at<float>(step.in[1]) : own, step.in[1] ? self.pieces() : 1);
+    Range range = split(self.count, part, parts, 64);
+    self.kernels->quantize(in + range.first, run.at<uint8_t>(step.out[0]) + range.first, range.last - range.first, q);
+    if (part > 0) return;
+    if (step.out[1]) *run.at<float>(step.out[1]) = q.scale;
+    if (step.out[2]) *run.at<uint8_t>(step.out[2]) = uint8_t(q.zero);
+  }
+
+ private:
+  /// Divide the range of the pieces into 255 steps.
+  static Q8Quantization quantization(const float* ranges, int64_t pieces) {
+    float low = 0, high = 0;
+    for (int64_t n = 0; n < pieces; ++n) {
+      if (!(ranges[2 * n] >= low)) low = ranges[2 * n];
+      if (!(ranges[2 * n + 1] <= high)) high = ranges[2 * n + 1];
+      if (ranges[2 * n] != ranges[2 * n]) break;
+    }
+    const float scale = (high - low) / 255, point = (0 - low) / scale;
+    const float zero = point == point ? std::nearbyint(std::clamp(point, 0.0f, 255.0f)) : 0;
+    return {scale, int32_t(zero), -zero, 255 - zero, -zero, true};
+  }
+};
+
+Refusal dynamic_support(const Graph& graph, const Node& node, const Settings&) {
+  if (!is_f32(*graph.in(node, 0)))
+    return refused("the operand is " + described(*graph.in(node, 0)), IPR_REASON_DATA_TYPE);
+  return no_posts(node);
+}
+
+void lower_dynamic(const Node& node, Builder& builder) {
+  const int64_t count = builder.graph.in(node, 0)->elements();
+  auto state = std::make_shared<Dynamic>(Dynamic{&elementwise_q8_kernels_for(builder.settings.isa), count});
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.state = state;
+  step.in = {builder.buffer(node.inputs[0])};
+  step.max_parts = parts_for(builder.settings, double(count) * cost::kQuantizeNs);
+  Buffer ranges;
+  if (step.max_parts > 1 && state->pieces() > 1) {
+    ranges = builder.temporary(uint64_t(state->pieces()) * 2 * sizeof(float));
+    Step first = step;
+    first.fn = &Dynamic::find_ranges;
+    first.max_parts = int(std::min<int64_t>(step.max_parts, state->pieces()));
+    first.out = {ranges};
+    builder.add(std::move(first));
+  }
+  step.fn = &Dynamic::quantize;
+  if (!ranges) step.max_parts = 1;
+  step.in.push_back(ranges);
+  for (int tensor : node.outputs) step.out.push_back(builder.buffer(tensor));
+  builder.add(std::move(step));
 }
 
 }  // namespace
 
 Family quantize_family() {
   return {{{"Quantize", "plain", quantize_support, lower_quantize, nullptr},
-           {"Dequantize", "plain", dequantize_support, lower_dequantize, nullptr}},
+           {"Dequantize", "plain", dequantize_support, lower_dequantize, nullptr},
+           {"DynamicQuantize", "plain", dynamic_support, lower_dynamic, nullptr}},
           {}};
 }
 

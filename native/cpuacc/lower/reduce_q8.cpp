@@ -48,12 +48,34 @@ native::FixedPoint factor_of(Kind kind, const Tensor& in, const Tensor& out, int
   return {(factor.multiplier << bits) / count, factor.shift - bits};
 }
 
+/// A reduction of adjacent axes before others: `rows` rows of `width` values, for each of `outer` results.
+struct Columns {
+  int64_t outer = 0, rows = 0, width = 0;
+
+  Columns(const Shape& shape, const std::vector<int64_t>& axes) {
+    std::vector<char> is_reduced(shape.size(), axes.empty());
+    for (int64_t axis : axes) is_reduced[size_t(axis_of(axis, int(shape.size())))] = 1;
+    int64_t sizes[3] = {1, 1, 1};
+    int stage = 0;
+    for (size_t n = 0; n < shape.size(); ++n) {
+      if (shape[n] == 1) continue;
+      const int own = is_reduced[n] ? 1 : stage == 0 ? 0 : 2;
+      if (own < stage) return;
+      stage = own;
+      sizes[own] *= shape[n];
+    }
+    if (sizes[2] >= 16) outer = sizes[0], rows = sizes[1], width = sizes[2];
+  }
+};
+
 struct Reducing {
   Kind kind;
   bool is_signed;
   int64_t zero_in, zero_out;
   native::FixedPoint factor;
   Places places;
+  Columns columns;  // of sums and means, if there are enough
+  const ElementwiseQ8Kernels* kernels;
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Reducing& self = step.as<Reducing>();
@@ -63,7 +85,30 @@ struct Reducing {
     for (int64_t n = range.first; n < range.last; ++n) out[n] = self.code(in + self.places.kept[size_t(n)]);
   }
 
+  /// Each part sums some of the columns.
+  static void run_columns(const Step& step, const Run& run, int part, int parts) {
+    const Reducing& self = step.as<Reducing>();
+    const Columns& c = self.columns;
+    const Range range = split(c.width, part, parts, 64);
+    const int64_t width = range.last - range.first;
+    uint32_t* sums = run.part_scratch<uint32_t>(part);
+    for (int64_t n = 0; n < c.outer; ++n) {
+      const uint8_t* in = run.at<uint8_t>(step.in[0]) + n * c.rows * c.width + range.first;
+      uint8_t* out = run.at<uint8_t>(step.out[0]) + n * c.width + range.first;
+      std::fill_n(sums, width, 0);
+      self.kernels->add_rows(in, c.rows, c.width, width, self.is_signed, sums);
+      for (int64_t place = 0; place < width; ++place) out[place] = self.rescaled(sums[place], c.rows);
+    }
+  }
+
  private:
+  /// The mean or sum of `count` unsigned values.
+  uint8_t rescaled(int64_t sum, int64_t count) const {
+    sum -= count * (zero_in + (is_signed ? 128 : 0));
+    int64_t result = native::multiply(sum, factor) + zero_out;
+    return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
+  }
+
   uint8_t code(const uint8_t* in) const {
     int flip = is_signed ? 128 : 0;  // values as unsigned numbers
     int64_t sum = 0;
@@ -74,9 +119,7 @@ struct Reducing {
     }
     if (kind == Kind::most) return uint8_t(most ^ flip);
     if (kind == Kind::least) return uint8_t(least ^ flip);
-    sum -= int64_t(places.reduced.size()) * (zero_in + flip);
-    int64_t result = native::multiply(sum, factor) + zero_out;
-    return uint8_t(std::clamp<int64_t>(result, is_signed ? -128 : 0, is_signed ? 127 : 255));
+    return rescaled(sum, int64_t(places.reduced.size()));
   }
 };
 
@@ -104,9 +147,16 @@ void lower(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kReduceQuantizedNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Reducing>(Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
-                                                   factor_of(kind, in, out, in.elements() / out.elements()),
-                                                   Places(in.shape, node.integers("axis"))});
+  auto state = std::make_shared<Reducing>(
+      Reducing{kind, is_signed(in), in.zero_point(), out.zero_point(),
+               factor_of(kind, in, out, in.elements() / out.elements()), Places(in.shape, node.integers("axis")),
+               Columns(in.shape, node.integers("axis")), &elementwise_q8_kernels_for(builder.settings.isa)});
+  if (state->columns.width > 0 && (kind == Kind::mean || kind == Kind::sum)) {
+    step.fn = &Reducing::run_columns;
+    step.max_parts = int(std::min<int64_t>(step.max_parts, (state->columns.width + 63) / 64));
+    step.scratch_per_part = uint64_t(state->columns.width) * sizeof(uint32_t);
+  }
+  step.state = std::move(state);
   builder.add(std::move(step));
 }
 

@@ -62,8 +62,8 @@ def dynamic_quantize(op: DynamicQuantize, x: Array) -> tuple[Array, Array, Array
     with np.errstate(all="ignore"):
         low, high = np.minimum(x.min(initial=0), zero), np.maximum(x.max(initial=0), zero)
         scale = np.asarray((high - low) / np.float32(255))
-        point = np.rint(np.clip((zero - low) / scale, zero, np.float32(255)))
-        return _bytes_of(np.rint(x / scale) + point), scale, _bytes_of(point)
+        point = _bytes_of(np.rint((zero - low) / scale))
+        return _bytes_of(np.rint(x / scale) + point), scale, point
 
 
 def _bytes_of(values: Array) -> Array:
