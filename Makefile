@@ -35,9 +35,10 @@ test: lint  ## lint, type check, and run all tests but the slow ones
 	$(PYTEST) -n auto -m 'not slow' tests $(PYTEST_ARGS)
 	$(DOCTEST)
 
-test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend
+test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
 	$(PYTEST) -n auto --hypothesis-profile=random tests $(PYTEST_ARGS)
 	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
+	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n auto -m 'not slow' tests/session tests/runtime tests/plugins
 	$(DOCTEST)
 
 sanitize: $(STAMPS)-dev  ## build CpuAcc with sanitizers, and run the conformance kit and random networks on it

@@ -90,3 +90,18 @@ def test_a_build_that_fails_gives_a_wheel_all_the_same(source):
     name, files, _ = wheel_of(source)
     assert name.endswith("-py3-none-any.whl")
     assert "interposer/native/not_built.txt" in files
+
+
+def test_the_extension_of_a_wheel_replaces_the_one_in_the_source_tree(build, tmp_path):
+    place = "interposer/plugins/capi/running"
+    wheel = tmp_path / "some.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in ("interposer/native/new.so", f"{place}/_direct.abi3.so", f"{place}/direct.py"):
+            archive.writestr(name, "new")
+    for name in ("interposer/native/old.so", f"{place}/_direct.abi3.so", f"{place}/_old.abi3.so", f"{place}/direct.py"):
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("old")
+    build._take_over(wheel, tmp_path / "src")
+    files = {str(path.relative_to(tmp_path / "src")): path.read_text() for path in (tmp_path / "src").rglob("*.*")}
+    assert files == {"interposer/native/new.so": "new", f"{place}/_direct.abi3.so": "new", f"{place}/direct.py": "old"}

@@ -94,6 +94,7 @@ ARGUMENTS: dict[str, Callable[[Model], list[Any]]] = {
     "a subclass": lambda model: model.run([A.view(np.ma.MaskedArray), B.view(np.recarray)]),
     "read-only inputs": lambda model: model.run([read_only(A), read_only(B)]),
     "objects with __dlpack__": lambda model: model.run([Shared(A), Shared(B)]),
+    "bound arrays": lambda model: model.bind([A, B])(),
     "a deadline": lambda model: model.run([A, B], deadline=LONG),
     "given outputs": lambda model: model.run([A, B], [np.empty_like(A), np.empty_like(A)]),
     "given outputs with strides": lambda model: model.run([A, B], [np.empty((1, 6), np.float32)[:, ::2], A.copy()]),
@@ -311,6 +312,15 @@ def test_lines_that_a_run_logs_are_passed_on(sums: Sums, direct: bool, caplog: p
     assert [record.message for record in caplog.records] == ["slow today"]
 
 
+@pytest.mark.parametrize("inputs", [(0,), (0, 2), (0, 0), (0, 1, 2), None, "ab"])
+def test_a_function_for_direct_calls_takes_each_input_once(inputs: Any, sums: Sums, direct: bool) -> None:
+    model = sums()
+    [number] = model.runtime.loaded_networks
+    with pytest.raises(BindingError) as error:
+        model.runtime.direct_call(number, inputs)
+    assert str(error.value) == f"a direct call takes each input once, by its binding id (0, 1), not {inputs!r}"
+
+
 # --- lifetime ---------------------------------------------------------------------------------------------------------
 
 
@@ -320,6 +330,18 @@ def test_a_closed_model_refuses_calls(sums: Sums, direct: bool) -> None:
     model.close()
     with pytest.raises(InvalidArgumentError, match="^the model 'sums' is closed$"):
         run([A, B])
+
+
+def test_arrays_that_are_bound_are_read_and_written_in_place(sums: Sums, direct: bool) -> None:
+    model, a, y = sums(), A.copy(), [np.empty_like(A), np.empty_like(A)]
+    with model.bind([a, B], y) as call:
+        assert call() is call.outputs
+        a += 1
+        call()
+        assert lists(y) == [[[12.0, 23.0, 34.0]], [[24.0, 46.0, 68.0]]]
+        model.close()
+        with pytest.raises(ExecutionError, match="^the network 'sums' was unloaded before the run began$"):
+            call()
 
 
 def test_a_function_of_an_unloaded_network_declines(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ class LoadedNetwork:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._released = False
-        self._direct: list[DirectCall] = []
+        self._direct: dict[tuple[int, ...], DirectCall] = {}
         self.imports = Imports(self.bindings, optimized.name, self._import_problem)
         try:
             self._program = Program(optimized.graph, self._factories, self._counts)
@@ -221,14 +221,24 @@ class LoadedNetwork:
 
     def direct_call(self, inputs: Sequence[int]) -> DirectRun | None:
         """Return a function that runs once on arrays that need no conversion; see `Runtime.direct_call`."""
+        self._check_order(inputs)
         if self._steps is None:
             return None
-        call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._changed))
         with self._lock:
+            call = self._direct.get(tuple(inputs))
+            if call is None:
+                call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._changed))
             if call is None or self._released:
                 return None
-            self._direct.append(call)
+            self._direct[tuple(inputs)] = call
         return call.run
+
+    def _check_order(self, inputs: object) -> None:
+        known = self.bindings.inputs
+        numbers = list(inputs) if isinstance(inputs, list | tuple) else []
+        if len(numbers) != len(known) or any(key not in numbers for key in known):
+            ids = ", ".join(map(str, known)) or "none"
+            raise BindingError(f"a direct call takes each input once, by its binding id ({ids}), not {inputs!r}")
 
     def run_imported(self, imported: ImportedRun, working: WorkingMemHandle | None = None) -> bool:
         """Run once on imported memory for all inputs and outputs; return False if `run` must be used instead.
@@ -332,7 +342,7 @@ class LoadedNetwork:
 
     def _forbid_runs(self) -> None:
         self._released = True
-        for call in self._direct:
+        for call in self._direct.values():
             call.close()
 
     def _is_idle(self) -> bool:

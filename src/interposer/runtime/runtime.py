@@ -435,6 +435,7 @@ class Runtime:
 
         Raises:
             UnknownNetworkError: the network is not loaded.
+            BindingError: `inputs` does not have the binding id of each input once.
         """
         return self._loaded(network_id).direct_call(inputs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from interposer.core.dlpack import shared_array
 from interposer.core.errors import ExecutionError, InvalidArgumentError, MemoryImportError, UnknownNetworkError
 from interposer.core.types import Array
 from interposer.runtime import Runtime
+from interposer.runtime.loaded import DirectRun
 from interposer.session.imports import ImportedTensors
 
 __all__ = ["BoundRun"]
@@ -105,8 +107,13 @@ class BoundRun:
         inputs, outputs = self._imports
         if inputs.network_id != outputs.network_id:  # in the current placement, inputs or outputs have to be copied
             return None
+        runtime, network_id = self._model.runtime, inputs.network_id
         with suppress(UnknownNetworkError):
-            return self._model.runtime.prepare_run(inputs.network_id, inputs.ids, outputs.ids)
+            prepared = runtime.prepare_run(network_id, inputs.ids, outputs.ids)
+            direct = runtime.direct_call(network_id, tuple(runtime.bindings(network_id).inputs))
+            if direct is None:
+                return prepared
+            return partial(_run_directly, direct, inputs.arrays, outputs.arrays, prepared)
         return None
 
     @property
@@ -127,3 +134,10 @@ class BoundRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _run_directly(
+    direct: DirectRun, inputs: Mapping[str, Array], outputs: Mapping[str, Array], prepared: Callable[[], bool]
+) -> bool:
+    """Run by a direct call, or by the prepared run if the network does not accept direct calls any more."""
+    return direct(inputs, outputs) is not None or prepared()
