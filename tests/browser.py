@@ -1,4 +1,4 @@
-"""A real browser for tests: headless Chromium, told what to do through a pipe, in its DevTools protocol."""
+"""A real browser for tests: headless Chromium, controlled through a pipe by its DevTools protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAGS = (
 
 
 def installed() -> str | None:
-    """The program, or None."""
+    """Return the path of the browser, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -62,7 +62,7 @@ class Browser:
             raise RuntimeError(f"{program} does not start: {error}; it said: {said[-2000:]}") from error
 
     def tell(self, method: str, session: str | None = None, **params: Any) -> Any:
-        """Send a command and wait for its result; events that come at the same time are kept."""
+        """Send a command and wait for its result; events that come at the same time are stored."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         self._send(json.dumps(message).encode() + b"\0")
@@ -98,7 +98,7 @@ class Browser:
         target = self.tell("Target.createTarget", url="about:blank")["targetId"]
         session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
-        page.tell("Page.bringToFront")  # what is behind others is not drawn
+        page.tell("Page.bringToFront")  # a hidden page is not drawn
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.tell("Emulation.setEmulatedMedia", features=scheme)
         page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
@@ -197,7 +197,7 @@ class Page:
     @property
     def problems(self) -> list[str]:
         """What the page threw, or what the console has errors and warnings of."""
-        self.evaluate("new Promise((done) => setTimeout(() => done(true), 20))")  # what comes of the last act is told
+        self.evaluate("new Promise((done) => setTimeout(() => done(true), 20))")  # wait for late reports
         result = []
         for event in self._mine():
             params = event["params"]

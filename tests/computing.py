@@ -17,7 +17,7 @@ def compute(
     quantized: Sequence[Quantization | None] = (),
     result: Quantization | None = None,
 ) -> np.ndarray:
-    """The result on arrays, the first of which are quantized as told, with the quantization declared for it."""
+    """Return the result on arrays, the first of which have these quantizations; the result has its declared one."""
     quantizations = [*quantized, *[None] * (len(arrays) - len(quantized))]
     infos = [
         None if array is None else TensorInfo(array.shape, array.dtype, quantization)

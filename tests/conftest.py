@@ -1,4 +1,4 @@
-"""What all tests share: no clocks, and no settings or caches of whoever runs them; compiled plug-ins.
+"""Fixtures of all tests: no clocks, no settings or caches of the user who runs them, and compiled plug-ins.
 
 Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc is disabled, as it is not
 built everywhere and rounds otherwise than CpuRef; the tests that are about it take the fixture `cpuacc`.
@@ -30,7 +30,7 @@ OWN_FOLDERS = {"INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings"}
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
-    if not hasattr(config, "workerinput"):  # workers of xdist have the environment of whoever started them
+    if not hasattr(config, "workerinput"):  # workers of xdist inherit the environment
         folder = tempfile.mkdtemp(prefix="interposer-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})

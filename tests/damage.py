@@ -146,7 +146,10 @@ _SAME_LENGTH: tuple[Damage, ...] = (flip_bytes, write_extreme, nudge_word, flip_
 
 
 def _length(data: bytes, rng: random.Random) -> int:
-    """Between one byte and half of the file, small lengths being as likely as large ones; often whole words."""
+    """Return a length between one byte and half of the file, often of whole words.
+
+    Small lengths are as likely as large ones.
+    """
     length = int(2 ** rng.uniform(0, (len(data) // 2).bit_length() - 1))
     return length & ~3 if length > 4 and rng.random() < 0.5 else length
 

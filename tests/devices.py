@@ -52,7 +52,7 @@ class Sums(Backend):
 
 
 class Heap(MemoryManager):
-    """The memory of a device that the host cannot look into: every byte is kept inverted."""
+    """The memory of a device that the host cannot read: every byte is stored inverted."""
 
     def __init__(self) -> None:
         self.bytes: dict[int, Array] | None = None
@@ -111,7 +111,7 @@ class DeviceFactory(KernelWorkloadFactory):
 
 
 class Notes(BackendContext):
-    """Writes down what it is told; says no where it was asked to."""
+    """Records its calls, and refuses those that the test names."""
 
     def __init__(self, noes: Sequence[str] = ()) -> None:
         self.noes = set(noes)

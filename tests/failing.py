@@ -1,4 +1,4 @@
-"""A backend that is another one, until it is told to fail: while it compiles, in one run, in all runs from there on."""
+"""A backend that wraps another one and fails on command: while it compiles, in one run, or in all later runs."""
 
 from __future__ import annotations
 

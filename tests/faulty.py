@@ -1,4 +1,4 @@
-"""A backend that really adds, and misbehaves on command: where it is told to, how it is told to, and how often."""
+"""A backend that really adds, and misbehaves on command: where, how and how often the test says."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def random_networks(max_layers: int = 8, favoured: Collection[type[Op]] = ()) -> st.SearchStrategy[RandomNetwork]:
-    """Networks of the kit's generator, of up to so many layers."""
+    """Return a strategy for networks of the kit's generator, with up to so many layers."""
 
     def drawn(seed: int, number: int, kind: str, layers: int) -> RandomNetwork:
         return random_network(seed, number, kind=kind, favoured=favoured, max_layers=layers)

@@ -24,7 +24,7 @@ X = np.float32([[1, 1, 1], [2, 2, 2]])
 
 
 def sums_and_relu() -> ip.Network:
-    """relu(x + C) + x: on Faulty, CpuRef, and Faulty again."""
+    """Return a network that computes relu(x + C) + x: on Faulty, CpuRef, and Faulty again."""
     network = ip.Network("sums")
     x = network.add_input_layer(0, ip.TensorInfo(C.shape), name="x")
     first = network.add_addition_layer(x, network.add_constant_layer(C, name="c"), name="first")
@@ -39,7 +39,7 @@ def expected(x: Any) -> Any:
 
 @contextmanager
 def faulty_runtime(problems: dict[str, Any] | None = None, **isolation: Any) -> Iterator[ip.Runtime]:
-    """A runtime that has `Faulty`, isolated, and nothing of it behind when it is left."""
+    """Yield a runtime with `Faulty`, isolated; check at the end that no process or memory of it remains."""
     with no_trace_left():
         how = ip.Isolation(**isolation)
         with ip.Runtime(ip.CreationOptions(isolate={"Faulty": how})) as runtime:

@@ -1,4 +1,5 @@
-"""Shared objects compiled for the tests, once for each source, and what is left behind by using them.
+"""Shared objects compiled for the tests, once for each source, and checks for files, processes and memory that remain
+after their use.
 
 Under xdist all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
 """
@@ -28,7 +29,7 @@ FLAGS = {
 
 
 def compiler_for(language: str) -> str:
-    """The path of a compiler for "c", "c++" or "rust"; skips the test where there is none."""
+    """Return the path of a compiler for "c", "c++" or "rust"; skip the test if there is none."""
     result = next(filter(None, map(shutil.which, COMPILERS[language])), None)
     if result is None:
         pytest.skip(f"there is no compiler for {language} ({', '.join(COMPILERS[language])})")
@@ -42,7 +43,7 @@ class Natives:
         self.folder = folder
 
     def compiled(self, source: str | Path, *flags: str, language: str = "") -> Path:
-        """The shared object made of a source: a text (in C unless `language` says otherwise), or a file.
+        """Return a shared object compiled from a source: a text (in C unless `language` says otherwise), or a file.
 
         A relative path is one in ``tests/plugins/native``. The header's folder is in the include path of C and C++.
         Never load the file itself: `install_plugin` makes a copy that one test has for itself.

@@ -176,7 +176,7 @@ class Falling(Device):
 
 
 class Nesting(Backend):
-    """Tells, as the reason why it is not available, how many backends a runtime of its own isolates."""
+    """Gives, as the reason why it is not available, the number of backends that its own runtime isolates."""
 
     id: ClassVar = "Nesting"
 

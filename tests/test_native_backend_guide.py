@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dy
 
 @pytest.fixture
 def plugin(natives, tmp_path):
-    """The path of the guide's backend."""
+    """Return the path of the guide's backend."""
     blocks = re.findall(r"^```cpp\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return natives.install(tmp_path / "plugins", "Acme_Npu_backend.so", "\n".join(blocks), language="c++")
 
@@ -38,7 +38,7 @@ def runtime(plugin):
 
 
 def chain():
-    """relu((x + x) * C + 1) + x"""
+    """Return a network that computes relu((x + x) * C + 1) + x."""
     network = ip.Network("chain")
     x = network.add_input_layer(0, ip.TensorInfo(X.shape), name="x")
     c = network.add_constant_layer(np.float32([[1, 2, 3], [4, 5, 6]]), name="c")

@@ -24,7 +24,7 @@ def runtime():
 
 @pytest.fixture
 def network():
-    """x + x, and a ReLU."""
+    """Return a network that computes x + x, and a ReLU of the sum."""
     network = Network("doubled")
     x = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
     relu = network.add_activation_layer(network.add_addition_layer(x, x), function=ActivationFunction.RELU)

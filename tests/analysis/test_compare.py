@@ -120,7 +120,7 @@ class _Factory(KernelWorkloadFactory):
 
 
 class Fuses(Backend):
-    """Takes whole parts, and gets a product behind two sums wrong."""
+    """Takes whole parts, and computes a product after two sums wrongly."""
 
     id: ClassVar = "Fuses"
     kernels: ClassVar = kernels()

@@ -26,7 +26,7 @@ def lives(draw: st.DrawFn) -> list[tuple[TensorInfo, int, int]]:
 
 
 def planned(tensors: list[tuple[TensorInfo, int, int]]) -> tuple[ArenaMemoryManager, list[ArrayHandle]]:
-    """The handles of tensors, after a manager was told of all beginnings and ends."""
+    """Return the handles of tensors, after all their lifetimes were reported to a manager."""
     manager = ArenaMemoryManager()
     handles = [ArrayHandle(info, manager=manager) for info, _, _ in tensors]
     for moment in range(22):

@@ -142,7 +142,7 @@ def test_one_layer_can_stand_for_another_with_its_inputs_the_other_way_round(run
 
 
 def double_of(part: SubgraphView) -> Graph:
-    """A graph for x * x + x, with its constants inside: (x + 1) * x."""
+    """Return a graph for x * x + x with its constants inside: (x + 1) * x."""
     body = Graph()
     [value] = [body.add(Input(n), outputs=[operand.known]).output for n, operand in enumerate(part.operands)]
     item = body.constant(np.float32([1, 1, 1]))
@@ -172,7 +172,7 @@ def test_a_part_can_be_replaced_by_a_graph(runtime: Runtime) -> None:
 
 
 def test_a_part_can_be_replaced_by_nothing_at_all(runtime: Runtime) -> None:
-    """Wrong for the numbers, but allowed: the part's result is one of its inputs."""
+    """The numbers are then wrong, but this is allowed: the part's result is one of its inputs."""
 
     def answer(view: SubgraphView) -> OptimizationViews:
         part = view.part([layer for layer in view if layer.name == "second"])

@@ -19,7 +19,7 @@ from interposer.writers import onnx as writer  # noqa: E402
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A folder with one model file: a fully connected layer and an activation."""
+    """Return a folder with one model file: a fully connected layer and an activation."""
     folder = tmp_path_factory.mktemp("models")
     network = ip.Network("small")
     x = network.add_input_layer(0, ip.TensorInfo((1, 8)), name="x")

@@ -36,7 +36,7 @@ def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> Any:
 
 
 def doubler(folder: Path, shape: Shape = (1, 4)) -> str:
-    """y = x + x."""
+    """Return a network that computes y = x + x."""
     return written(folder / "doubler.onnx", [node("Add", "x x", "y")], {"x": shape}, {"y": shape})
 
 

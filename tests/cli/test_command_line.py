@@ -199,7 +199,7 @@ def test_whatever_is_printed_may_be_cut_by_its_reader(words):
 
 def test_an_interruption_is_quiet(capsys, monkeypatch):
     monkeypatch.setattr(backends, "execute", lambda args: signal.raise_signal(signal.SIGINT))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # where a shell runs it behind, it is ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for background processes
     try:
         assert main(["backends"]) == 130
     finally:
@@ -250,7 +250,7 @@ def on_terminal(*words: str, columns: int = 100, **variables: str) -> str:
 def _chunk(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # how Linux tells that the other side is closed
+    except OSError:  # how Linux reports that the other side is closed
         return b""
 
 

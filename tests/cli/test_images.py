@@ -22,7 +22,7 @@ AS_IS = Preprocessing()
 
 @pytest.fixture
 def picture(tmp_path: Path) -> str:
-    """Five rows of two pixels: red and green."""
+    """Return an image with five rows of two pixels: red and green."""
     path = tmp_path / "picture.png"
     Image.fromarray(RED_GREEN).save(path)
     return str(path)

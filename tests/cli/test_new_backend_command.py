@@ -43,7 +43,7 @@ def project(tmp_path, capsys):
 
 
 def tool(name):
-    """The path of a program; skips the test where it is absent."""
+    """Return the path of a program; skip the test if the program is missing."""
     result = shutil.which(name)
     if result is None:
         pytest.skip(f"{name} is not here")

@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def run(capsys):
-    """Runs the command, on CpuRef unless told otherwise, and gives what it prints, with the times taken out."""
+    """Run the command, on CpuRef by default, and return its output without the times."""
 
     def run(*words: object, status: int = 0) -> str:
         backends = [] if "--backends" in words else ["--backends", "CpuRef"]

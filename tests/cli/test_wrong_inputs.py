@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """The rows of the table; in a message, ``<br>`` is the end of a line."""
+    """Return the rows of the table; in a message, ``<br>`` is the end of a line."""
     text = PAGE.read_text(encoding="utf-8").partition("<!-- table -->")[2]
     cells = re.findall(r"^\| `interposer (.*)` \| `(.*)` \| (\d) \|$", text, re.MULTILINE)
     return [Row(command, message.replace("`<br>`", "\n"), int(status)) for command, message, status in cells]

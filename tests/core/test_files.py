@@ -1,4 +1,4 @@
-"""Output files: they are whole or not there, and a failure leaves the old file and nothing else."""
+"""Output files are written whole or not at all, and a failure leaves only the old file."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ B = np.arange(100, 1300, 100, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture(scope="module", params=SOURCES)
 def built(request, tmp_path_factory):
-    """The folder of the shared object in one of the languages."""
+    """Return the folder of the shared object in one of the languages."""
     if not sys.platform.startswith("linux") or shutil.which("make") is None:
         pytest.skip("dynamic backends are only for Linux, and make builds this one")
     variable, language = VARIABLES[request.param]

@@ -49,7 +49,7 @@ class Found:
 
 
 def large_files(folder: Path) -> list[Path]:
-    """Real networks, each as a TensorFlow Lite and as an ONNX file."""
+    """Return real networks, each as a TensorFlow Lite and as an ONNX file."""
     files = [ROOT / "examples/digits/digits.onnx"]
     for source in sorted((ROOT.parent / "shared/models").glob("*.tflite")):
         target = folder / f"{source.stem}.onnx"
@@ -59,7 +59,7 @@ def large_files(folder: Path) -> list[Path]:
 
 
 def small_files(folder: Path, seed: int) -> list[Path]:
-    """Networks of one to three random operators."""
+    """Return networks of one to three random operators."""
     files: list[Path] = []
     number = 0
     while len(files) < SMALL:

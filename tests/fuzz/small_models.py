@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def digits(folder: Path) -> Path:
-    """The digit classifier of the examples."""
+    """Return the digit classifier of the examples."""
     return Path(shutil.copy(ROOT / "examples/digits/digits.onnx", folder))
 
 
@@ -27,7 +27,7 @@ def quantized_convolution(folder: Path) -> Path:
 
 
 def keyword_spotting(folder: Path) -> Path:
-    """A real quantized network with depthwise convolutions, pooling and softmax."""
+    """Return a real quantized network with depthwise convolutions, pooling and softmax."""
     source = ROOT.parent / "shared/models/kws_ref_model.tflite"
     if not source.exists():
         pytest.skip("../shared/models is missing")

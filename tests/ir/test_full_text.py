@@ -23,7 +23,7 @@ def holding(array: Any, quantization: Quantization | None = None) -> Network:
 
 
 def every_bit(dtype: DataType, size: int) -> Any:
-    """Elements of random bits, NaNs of every kind among them."""
+    """Return elements of random bits, including NaNs of every kind."""
     kind, random = dtype.numpy, np.random.default_rng(size)
     if dtype.bits < 8 and dtype.is_integer:
         return random.integers(0, 2, size).astype(kind)

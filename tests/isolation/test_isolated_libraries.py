@@ -45,7 +45,7 @@ def expected(x: Any) -> Any:
 
 @contextmanager
 def adder(natives: Natives, folder: Path, *flags: str, **isolation: Any) -> Iterator[ip.Runtime]:
-    """A runtime with the plug-in, isolated."""
+    """Return a runtime with the plug-in, isolated."""
     natives.install(folder, "Test_Adder_backend.so", ADDER, *flags)
     how = {"Adder": ip.Isolation(**isolation)}
     options = ip.CreationOptions(dynamic_backends_path=str(folder), isolate=how, probe_seconds=3)

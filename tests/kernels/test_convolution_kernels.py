@@ -24,7 +24,7 @@ def numbers(*shape, seed=0):
 
 
 def convolved(op, x, weights, groups=1):
-    """The definition of a convolution (NHWC), one product after the other."""
+    """Compute a convolution (NHWC) by its definition, one product after the other."""
     [info] = op.infer_infos(TensorInfo(x.shape), TensorInfo(weights.shape), None)
     result = np.zeros(info.shape)
     (n, height, width, _), (outputs, kh, kw, channels) = x.shape, weights.shape

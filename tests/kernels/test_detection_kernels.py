@@ -34,7 +34,7 @@ FROM_TFLITE = json.loads(gzip.decompress(Path(__file__).with_name("tflite_detect
 
 
 def run(op, *arrays, quantized=(), results=()):
-    """All results on arrays, the first of which are quantized as told, with quantizations declared for the results."""
+    """Return all results on arrays, the first of which have these quantizations; results have their declared ones."""
     arrays = [np.asarray(x, np.float32) if np.asarray(x).dtype.kind == "f" else np.asarray(x) for x in arrays]
     quantizations = [*quantized, *[None] * (len(arrays) - len(quantized))]
     infos = [TensorInfo(x.shape, x.dtype, q) for x, q in zip(arrays, quantizations, strict=True)]

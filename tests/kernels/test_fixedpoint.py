@@ -26,7 +26,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
 def truncated(a: int, b: int) -> int:
-    """Division as in C."""
+    """Divide as C does, rounding towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 

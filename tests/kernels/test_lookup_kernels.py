@@ -22,7 +22,7 @@ from interposer.ops import (
 
 
 def run(op, *arrays, quantized=(), results=()):
-    """All results on arrays, the first of which are quantized as told, with quantizations declared for the results."""
+    """Return all results on arrays, the first of which have these quantizations; results have their declared ones."""
     quantizations = [*quantized, *[None] * (len(arrays) - len(quantized))]
     infos = [None if x is None else TensorInfo(x.shape, x.dtype, q) for x, q in zip(arrays, quantizations, strict=True)]
     assert op.violations(*infos) == []

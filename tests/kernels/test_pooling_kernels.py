@@ -19,7 +19,7 @@ Q = Quantization(0.5, 3)
 
 
 def pooled(op, x):
-    """The definition (NHWC), window by window."""
+    """Compute pooling (NHWC) by its definition, window by window."""
     [info] = op.infer_infos(TensorInfo(x.shape))
     result = np.zeros(info.shape)
     for b, oy, ox, c in itertools.product(*map(range, info.shape)):

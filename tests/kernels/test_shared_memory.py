@@ -21,7 +21,7 @@ WITH_SAMPLES = [kind for kind in KINDS if kind.executable and samples_of(kind)]
 
 
 def prepared(sample):
-    """The layer's operator, its kernel's info, the kernel and the arrays; None if shapes depend on data."""
+    """Return the layer's operator, its kernel's info, the kernel and the arrays; None if shapes depend on data."""
     network, _ = sample.network()
     layer = network.graph.layer("layer")
     infos = [value.known for value in (*layer.values, *layer.outputs)]

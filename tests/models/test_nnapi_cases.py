@@ -36,7 +36,7 @@ def cases() -> list[Any]:
 
 
 def array_of(operand: dict[str, Any]) -> np.ndarray:
-    """The data; a dimension of 0 is whatever is left."""
+    """Return the data as an array; a dimension of 0 is computed from the number of elements."""
     flat = np.array(operand["data"], DTYPES[operand["type"]])
     shape = operand["dims"]
     return flat.reshape(shape) if 0 not in shape or not flat.size else flat

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Example:
-    """A network, what it is given, and which dimensions (input -> axis -> name) an export leaves open."""
+    """A network, its inputs, and the dimensions (input -> axis -> name) that an export leaves open."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
@@ -166,7 +166,7 @@ def decoder() -> Example:
 
 
 class Lstm(nn.Module):
-    """Two bidirectional layers of an LSTM, and a GRU behind them."""
+    """Two bidirectional layers of an LSTM, and a GRU after them."""
 
     def __init__(self) -> None:
         super().__init__()

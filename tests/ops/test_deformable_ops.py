@@ -1,4 +1,4 @@
-"""Deformable convolutions: without offsets they are plain ones, and what does not fit is told."""
+"""Deformable convolutions: without offsets they are plain ones, and operands that do not fit are reported."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Ensembles of trees: what is wrong with one is told before it runs."""
+"""Ensembles of trees: errors are reported before one runs."""
 
 import numpy as np
 import pytest

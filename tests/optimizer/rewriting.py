@@ -50,7 +50,7 @@ def assert_stays(text: str, *rewrites) -> None:
 
 
 def feeds_for(graph: Graph, seed: int = 0) -> dict[int, np.ndarray]:
-    """Random inputs by binding id."""
+    """Return random inputs by binding id."""
     rng = np.random.default_rng(seed)
     return {layer.op.binding_id: random_array(rng, layer.output.known) for layer in graph.inputs}
 

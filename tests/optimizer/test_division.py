@@ -74,7 +74,7 @@ class Factory(KernelWorkloadFactory):
 
 
 class Picky(KernelSupport):
-    """Takes the layers that it was told to take."""
+    """Supports only the layers that the test names."""
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(sums)

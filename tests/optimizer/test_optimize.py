@@ -57,7 +57,7 @@ class Converter(Backend):
 
 
 class Picky(Sums):
-    """Takes every sum and product, and gives back what it was told to when it sees the part."""
+    """Takes every sum and product, and gives back the layers that the test names when it gets the part."""
 
     id: ClassVar = "Picky"
     gives_back: ClassVar[frozenset[str]] = frozenset()

@@ -50,7 +50,7 @@ class Faulty(Backend):
 
 
 def faulty(**methods: Callable[..., Any]) -> Backend:
-    """A defective backend with some of its methods replaced."""
+    """Return a defective backend with some of its methods replaced."""
     return type("Replaced", (Faulty,), methods)()
 
 
@@ -71,7 +71,7 @@ def assert_usable(runtime: Runtime) -> None:
 
 
 def chain() -> Network:
-    """(x + x) squared, plus x + x."""
+    """Return a network that computes (x + x) squared, plus x + x."""
     network = Network("chain")
     x = network.add_input_layer(0, INFO, name="x")
     first = network.add_layer(Addition(), x, x, name="first")
@@ -331,7 +331,7 @@ class Silent(TensorHandle):
 
 
 class OddMemory(MemoryManager):
-    """Ordinary memory, until something of it is replaced; counts what it is told."""
+    """Ordinary memory, of which tests replace methods; it counts the calls."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -566,7 +566,7 @@ def test_handles_are_unmapped_even_where_a_kernel_fails(runtime: Runtime) -> Non
 
 
 class Moody(BackendContext):
-    """Keeps a log, and gives or raises what it was told to."""
+    """Records its calls, and returns or raises what the test says."""
 
     def __init__(self, log: list[str], name: str, **moods: Any) -> None:
         for notice in ("before_load_network", "after_load_network", "before_unload_network", "after_unload_network"):

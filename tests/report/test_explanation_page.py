@@ -1,6 +1,6 @@
 """The page that draws an explanation, looked at in a real browser.
 
-Pictures of it are kept in the folder that INTERPOSER_TEST_ARTEFACTS names, else in the folder of the test.
+Screenshots are stored in the folder that INTERPOSER_TEST_ARTEFACTS names, else in the folder of the test.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def keep(tmp_path):
         folder = Path(os.environ.get(ARTEFACTS) or tmp_path)
         folder.mkdir(parents=True, exist_ok=True)
         picture = page.screenshot(folder / f"{name}.png")
-        print(f"kept {folder / name}.png")
+        print(f"stored {folder / name}.png")
         return picture
 
     return keep

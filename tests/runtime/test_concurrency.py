@@ -403,7 +403,7 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux tells what memory a process has")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux reports the memory of a process")
 @pytest.mark.parametrize("cycles", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_nothing_stays_behind_when_networks_are_loaded_run_and_unloaded(runtime: Runtime, cycles: int) -> None:
     optimized = optimize(mixed(), ["Sums", "Device"], runtime.device_spec)

@@ -77,7 +77,7 @@ def test_branches_of_different_shapes_give_a_result_whose_shape_is_found_while_r
 
 
 def powers(num_scan_outputs: int = 1) -> Network:
-    """Doubles x as often as told, as long as it is below 100; collects what it was before."""
+    """Double x a number of times while it is below 100; collect the earlier values."""
     network = Network("powers")
     count = network.add_input_layer(0, TensorInfo((), INT64), name="count")
     x = network.add_input_layer(1, SCALAR, name="x")
@@ -143,7 +143,7 @@ def test_a_carried_value_may_grow():
 
 
 def multiplication_table() -> Network:
-    """Rows (outer iteration + 1) * (inner iteration + 1), by a loop in a loop."""
+    """Return a loop in a loop with rows (outer iteration + 1) * (inner iteration + 1)."""
     network = Network("table")
     rows = network.add_input_layer(0, TensorInfo((), INT64), name="rows")
     columns = network.add_input_layer(1, TensorInfo((), INT64), name="columns")

@@ -109,7 +109,7 @@ def runtime(backend: Counting) -> Iterator[Runtime]:
 
 
 def network() -> Network:
-    """(x + c) * x, with one constant."""
+    """Return a network that computes (x + c) * x, with one constant."""
     created = Network()
     x = created.add_input_layer(0, INFO)
     c = created.add_constant_layer(X)

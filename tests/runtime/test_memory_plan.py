@@ -1,4 +1,4 @@
-"""What handles are told of the lives of their tensors, and that no tensor is spoilt before it was read."""
+"""The lifetimes that handles get, and that no tensor is overwritten before it was read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NoManager(Backend):
 
 
 class Logging(Backend):
-    """Writes down what its handles are told."""
+    """Records the calls on its handles."""
 
     id: ClassVar = "Logging"
     kernels: ClassVar = sums

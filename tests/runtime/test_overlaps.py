@@ -20,7 +20,7 @@ X = np.float32([1, 2, 3, 4])
 
 
 def model_of(constant: Array) -> ip.Model:
-    """x + c and x * c."""
+    """Return a model that computes x + c and x * c."""
     network = ip.Network("two")
     x = network.add_input_layer(0, ip.TensorInfo((4,)), name="x")
     c = network.add_constant_layer(constant, name="c")

@@ -33,7 +33,7 @@ def runtime(device: Device) -> Iterator[Runtime]:
 
 
 def three_parts() -> Network:
-    """Twice x, of which only the positive part, plus x: sum, ReLU, sum."""
+    """Return a network of a sum, a ReLU and a sum: relu(x + x) + x."""
     network = Network("three")
     x = network.add_input_layer(0, INFO, name="x")
     first = network.add_addition_layer(x, x, name="first")

@@ -67,7 +67,7 @@ def runtime() -> Iterator[Runtime]:
 
 
 def chain(*ops: Any) -> Network:
-    """One layer after the other; those with two operands take the value before twice."""
+    """Return a network of layers one after the other; those with two operands read the previous value twice."""
     network = Network()
     value = network.add_input_layer(0, INFO)
     for number, op in enumerate(ops):

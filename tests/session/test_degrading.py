@@ -1,6 +1,6 @@
 """Backends that fail: while they compile, in the fifth run, by hanging, by crashing. Every call gives the right answer.
 
-What fails here are real backends that are told to, by `tests.failing`: the reference, CpuAcc, and the engines that are
+Real backends fail here on the command of `tests.failing`: the reference, CpuAcc, and the engines that are
 installed.
 """
 

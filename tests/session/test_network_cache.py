@@ -1,4 +1,4 @@
-"""Networks that are kept between processes: found again, and made again where they are of no use any more."""
+"""Networks that are cached between processes: they are restored, and created again if they are stale."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_not_kept(how, load, tmp_p
 
 
 def large_network(weight):
-    """A file with 2 MiB of constants; `weight` is a few of them, so that plug-ins hardly see a difference."""
+    """Return a file with 2 MiB of constants; `weight` is a few of them, so that most of the content stays equal."""
     network = ip.Network("large")
     x = network.add_input_layer(0, ip.TensorInfo((1, 512)), name="x")
     weights = np.ones((512, 1024), np.float32)
@@ -314,7 +314,7 @@ def test_what_is_damaged_is_made_anew(load, file, damage):
 
 
 def test_a_folder_that_cannot_be_written_to_disturbs_nobody(load, folder):
-    shutil.rmtree(folder, ignore_errors=True)  # the loader of plug-ins may have kept what it found out
+    shutil.rmtree(folder, ignore_errors=True)  # the loader of plug-ins may have cached its results
     folder.write_text("a file in the place of the folder")
     assert not was_cached(load())
     np.testing.assert_array_equal(load().run([X]), load().run([X]))
@@ -354,7 +354,7 @@ def test_only_why_takes_a_file(capsys):
 
 
 def placed(folder, **runtime):
-    """Load in a runtime, or for a network, with a cache directory; whether that found what was kept."""
+    """Load in a runtime, or for a network, with a cache directory; return whether the cache had an entry."""
     options = None if folder is None else ip.OptimizerOptions(model_options={"CpuAcc": {"CacheDirectory": str(folder)}})
     with ip.Runtime(ip.CreationOptions(**runtime)) as created:
         return was_cached(ip.load(DIGITS, runtime=created, options=options))

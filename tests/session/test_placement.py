@@ -1,4 +1,4 @@
-"""Placement by measurement: what is measured, what is chosen, and what is kept."""
+"""Placement by measurement: what is measured, what is chosen, and what is cached."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ W = np.arange(8, dtype=np.float32).reshape(4, 2) - 3
 
 
 def chain(batch: Any = 1) -> Network:
-    """x -> product -> shifted -> relu -> y, with a split behind."""
+    """x -> product -> shifted -> relu -> y, followed by a split."""
     return Network(
         graph=parse_graph(f"""graph "chain" {{
           %x = Input : float32[{batch}, 4]

@@ -1,4 +1,4 @@
-"""How near results must be, and how a difference is told."""
+"""How near results must be, and how a difference is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends that are wrong in one thing each, for the conformance kit to find."""
+"""Backends with one planted defect each, for the conformance kit to find."""
 
 from __future__ import annotations
 

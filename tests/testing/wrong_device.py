@@ -1,4 +1,4 @@
-"""A device with its own memory that is wrong in one thing each, for the conformance kit to find.
+"""Devices with their own memory and one planted defect each, for the conformance kit to find.
 
 `Board` does nothing wrong: it computes on tensors in a private heap, which the host cannot map, and a copy engine
 brings tensors in and out. Every other backend here is a board with one error.

@@ -1,4 +1,4 @@
-"""Backends that compute one thing wrongly each, for the conformance kit to find and to name."""
+"""Backends with one wrong computation each, for the conformance kit to find and to name."""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ SOURCES = Path(__file__).parents[3] / "native"
 
 
 def built(folder: Path, *, sanitize: str = "") -> Path:
-    """The shared object of CpuAcc, alone in a folder; it is built in `folder`, and again only what has changed."""
+    """Return the shared object of CpuAcc, alone in a folder.
+
+    It is built in `folder`; only changed files are compiled again.
+    """
     compiler = compiler_for("c++")
     if shutil.which("cmake") is None:
         pytest.skip("there is no CMake")
@@ -36,7 +39,7 @@ def sanitizer_environment() -> dict[str, str]:
         pytest.skip(f"{compiler} has no sanitizers")
     return {
         "LD_PRELOAD": ":".join(map(os.path.realpath, paths)),
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself leaves memory behind when it ends
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself does not free all memory when it ends
         "PYTHONMALLOC": "malloc",
     }
 

@@ -19,7 +19,7 @@ def cast(array: Array, of: DataType, to: DataType) -> Array:
 
 
 def numbers() -> Array:
-    """Among them those halfway between two neighbours, too large ones, and too small ones."""
+    """Return numbers, some of them halfway between two neighbours, too large or too small."""
     rng = np.random.default_rng(1)
     bits = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)

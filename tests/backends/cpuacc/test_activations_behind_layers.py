@@ -1,4 +1,4 @@
-"""An activation function or a sum behind a layer is done, whether CpuAcc does both at once or one after the other."""
+"""An activation function or a sum after a layer is computed, whether CpuAcc fuses it with the layer or not."""
 
 import numpy as np
 import pytest

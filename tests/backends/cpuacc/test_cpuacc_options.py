@@ -26,7 +26,7 @@ POINT = {"stride_x": 1, "stride_y": 1, **NHWC}
 
 
 def block():
-    """A convolution of 3 x 3 and an inverted residual block behind it: for both there are alternatives."""
+    """Return a 3 x 3 convolution and an inverted residual block after it; CpuAcc has alternatives for both."""
     draw = np.random.default_rng(7)
     weights = lambda *shape: network.add_constant_layer(draw.standard_normal(shape).astype(np.float32) / 12)  # noqa: E731
     network = ip.Network("block")
@@ -107,7 +107,7 @@ def test_networks_name_the_folder_in_which_they_are_kept(tmp_path, monkeypatch):
 
 
 def large(seed):
-    """A fully connected layer whose weights are so large that they are kept after the first answer."""
+    """Return a fully connected layer whose weights are so large that they are cached after the first result."""
     network = ip.Network("large")
     x = network.add_input_layer(0, TensorInfo((1, 1024)), name="x")
     weights = np.random.default_rng(seed).standard_normal((512, 1024), np.float32)

@@ -75,7 +75,7 @@ def networks() -> Iterator[tuple[str, ip.Network]]:
     for case in floats.SHARED:
         yield case.name, floats.network_of(case, np.random.default_rng(3))
     for channels in (9, 17, 47):
-        yield f"fillers behind {channels} channels", inverses(channels)
+        yield f"fillers after {channels} channels", inverses(channels)
     yield "bottleneck of skipped rows", floats.bottleneck(60, 16, 96, 3, 1, np.random.default_rng(3))
     for name, (build, shape) in whole.CASES.items():
         yield name, whole.network_of(build, shape)

@@ -146,7 +146,7 @@ def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _convolved(
     network: ip.Network, case: Case, x: Layer, info: TensorInfo, rng: np.random.Generator
 ) -> tuple[Layer, TensorInfo]:
-    """The case's layer behind `x`, with random weights and bias."""
+    """Return the output of the case's layer on `x`, with random weights and bias."""
     op = case.kind(**{"data_layout": DataLayout.NHWC, **case.options})
     depthwise = case.kind is DEPTHWISE
     shape = _first(case.weights) if op.data_layout is DataLayout.NCHW and not depthwise else case.weights
@@ -169,7 +169,7 @@ def network_of(case: Case, rng: np.random.Generator) -> ip.Network:
 def bottleneck(
     size: int, channels: int, expanded: int, stride: int, window: int, rng: np.random.Generator
 ) -> ip.Network:
-    """An inverted residual: expanded, convolved depthwise, projected, and added to what it began with."""
+    """Return an inverted residual block: 1 x 1, depthwise and 1 x 1 convolutions, and the addition of the input."""
     network = ip.Network("bottleneck")
     info = TensorInfo((1, size, size + 2, channels), "float32")
     x = value = network.add_input_layer(0, info)

@@ -73,7 +73,7 @@ def test_functions_of_all_codes(operation: str, dtype: str) -> None:
 
 
 def pairs(dtype: str, scales: tuple[float, float, float], count: int) -> list[tuple[TensorInfo, Array]]:
-    """Columns of all codes and rows of the first few."""
+    """Return columns of all codes and rows of the first few."""
     a, b = quantized((256, 1), dtype, scales[0], -3), quantized((1, count), dtype, scales[1], 31)
     return [(a, all_codes(dtype).reshape(256, 1)), (b, all_codes(dtype)[-count:].reshape(1, count))]
 

@@ -112,13 +112,13 @@ READERS: dict[str, Callable[[Net, Value], Value]] = {
         ElementwiseBinary(BinaryOperation.MUL), x,
         net.add(Mean(axis=(2, 3), keep_dims=True), x, shape=(2, 8, 1, 1)), shape=x.known.shape,
     ),
-    "joined channels": lambda net, x: net.add(
+    "concatenated channels": lambda net, x: net.add(
         Concat(axis=1), x, net.image, net.constant((2, 3, 6, 5), Q), shape=(2, 19, 6, 5)
     ),
-    "joined channels of several scales": lambda net, x: net.add(
+    "concatenated channels of several scales": lambda net, x: net.add(
         Concat(axis=-3), x, net.constant((2, 3, 6, 5)), shape=(2, 11, 6, 5)
     ),
-    "joined rows": lambda net, x: net.add(Concat(axis=2), x, net.image, shape=(2, 8, 12, 5)),
+    "concatenated rows": lambda net, x: net.add(Concat(axis=2), x, net.image, shape=(2, 8, 12, 5)),
     "split channels": halves,
     "a part": lambda net, x: net.add(Slice(begin=(0, 2, 1, 0), size=(2, 3, -1, 4)), x, shape=(2, 3, 5, 4)),
     "a border": lambda net, x: net.add(

@@ -38,7 +38,7 @@ PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeC
 
 @dataclass(frozen=True)
 class Case:
-    """One layer with weights that slide over an image, and what comes behind it."""
+    """Return one layer with weights that slide over an image, and the layers after it."""
 
     name: str
     kind: type[Convolution2d | DepthwiseConvolution2d | TransposeConvolution2d]
@@ -178,7 +178,7 @@ def differences(network: ip.Network, rng: np.random.Generator) -> int:
 
 
 def products(rng: np.random.Generator, rows: int, depth: int, outputs: int, dtype: str) -> ip.Network:
-    """A fully connected layer with a clamp behind it."""
+    """Return a fully connected layer with a clamp after it."""
     network, limits = ip.Network("products"), np.iinfo(dtype)
     info = TensorInfo((rows, depth), dtype, Quantization(0.031, _zero_point(rng, dtype)))
     x = network.add_input_layer(0, info)
@@ -197,7 +197,7 @@ def products(rng: np.random.Generator, rows: int, depth: int, outputs: int, dtyp
 def matrices(
     rng: np.random.Generator, a: tuple[int, ...], b: tuple[int, ...], dtype: str, **turned: bool
 ) -> ip.Network:
-    """A product of two inputs."""
+    """Return a network with the product of two inputs."""
     network, op = ip.Network("matrices"), BatchMatMul(**turned)
     infos = [TensorInfo(shape, dtype, Quantization(0.02, _zero_point(rng, dtype))) for shape in (a, b)]
     shape = op.infer(*infos).shape

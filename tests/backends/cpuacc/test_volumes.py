@@ -63,7 +63,7 @@ def _input(network: ip.Network, shape: tuple[int, ...], first: bool) -> Any:
 
 
 def _results(network: ip.Network, x: Array, threads: int = 1) -> tuple[list[Array], list[Array]]:
-    """The outputs on CpuAcc alone, in one part, and on CpuRef."""
+    """Return the outputs on CpuAcc alone, in one part, and on CpuRef."""
     options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
     with ip.load(network, ["CpuAcc"], options=options) as model, ip.load(network, ["CpuRef"]) as reference:
         return [[np.array(y) for y in loaded.run([x])] for loaded in (model, reference)]  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""CpuAcc on several layers at once: what is fused, joined, shared and blocked computes what CpuRef does."""
+"""CpuAcc on several layers at once: fused and blocked layers, and shared memory, give the results of CpuRef."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def swish(network: ip.Network, inputs: list[Any]) -> list[Any]:
 
 
 def deep(network: ip.Network, inputs: list[Any]) -> list[Any]:
-    """Two products of so many channels that some rows are computed at once, one with another tensor behind it."""
+    """Two products of so many channels that some rows are computed at once, one with another tensor after it."""
     [x] = inputs
     first, second = (network.add_layer(BatchMatMul(), x, network.add_constant_layer(weights(2003, 40)))
                      for _ in range(2))  # fmt: skip
@@ -111,7 +111,7 @@ def gelu(network: ip.Network, inputs: list[Any]) -> list[Any]:
 
 
 def normalized(network: ip.Network, inputs: list[Any]) -> list[Any]:
-    """A normalization of images in blocks of channels, one of what is not in blocks, each with a clamp behind it."""
+    """A normalization of images in blocks of channels, one of what is not in blocks, each with a clamp after it."""
     [x] = inputs
     factors = lambda count: [network.add_constant_layer(np.abs(weights(count)) + np.float32(0.5)) for _ in range(4)]  # noqa: E731
     relu = Activation(function=ActivationFunction.RELU)
@@ -132,7 +132,7 @@ def joined(network: ip.Network, inputs: list[Any]) -> list[Any]:
 
 
 def moved(network: ip.Network, inputs: list[Any]) -> list[Any]:
-    """Operands that lie within results, results within operands, and one tensor that is joined with itself."""
+    """Operands that lie within results, results within operands, and one tensor that is concatenated with itself."""
     [x] = inputs
     flat = network.add_layer(Reshape(target_shape=(-1,)), x)
     first = network.add_layer(Slice(begin=(0,), size=(64,)), flat)
@@ -156,7 +156,7 @@ def long_memory(direction: RecurrentDirection) -> Build:
 
 
 def recurrent(direction: RecurrentDirection, *, before: bool | None = None) -> Build:
-    """Gated units that reset before or behind the product with the state; None means simple ones."""
+    """Return gated units that reset before or after the product with the state; None means simple ones."""
 
     def build(network: ip.Network, inputs: list[Any]) -> list[Any]:
         count = 2 if direction is RecurrentDirection.BIDIRECTIONAL else 1
@@ -171,11 +171,11 @@ def recurrent(direction: RecurrentDirection, *, before: bool | None = None) -> B
 
 
 CASES: dict[str, tuple[Build, tuple[int, ...]]] = {
-    "swish behind a convolution": (swish, (2, 3, 9, 7)),
-    "the gelu of exported networks behind a product and its bias": (gelu, (2, 5, 3)),
+    "swish after a convolution": (swish, (2, 3, 9, 7)),
+    "the gelu of exported networks after a product and its bias": (gelu, (2, 5, 3)),
     "a deep product of many rows": (deep, (150, 2003)),
     "normalized images": (normalized, (2, 3, 6, 7)),
-    "channels that are joined and gated": (joined, (2, 3, 6, 5)),
+    "channels that are concatenated and gated": (joined, (2, 3, 6, 5)),
     "tensors that share memory": (moved, (2, 5, 5, 6)),
     "LSTM forwards": (long_memory(RecurrentDirection.FORWARD), (4, 2, 7)),
     "LSTM backwards": (long_memory(RecurrentDirection.REVERSE), (4, 1, 7)),
@@ -216,7 +216,7 @@ def test_what_is_not_a_number_stays_so_where_windows_of_blocks_of_channels_see_i
 
 
 def compiled() -> tuple[ip.Runtime, Any, Any, Any]:
-    """A runtime, the optimized network, its one compiled part, and the backend."""
+    """Return a runtime, the optimized network, its only compiled part, and the backend."""
     runtime = ip.Runtime()
     optimized = ip.optimize(network_of(swish, (1, 3, 8, 8)), ["CpuAcc"], runtime.device_spec)
     [layer] = [layer for layer in optimized.graph if isinstance(layer.op, PreCompiled)]

@@ -1,4 +1,4 @@
-"""Devices that engines refuse or ask otherwise, and the threads that they leave behind."""
+"""Devices that engines refuse or query differently, and the threads that remain after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines hold, which they do not tell, so that it is estimated."""
+"""The memory of engines, which they do not report, so that it is estimated."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def tensor(dims: Sequence[int], type: str = "TENSOR_FLOAT32", value: Any = None, **more: Any) -> Record:
-    """A tensor: a constant where it has a value, else an input of the model."""
+    """Return a tensor: a constant if it has a value, else an input of the model."""
     lifetime = "SUBGRAPH_INPUT" if value is None else "CONSTANT_COPY"
     data = {} if value is None else {"data": np.ravel(value).tolist()}
     return {"type": type, "dims": list(dims), "lifetime": lifetime, **data, **more}
@@ -40,7 +40,7 @@ def quant8(dims: Sequence[int], scale: float, zero_point: int, value: Any = None
 
 
 def one_operation(name: str, inputs: Sequence[Record], outputs: Sequence[Record]) -> Record:
-    """The document; operands are called i0, i1 ... and o0, o1 ..."""
+    """Return a document of one operation; its operands are called i0, i1 ... and o0, o1 ..."""
     value = [{"name": f"i{number}", **record} for number, record in enumerate(inputs)]
     created = [{**record, "name": f"o{number}", "lifetime": "SUBGRAPH_OUTPUT"} for number, record in enumerate(outputs)]
     indices = range(len(value) + len(created))
@@ -65,5 +65,5 @@ def compute(document: Mapping[str, Any], *arrays: Any) -> list[np.ndarray]:
 
 
 def counting(*dims: int) -> np.ndarray:
-    """0, 1, 2 ... in that shape."""
+    """Return the numbers 0, 1, 2 ... in this shape."""
     return np.arange(math.prod(dims), dtype=np.float32).reshape(dims)

@@ -437,7 +437,7 @@ def test_the_backward_direction_comes_second_or_is_merged(merge, outputs):
 
 
 def lstm(cifg: bool, peephole: bool) -> dict[str, Any]:
-    """One of two inputs and three units; all weights are left out that can be."""
+    """Return an LSTM operation of two inputs and three units; all other optional weights are absent."""
     weights = [omitted(dims=[3, 2]) if cifg else zeros(3, 2), *[zeros(3, 2)] * 3]
     recurrent = [omitted() if cifg else zeros(3, 3), *[zeros(3, 3)] * 3]
     cell = [zeros(3)] * 3 if peephole else [omitted()] * 3

@@ -26,7 +26,7 @@ def model(
     opset: int = 21,
     **extra: Any,
 ) -> onnx.ModelProto:
-    """A model; an input is given by an array like those to come, or by a shape of float32."""
+    """Return a model; an input is described by an array of its type and shape, or by a shape of float32."""
     value = {name: x if isinstance(x, np.ndarray) else None for name, x in inputs.items()}
     graph = helper.make_graph(
         nodes,
@@ -59,7 +59,7 @@ def ours(given: onnx.ModelProto, *feeds: Any, **options: Any) -> list[np.ndarray
 
 
 def theirs(given: onnx.ModelProto, *feeds: Any) -> list[np.ndarray]:
-    """The same by ONNX's reference evaluator."""
+    """Return the results of ONNX's reference evaluator."""
     names = [value.name for value in given.graph.input]
     return ReferenceEvaluator(given).run(None, dict(zip(names, map(np.asarray, feeds), strict=False)))
 

@@ -53,7 +53,7 @@ def attempt(given):
 
 
 def mutated(given, rng):
-    """The model with an extreme number somewhere: an attribute, a constant, or a shape."""
+    """Return the model with an extreme number in an attribute, a constant, or a shape."""
     changed = type(given).FromString(given.SerializeToString())
     graph, number = changed.graph, rng.choice(EXTREMES)
     places = [("attribute", a) for a in graph.node[0].attribute] + [("constant", t) for t in graph.initializer]

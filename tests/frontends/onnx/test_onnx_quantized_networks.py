@@ -106,7 +106,7 @@ def test_a_network_of_dequantized_tensors_runs_in_integers(dtype, per_channel):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
 def test_every_layer_is_one_step_off_at_most(dtype):
-    """From the same stored integers: what one layer makes of them is held against the reference evaluator."""
+    """Each layer gets the same stored integers as in the reference evaluator."""
     net = small_cnn(dtype, finer=64 if dtype is np.int16 else 1)
     names = [node.output[0] for node in net.nodes if node.op_type == "QuantizeLinear"]
     whole = model(net.nodes, {"x": X}, names, net.constants, opset=21)

@@ -24,7 +24,7 @@ def cases():
 
 
 def with_all_results(model):
-    """The model with every result of a node as an output, so that we tell what we know of it."""
+    """Return the model with every result of a node as an output, so that its shape is reported."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     known = {output.name for output in model.graph.output}

@@ -19,7 +19,7 @@ _SLOTS = {
 
 
 def encode(model: dict[str, Any]) -> bytes:
-    """The file; where the same `Shared` vector appears twice, both tables point to the same place."""
+    """Return the file; if the same `Shared` vector appears twice, both tables point to the same place."""
     encoder = _Encoder()
     encoder.builder.Finish(encoder.table("Model", model), file_identifier=b"TFL3")
     return bytes(encoder.builder.Output())

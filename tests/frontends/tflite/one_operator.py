@@ -26,7 +26,7 @@ class T:
 
 
 def ints(value: Any, dtype: str = "int32") -> T:
-    """A constant of integers."""
+    """Return a constant of integers."""
     array = np.array(value, dtype)
     return T(array.shape, dtype, value=array)
 
@@ -34,7 +34,7 @@ def ints(value: Any, dtype: str = "int32") -> T:
 def one_operator(
     name: str, inputs: list[T | None], outputs: list[T], options: tuple[str, dict[str, Any]] | None = None
 ) -> bytes:
-    """The file; inputs that are no constants are those of the graph, in order."""
+    """Return a file of one operator; inputs that are not constants are those of the graph, in order."""
     value = [item for item in inputs if item is not None]
     buffers: list[dict[str, Any]] = [{}]
     tensors = [_tensor(f"i{k}", item, buffers) for k, item in enumerate(value)]

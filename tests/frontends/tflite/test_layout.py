@@ -48,7 +48,7 @@ def generated_fields(table: str) -> Iterator[tuple[str, int, str, Any]]:
 
 
 def element_width(table: str, field: str) -> int | None:
-    """The size of a vector's elements, as generated; None for what is no vector."""
+    """Return the size of a vector's elements, as generated; None if the field is no vector."""
     start = getattr(importlib.import_module(f"tflite.{table}"), f"{table}Start{field}Vector", None)
     if start is None:
         return None

@@ -16,7 +16,7 @@ CODES = ["IF", "WHILE", "CALL", "CALL_ONCE", "ADD", "MUL", "LESS", "CONCATENATIO
 
 
 def subgraph(tensors: list[dict[str, Any]], inputs: list[int], outputs: list[int], *operators: Any) -> dict[str, Any]:
-    """Operators are triples of name, inputs and outputs, with the options behind these if there are any."""
+    """Operators are triples of name, inputs and outputs, followed by options if there are any."""
     created = []
     for name, taken, value, *options in operators:
         more = {"builtin_options": options[0]} if options else {}
@@ -25,7 +25,7 @@ def subgraph(tensors: list[dict[str, Any]], inputs: list[int], outputs: list[int
 
 
 def file(*subgraphs: dict[str, Any], constants: tuple[np.ndarray, ...] = ()) -> bytes:
-    """A file; constant number k is in buffer k + 1."""
+    """Return a file; constant number k is in buffer k + 1."""
     buffers = [{}, *({"data": array.tobytes()} for array in constants)]
     codes = [code(name) for name in CODES]
     return encode({"version": 3, "operator_codes": codes, "buffers": buffers, "subgraphs": list(subgraphs)})
@@ -63,7 +63,7 @@ def test_a_branch_that_is_known_is_taken_in_place(flag, expected):
 
 
 def counting(body: dict[str, Any]) -> bytes:
-    """While i < 10: (i, x) = body(i, x)."""
+    """Return a file that computes (i, x) = body(i, x) while i < 10."""
     tensors = [tensor(name, shape, kind) for name, shape, kind in (
         ("i", [], "int32"), ("x", [2], "float32"), ("j", [], "int32"), ("y", [2], "float32"))]  # fmt: skip
     options = ("WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})

@@ -19,7 +19,7 @@ NHWC, NCHW = DataLayout.NHWC, DataLayout.NCHW
 
 
 def normalized(op, weights_shape, layout, *, bias=True, dtype="float32", norm_layout=None, shared=False, variance=None):
-    """A convolution and its normalization."""
+    """Return a network of a convolution and its normalization."""
     rng = np.random.default_rng(3)
     network = Network()
     channels = weights_shape[3] if op is DepthwiseConvolution2d else weights_shape[0]

@@ -1,4 +1,4 @@
-"""Clamps that are joined, and maximum and minimum that are a bounded ReLU."""
+"""Clamps that are merged, and maximum and minimum that are a bounded ReLU."""
 
 import pytest
 

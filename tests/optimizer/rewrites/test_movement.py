@@ -1,4 +1,4 @@
-"""Transposes and reshapes that are joined, moved or dropped."""
+"""Transposes and reshapes that are merged, moved or removed."""
 
 import pytest
 

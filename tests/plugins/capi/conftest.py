@@ -1,4 +1,4 @@
-"""Folders of plug-ins, runtimes that look into them, and a watch on what stays behind."""
+"""Folders of plug-ins, runtimes that search them, and a check for files and processes that remain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def install(natives, tmp_path):
 
 @pytest.fixture
 def runtime_of(tmp_path):
-    """Makes runtimes, which are closed at the end; they look into `tmp_path`/plugins unless told otherwise."""
+    """Return a function that creates runtimes, which search `tmp_path`/plugins and are closed at the end."""
     created = []
 
     def runtime_of(path=tmp_path / "plugins", **options):
@@ -55,7 +55,7 @@ def user_cache(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """No process and no shared memory stays behind."""
+    """Check that no process and no shared memory remains."""
     processes, memory = children(), shared_memory()
     yield
     gc.collect()

@@ -44,7 +44,7 @@ def soon(seconds=60):
 
 
 def course_of(child):
-    """The messages behind the first, and how it ends."""
+    """Return the messages after the first one, and how the process ends."""
     assert child.receive(soon()) == {"ready": True}
     result = []
     while (message := child.receive(soon(20))) is not None:

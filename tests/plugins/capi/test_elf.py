@@ -41,7 +41,7 @@ def fault(tmp_path):
 
 @pytest.fixture
 def good(natives):
-    """The content of a shared object with nothing wrong."""
+    """Return the content of a valid shared object."""
     return natives.compiled(GOOD).read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_a_file_of_another_kind_is_named(content, text, fault):
 
 
 def changed(content: bytes, offset: int, layout: str, value: int) -> bytes:
-    """The content with one number written again."""
+    """Return the content with one number replaced."""
     result = bytearray(content)
     struct.pack_into(layout, result, offset, value)
     return bytes(result)

@@ -99,7 +99,7 @@ REFUSED = {
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """No file stays behind, and nothing is open that was not before."""
+    """Check that no file remains, and that no more descriptors are open than before."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -230,7 +230,7 @@ def test_an_older_minor_is_loaded_and_never_shown_what_is_newer(install, runtime
 
 
 def sums_and_relu():
-    """relu(x + x) + x"""
+    """Return a network that computes relu(x + x) + x."""
     network = Network("sums")
     x = network.add_input_layer(0, TensorInfo((3,)), name="x")
     twice = network.add_addition_layer(x, x, name="twice")

@@ -40,7 +40,7 @@ RANDOM = np.random.default_rng(20240229)
 
 @pytest.fixture
 def library(natives, tmp_path):
-    """The path of the shared object, alone in a folder."""
+    """Return the path of the shared object, alone in a folder."""
     if not sys.platform.startswith("linux"):
         pytest.skip("dynamic backends are only for Linux")
     return install_plugin(natives.compiled(FOLDER / "cpuref.cpp", *FLAGS), tmp_path / "plugins", NAME)
@@ -258,7 +258,7 @@ def sanitized(natives, tmp_path):
 
     def sanitized(source, *arguments, statements=()):
         library = install_plugin(natives.compiled(source, *flags, *statements), tmp_path / "sanitized", NAME)
-        # Python itself leaves memory behind when it ends
+        # Python itself does not free all memory when it ends
         return check(library, *arguments, LD_PRELOAD=preload, ASAN_OPTIONS="detect_leaks=0", PYTHONMALLOC="malloc")
 
     return sanitized
@@ -273,7 +273,7 @@ def test_sanitizers_find_nothing(sanitized, cases):
 
 
 PROBLEMS = {
-    "a write behind its memory": "volatile int at = 8; ((volatile char*)malloc(8))[at] = 1;",
+    "a write past its memory": "volatile int at = 8; ((volatile char*)malloc(8))[at] = 1;",
     "an overflow": "volatile int most = 2147483647; most = most + 1;",
 }
 

@@ -1,4 +1,4 @@
-"""Backends with the reference kernels that do one thing wrong, for the judge to find."""
+"""Backends with the reference kernels and one planted defect each, for the judge to find."""
 
 from __future__ import annotations
 

@@ -46,6 +46,6 @@ def test_every_refusal_of_a_quantized_sample_tells_what_to_do_or_why_nothing_hel
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the page tells of onnx {VERSION}")
+@pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the page describes onnx {VERSION}")
 def test_the_page_tells_what_is_written_now():
     assert main(["--check"]) == 0

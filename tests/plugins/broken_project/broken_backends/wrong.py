@@ -1,4 +1,4 @@
-"""Things that are not what their entry points promise."""
+"""Objects that are not the backends that their entry points promise."""
 
 from typing import ClassVar
 

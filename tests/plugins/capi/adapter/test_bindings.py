@@ -24,7 +24,7 @@ LANGUAGES = pytest.mark.parametrize("source", ["vault.cpp", "vault.rs"])
 
 
 def sums(name="sum"):
-    """``(x + y) + x``, and ``x + y`` beside it."""
+    """Return a network that computes ``(x + y) + x``, with ``x + y`` as another output."""
     network = Network("sums")
     x, y = (network.add_input_layer(number, TensorInfo((3,))) for number in range(2))
     item = network.add_addition_layer(x, y, name=name)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def sums(constant=False, name="twice"):
-    """``(x + x) + x``, or ``(x + x) + [1, 2, 3]``."""
+    """Return a network that computes ``(x + x) + x``, or ``(x + x) + [1, 2, 3]``."""
     network = Network("sums")
     x = network.add_input_layer(0, TensorInfo((3,)), name="x")
     other = network.add_constant_layer(np.float32([1, 2, 3]), name="c") if constant else x

@@ -257,5 +257,5 @@ def test_a_runtime_is_created_with_the_allocator(install_discrete):
 
 @pytest.fixture
 def install_discrete(built):
-    """A folder with the device as a plug-in."""
+    """Return a folder with the device as a plug-in."""
     return built("discrete.c").parent

@@ -10,7 +10,7 @@ from interposer.plugins.capi.abi.reading import read, read_text
 
 
 def chain():
-    """Three sums, one behind the other."""
+    """Return a network of three sums, one after the other."""
     network = Network("chain")
     x = network.add_input_layer(0, TensorInfo((4,)), name="x")
     a = network.add_addition_layer(x, x, name="a")

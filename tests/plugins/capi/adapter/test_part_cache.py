@@ -62,7 +62,7 @@ def plugin(built, opened, runtime_with):
 
 
 def sums(constant):
-    """``(x + x) + [c, c, c]``."""
+    """Return a network that computes ``(x + x) + [c, c, c]``."""
     network = Network("sums")
     x = network.add_input_layer(0, TensorInfo((3,)), name="x")
     other = network.add_constant_layer(np.full(3, constant, np.float32), name="c")

@@ -1,4 +1,4 @@
-"""What a plug-in is shown of a graph: the tables, read by a plug-in that tells what it sees."""
+"""The tables of a graph that a plug-in gets, read by a plug-in that reports what it sees."""
 
 from typing import Any
 
