@@ -269,6 +269,9 @@ class Graph:
         """
         for value in inputs:
             self._check_own(value)
+        taken = list(inputs)
+        while taken and taken[-1] is None:
+            del taken[-1]
         error = op.arity_problem(len(inputs))
         if error:
             raise InvalidArgumentError(error)
@@ -282,9 +285,10 @@ class Graph:
         layer.regions = tuple(regions)
         self._layers[layer.guid] = layer
         self._scheduled = None
-        for index, value in enumerate(inputs):
+        layer._inputs = taken
+        for index, value in enumerate(taken):
             if value is not None:
-                self.set_input(layer, index, value)
+                value.uses.add(Use(layer, index))
         return layer
 
     def _check_own(self, value: Value | None) -> None:

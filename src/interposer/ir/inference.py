@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import is_
+from operator import attrgetter, is_
+from typing import Final
 
 from interposer.core.errors import InvalidArgumentError, InvalidNetworkError
 from interposer.core.types import TensorInfo
@@ -11,6 +12,8 @@ from interposer.ir.graph import Graph, Inference, Layer, Value, cycle_problem
 from interposer.ir.regions import border_problems, bound_info, region_title
 from interposer.ops.control import Input
 from interposer.ops.control_flow import ControlFlow, Infos, merged_carried
+
+_declared: Final = attrgetter("declared")
 
 __all__ = ["infer_graph", "infer_layer", "infos_for", "known_inference", "layer_problems", "shaped_by_data"]
 
@@ -56,13 +59,13 @@ def known_inference(layer: Layer) -> Inference | None:
 
     Operators and infos are immutable, so the inference need not be repeated.
     """
-    known = layer.inferred
-    if known is None or known.op is not layer.op or len(known.outputs) != len(layer.outputs):
+    known, outputs = layer.inferred, layer.outputs
+    if known is None or known.op is not layer.op or len(known.outputs) != len(outputs) or layer.regions:
         return None
-    declared = [value.declared for value in layer.outputs]
     inputs = layer.input_infos
-    same = len(known.inputs) == len(inputs) and all(map(is_, known.inputs, inputs))
-    return known if same and all(map(is_, known.declared, declared)) and not layer.regions else None
+    if len(known.inputs) != len(inputs) or not all(map(is_, known.inputs, inputs)):
+        return None
+    return known if all(map(is_, known.declared, map(_declared, outputs))) else None
 
 
 def layer_problems(layer: Layer) -> list[str]:

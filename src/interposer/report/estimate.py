@@ -63,7 +63,7 @@ def _of_regions(layer: Layer, counts: Iterable[int]) -> int:
 
 def _peak(order: list[Layer], inner: dict[Layer, int]) -> int:
     """Return the largest total size in bytes of live tensors; `inner` has the peak of each layer's regions."""
-    left = {value: len(value.consumers) for layer in order for value in layer.outputs}
+    left = {value: len({use.layer.guid for use in value.uses}) for layer in order for value in layer.outputs}
     live = peak = 0
     for layer in order:
         if isinstance(layer.op, Constant):
@@ -84,8 +84,10 @@ _PADS: Final = {"H": ("pad_top", "pad_bottom"), "W": ("pad_left", "pad_right"), 
 def _scratch(layer: Layer) -> int:
     """Return the bytes of a layer's padded image and of the windows of one row; 0 without padding."""
     layout = getattr(layer.op, "data_layout", None)
+    if layout is None:
+        return 0
     pads = {axis: sum(getattr(layer.op, name, 0) for name in names) for axis, names in _PADS.items()}
-    if layout is None or not any(pads.values()):
+    if not any(pads.values()):
         return 0
     image = (layer.output_infos if "Transpose" in layer.kind else layer.input_infos)[0]
     if image is None or not image.is_concrete or len(image.shape) != len(layout.value):

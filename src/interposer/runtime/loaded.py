@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
@@ -127,6 +127,9 @@ class LoadedNetwork:
         managers = idle[0].managers if idle else {}
         arenas = {backend: item for backend, item in managers.items() if isinstance(item, ArenaMemoryManager)}
         parts = list(self._program.memory_of_parts())
+        held_by: Counter[str] = Counter()
+        for name, held, _ in parts:
+            held_by[name] += held or 0
         return MemoryReport(
             arenas={backend: item.planned_bytes for backend, item in arenas.items()},
             lower_bounds={backend: item.plan.lower_bound for backend, item in arenas.items()},
@@ -134,7 +137,7 @@ class LoadedNetwork:
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
-            parts={item: sum(held or 0 for name, held, _ in parts if name == item) for item, *_ in parts},
+            parts=dict(held_by),
             unknown=tuple(sorted({name for name, held, _ in parts if held is None})),
             estimated=tuple(sorted({name for name, held, estimated in parts if estimated and held is not None})),
         )

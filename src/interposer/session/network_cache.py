@@ -318,7 +318,7 @@ class Keeper:
             layers.append(fact)
             for value in layer.outputs:
                 index[value] = len(index)
-        placements = [asdict(placement) for placement in optimized.placements]
+        placements = [placement.to_dict() for placement in optimized.placements]
         network = {
             "name": optimized.name, "layers": layers, "placements": placements, "needed": asdict(model._estimate),
             "inputs": [(name, _plain(info)) for name, info in model.inputs.items()],
