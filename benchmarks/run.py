@@ -2,6 +2,7 @@
 
     python benchmarks/run.py engines [--help]
     python benchmarks/run.py placement [--help]
+    python benchmarks/run.py loading [--help]
     python benchmarks/run.py convolutions [--help]
     python benchmarks/run.py operators [--help]
     python benchmarks/run.py compare NEW.json [--help]
@@ -9,7 +10,8 @@
                              [--models FOLDER] [--repeat N] [--json FILE]
 
 `engines` runs whole networks on CpuAcc and other engines, and `placement` compares "auto" with every single engine.
-Both take long and have separate options. `compare` compares figures with recorded ones.
+Both take long and have separate options. `loading` measures the time and the memory of loading, and their growth.
+`compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default ../shared/models, else the digits
 example) on CpuRef, and on LiteRT and ONNX Runtime if they are installed. `imports` times `import interposer`, `import
@@ -41,7 +43,7 @@ import models
 import new_backend
 import overhead
 
-from benchmarks import baseline, convolutions, operators, placement
+from benchmarks import baseline, convolutions, loading, operators, placement
 from benchmarks.engines import command
 from benchmarks.machine import machine
 
@@ -59,6 +61,7 @@ SUITES = {
 COMMANDS = {
     "engines": command.main,
     "placement": placement.main,
+    "loading": loading.main,
     "convolutions": convolutions.main,
     "operators": operators.main,
     "compare": baseline.main,
