@@ -269,9 +269,6 @@ class Graph:
         """
         for value in inputs:
             self._check_own(value)
-        taken = list(inputs)
-        while taken and taken[-1] is None:
-            del taken[-1]
         error = op.arity_problem(len(inputs))
         if error:
             raise InvalidArgumentError(error)
@@ -285,10 +282,7 @@ class Graph:
         layer.regions = tuple(regions)
         self._layers[layer.guid] = layer
         self._scheduled = None
-        layer._inputs = taken
-        for index, value in enumerate(taken):
-            if value is not None:
-                value.uses.add(Use(layer, index))
+        _connect(layer, inputs)
         return layer
 
     def _check_own(self, value: Value | None) -> None:
@@ -474,6 +468,17 @@ class Graph:
         from interposer.ir.printer import print_graph  # noqa: PLC0415 - the printer needs this module
 
         return print_graph(self, elide=32)
+
+
+def _connect(layer: Layer, inputs: Sequence[Value | None]) -> None:
+    """Connect a new layer to its inputs, without trailing absent ones."""
+    taken = list(inputs)
+    while taken and taken[-1] is None:
+        del taken[-1]
+    layer._inputs = taken
+    for index, value in enumerate(taken):
+        if value is not None:
+            value.uses.add(Use(layer, index))
 
 
 def binding_id(layer: Layer) -> int:
