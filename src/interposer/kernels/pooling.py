@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from interposer.core.types import FLOATS, Array, DataType, Quantization
+from interposer.core.types import Array, Quantization
 from interposer.kernels.accumulation import NUMBERS, float_type
 from interposer.kernels.fixedpoint import clamp_to, dequantize, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
 from interposer.kernels.places import places, visible
+from interposer.kernels.pooling_rules import EIGHT_OR_SIXTEEN_BITS, floats_or_max, one_scale
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
 from interposer.ops.pooling import PaddingMethod, Pooling2d, PoolingAlgorithm
@@ -17,24 +18,9 @@ from interposer.ops.window import Window
 __all__: list[str] = []
 
 MAX, L2 = PoolingAlgorithm.MAX, PoolingAlgorithm.L2
-EIGHT_OR_SIXTEEN_BITS = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 
 
-def _floats_or_max(op: Pooling2d, info: KernelInfo) -> str | None:
-    if op.pool_type is MAX or info.input.dtype in FLOATS:
-        return None
-    return f"input is {info.input.dtype} and not quantized; takes floats for {op.pool_type.name}"
-
-
-def _one_scale(_: object, info: KernelInfo) -> str | None:
-    if info.output.quantization is None:
-        return "input is quantized, but the output is not"
-    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (info.input, info.output)):
-        return "a tensor is quantized along an axis; takes one scale for each"
-    return None
-
-
-@kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
+@kernel(Pooling2d, quantized=False, dtypes=NUMBERS, when=floats_or_max)
 def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling2d`; sums are computed in float64 and rounded once."""
     window = _PoolWindow(op, info)
@@ -43,7 +29,7 @@ def pooling(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     return from_nhwc(pooled, op.data_layout)
 
 
-@kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=_one_scale)
+@kernel(Pooling2d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=one_scale)
 def pooling_quantized(op: Pooling2d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling2d`: MAX and AVERAGE on quantized values, as in TFLite, and L2 on float values.
 

@@ -10,6 +10,7 @@ from interposer.core.types import FLOATS, Array, DataType, Quantization
 from interposer.kernels.accumulation import NUMBERS
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale
 from interposer.kernels.layout import from_nhwc, to_nhwc
+from interposer.kernels.pooling_rules import EIGHT_OR_SIXTEEN_BITS, floats_or_max, one_scale
 from interposer.kernels.reference import kernel
 from interposer.kernels.sliding import covered, slide
 from interposer.kernels.table import KernelInfo
@@ -19,31 +20,15 @@ from interposer.ops.volume import spatial_axes
 
 __all__: list[str] = []
 
-CODES = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16})
 
-
-def _floats_or_max(op: Pooling3d, info: KernelInfo) -> str | None:
-    if op.pool_type is PoolingAlgorithm.MAX or info.input.dtype in FLOATS:
-        return None
-    return f"input is {info.input.dtype} and not quantized; takes floats for {op.pool_type.name}"
-
-
-def _one_scale(_: object, info: KernelInfo) -> str | None:
-    if info.output.quantization is None:
-        return "input is quantized, but the output is not"
-    if any(tensor.quantization and tensor.quantization.per_axis for tensor in (info.input, info.output)):
-        return "a tensor is quantized along an axis; takes one scale for each"
-    return None
-
-
-@kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=_floats_or_max)
+@kernel(Pooling3d, quantized=False, dtypes=NUMBERS, when=floats_or_max)
 def pooling3d(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling3d`; sums are computed in float64 and rounded once."""
     pooled = _largest(op, x, info) if op.pool_type is PoolingAlgorithm.MAX else _mean(op, x, info)
     return from_nhwc(pooled, op.data_layout)
 
 
-@kernel(Pooling3d, quantized=True, dtypes=CODES, when=_one_scale)
+@kernel(Pooling3d, quantized=True, dtypes=EIGHT_OR_SIXTEEN_BITS, when=one_scale)
 def pooling3d_quantized(op: Pooling3d, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Pooling3d`: MAX on quantized values, AVERAGE and L2 on float values."""
     source, target = (tensor.quantization or Quantization(1.0) for tensor in (info.input, info.output))

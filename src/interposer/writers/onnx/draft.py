@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, TensorShape
+from interposer.core.types import Array, DataType, Dim, Quantization, TensorShape
 from interposer.ir.graph import Layer
 from interposer.writers.onnx.forms import Form, form, widened
 from interposer.writers.onnx.protos import type_of
 from interposer.writers.onnx.sheet import Sheet, Step
 from interposer.writers.onnx.tensor import Tensor, turned
+from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
 
 __all__ = ["NARROW", "Draft", "fits"]
@@ -28,7 +29,7 @@ _MOVING: Final = frozenset(
 )
 
 
-class Draft:
+class Draft(Operands[Tensor]):
     """The operands and results of a layer, and the nodes that are written for the layer.
 
     Raises from all methods:
@@ -36,10 +37,8 @@ class Draft:
     """
 
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
-        self.sheet, self.layer, self.opset, self.exact = sheet, layer, sheet.opset, sheet.exact
-        self.infos: tuple[TensorInfo | None, ...] = layer.input_infos
-        self.results: tuple[TensorInfo, ...] = layer.output_infos
-        self._operands = tuple(operands)
+        super().__init__(layer, operands)
+        self.sheet, self.opset, self.exact = sheet, sheet.opset, sheet.exact
         self._steps: list[Step] = []
 
     def again(self, operands: Sequence[Tensor | None]) -> Draft:
@@ -59,31 +58,6 @@ class Draft:
         """All operands; None for absent ones."""
         return self._operands
 
-    def optional(self, index: int) -> Tensor | None:
-        """Return an operand, or None if it is absent."""
-        return self._operands[index] if index < len(self._operands) else None
-
-    def operand(self, index: int) -> Tensor:
-        """Return a required operand."""
-        result = self.optional(index)
-        assert result is not None, "violations() comes first"
-        return result
-
-    def tensors(self) -> list[Tensor]:
-        """Return all operands, all of which are required."""
-        return [self.operand(index) for index in range(len(self._operands))]
-
-    def info(self, index: int) -> TensorInfo:
-        """Return the info of a required operand."""
-        result = self.infos[index]
-        assert result is not None, "violations() comes first"
-        return result
-
-    @property
-    def rank(self) -> int:
-        """The rank of the first operand."""
-        return self.info(0).rank
-
     def shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of an operand; refuse the layer if a dimension is unknown."""
         shape = self.info(index).shape
@@ -91,12 +65,6 @@ class Draft:
             name = self.layer.op.operand_name(index)
             refuse(f"{name} has the shape {shape}; its dimensions must be known")
         return tuple(shape)
-
-    def known(self, size: int, title: str) -> int:
-        """Return a size; refuse the layer if it is unknown."""
-        if isinstance(size, Dim):
-            refuse(f"the {title} is not known")
-        return size
 
     # --- constants ----------------------------------------------------------------------------------------------------
 

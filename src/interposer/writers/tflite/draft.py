@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.types import Array, DataType, Dim, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer, Value
+from interposer.writers.operands import Operands
 from interposer.writers.refusals import refuse
 from interposer.writers.tflite.sheet import Sheet, Step, Tensor, turned
 from interposer.writers.tflite.takes import data_operands, gives_others, taken, wider
@@ -18,7 +19,7 @@ __all__ = ["Draft"]
 _INT32: Final = DataType.INT32
 
 
-class Draft:
+class Draft(Operands[Tensor]):
     """The operands and results of a layer, and the operators that are written for the layer.
 
     Raises from all methods:
@@ -26,10 +27,8 @@ class Draft:
     """
 
     def __init__(self, sheet: Sheet, layer: Layer, operands: Sequence[Tensor | None]) -> None:
-        self.sheet, self.layer = sheet, layer
-        self.infos: tuple[TensorInfo | None, ...] = layer.input_infos
-        self.results: tuple[TensorInfo, ...] = layer.output_infos
-        self._operands = tuple(operands)
+        super().__init__(layer, operands)
+        self.sheet = sheet
         self._steps: list[Step] = []
 
     def widened(self) -> Draft:
@@ -51,40 +50,15 @@ class Draft:
         self._operands = (*self._operands[:index], tensor, *self._operands[index + 1 :])
         return self
 
-    def optional(self, index: int) -> Tensor | None:
-        """Return an operand, or None if it is absent."""
-        return self._operands[index] if index < len(self._operands) else None
-
-    def operand(self, index: int) -> Tensor:
-        """Return a required operand."""
-        result = self.optional(index)
-        assert result is not None, "violations() comes first"
-        return result
-
     def elsewhere(self, value: Value | None) -> Tensor | None:
         """Return the tensor of another value of the graph, if it is already written and unchanged; else None."""
         result = None if value is None else self.sheet.values.get(value)
         return result if result is not None and result.info.dtype is self.result.dtype else None
 
-    def tensors(self) -> list[Tensor]:
-        """Return all operands, all of which are required."""
-        return [self.operand(index) for index in range(len(self._operands))]
-
-    def info(self, index: int) -> TensorInfo:
-        """Return the info of a required operand."""
-        result = self.infos[index]
-        assert result is not None, "violations() comes first"
-        return result
-
     @property
     def result(self) -> TensorInfo:
         """The info of the first result."""
         return self.results[0]
-
-    @property
-    def rank(self) -> int:
-        """The rank of the first operand."""
-        return self.info(0).rank
 
     @property
     def is_quantized(self) -> bool:
@@ -96,12 +70,6 @@ class Draft:
         if not x.shape.is_concrete:
             refuse(f"{title} has the shape {x.shape}; its dimensions must be known")
         return tuple(x.shape)
-
-    def known(self, size: int, title: str) -> int:
-        """Return a size; refuse the layer if it is unknown."""
-        if isinstance(size, Dim):
-            refuse(f"the {title} is not known")
-        return size
 
     # --- constants ----------------------------------------------------------------------------------------------------
 

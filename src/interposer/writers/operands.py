@@ -1,0 +1,56 @@
+"""The operands of a layer that is written, as the drafts of all formats see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from interposer.core.types import Dim, TensorInfo
+from interposer.ir.graph import Layer
+from interposer.writers.refusals import refuse
+
+__all__ = ["Operands"]
+
+TensorT = TypeVar("TensorT")
+"""The tensors of one format."""
+
+
+class Operands(Generic[TensorT]):
+    """The operands of a layer as tensors of a format, and the infos of its inputs and outputs."""
+
+    def __init__(self, layer: Layer, operands: Sequence[TensorT | None]) -> None:
+        self.layer = layer
+        self.infos: tuple[TensorInfo | None, ...] = layer.input_infos
+        self.results: tuple[TensorInfo, ...] = layer.output_infos
+        self._operands = tuple(operands)
+
+    def optional(self, index: int) -> TensorT | None:
+        """Return an operand, or None if it is absent."""
+        return self._operands[index] if index < len(self._operands) else None
+
+    def operand(self, index: int) -> TensorT:
+        """Return a required operand."""
+        result = self.optional(index)
+        assert result is not None, "violations() comes first"
+        return result
+
+    def tensors(self) -> list[TensorT]:
+        """Return all operands, all of which are required."""
+        return [self.operand(index) for index in range(len(self._operands))]
+
+    def info(self, index: int) -> TensorInfo:
+        """Return the info of a required operand."""
+        result = self.infos[index]
+        assert result is not None, "violations() comes first"
+        return result
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first operand."""
+        return self.info(0).rank
+
+    def known(self, size: int, title: str) -> int:
+        """Return a size; refuse the layer if it is unknown."""
+        if isinstance(size, Dim):
+            refuse(f"the {title} is not known")
+        return size
