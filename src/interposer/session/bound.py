@@ -72,7 +72,7 @@ class BoundRun:
         Raises:
             InvalidArgumentError: this bound run is closed.
             ExecutionError: the model is closed; or a layer failed, and fallback is disabled or no other backend is
-        left.
+                left.
         """
         quick, before = self._quick, self._events
         if quick is not None:
