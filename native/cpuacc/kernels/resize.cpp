@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "cpuacc/kernels/simd.hpp"
+
 // This file is compiled without contraction of products and sums to fused operations, because results of uint8 have to
 // be the same bytes as those of the reference (see CMakeLists.txt).
 
@@ -10,12 +12,34 @@ namespace {
 
 // ---- float32 --------------------------------------------------------------------------------------------------------
 
+/// The elements at `kLanes` indices. GCC does not use the instruction by itself.
+CPUACC_INLINE Vec gathered(const float* from, const int32_t* index) {
+#if defined(__AVX512F__)
+  return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, _mm512_loadu_si512(index), from, 4);
+#elif defined(__AVX2__)
+  const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+  const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+  return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, at, all, 4);
+#else
+  Vec found;
+  for (int n = 0; n < kLanes; ++n) found[n] = from[index[n]];
+  return found;
+#endif
+}
+
 /// Rows of one channel.
 void linear_of_one(const float* upper, const float* lower, float* out, float weight, const Places& columns,
                    int64_t width) {
   const int32_t *low = columns.low, *high = columns.high;
   const float *right = columns.weight, top = 1 - weight;
-  for (int64_t x = 0; x < width; ++x) {
+  int64_t x = 0;
+  for (; x + kLanes <= width; x += kLanes) {
+    const Vec left_sum = gathered(upper, low + x) * top + gathered(lower, low + x) * weight;
+    const Vec right_sum = gathered(upper, high + x) * top + gathered(lower, high + x) * weight;
+    const Vec share = load(right + x);
+    store(out + x, left_sum * (1.0f - share) + right_sum * share);
+  }
+  for (; x < width; ++x) {
     const float left_sum = upper[low[x]] * top + lower[low[x]] * weight;
     const float right_sum = upper[high[x]] * top + lower[high[x]] * weight;
     out[x] = left_sum * (1 - right[x]) + right_sum * right[x];
@@ -106,9 +130,19 @@ void linear_i8(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t we
 template <class Item>
 void pick(const char* row, char* out, const int32_t* columns, int64_t width) {
   typedef Item Loose __attribute__((aligned(1), may_alias));
-  const Loose* in = reinterpret_cast<const Loose*>(row);
-  Loose* to = reinterpret_cast<Loose*>(out);
-  for (int64_t x = 0; x < width; ++x) to[x] = in[columns[x]];
+  const Loose* __restrict in = reinterpret_cast<const Loose*>(row);
+  Loose* __restrict to = reinterpret_cast<Loose*>(out);
+  const int32_t* __restrict from = columns;
+  for (int64_t x = 0; x < width; ++x) to[x] = in[from[x]];
+}
+
+/// Elements of four bytes, which are copied as floats if they are aligned like these.
+void pick_four(const char* row, char* out, const int32_t* columns, int64_t width) {
+  int64_t x = 0;
+  if ((reinterpret_cast<uintptr_t>(row) | reinterpret_cast<uintptr_t>(out)) % sizeof(float) == 0)
+    for (; x + kLanes <= width; x += kLanes)
+      store(reinterpret_cast<float*>(out) + x, gathered(reinterpret_cast<const float*>(row), columns + x));
+  pick<uint32_t>(row, out + x * int64_t(sizeof(float)), columns + x, width - x);
 }
 
 void nearest(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner) {
@@ -118,7 +152,7 @@ void nearest(const char* row, char* out, const int32_t* columns, int64_t width, 
     case 2:
       return pick<uint16_t>(row, out, columns, width);
     case 4:
-      return pick<uint32_t>(row, out, columns, width);
+      return pick_four(row, out, columns, width);
     case 8:
       return pick<uint64_t>(row, out, columns, width);
     default:

@@ -129,6 +129,8 @@ struct Resize {
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   const Tensor& in = *graph.in(node, 0);
   if (!node.posts.empty()) return refused("takes no post-ops");
+  if (!in.same_quantization(graph.out(node)))
+    return refused("the operand and the result are quantized differently", IPR_REASON_QUANTIZATION);
   bool known = is_f32(in) || in.dtype == IPR_DTYPE_UINT8 || in.dtype == IPR_DTYPE_INT8;
   if (!is_linear(node) || known) return taken();
   return refused("BILINEAR of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
