@@ -180,7 +180,7 @@ TEST_P(PointwiseKernel, divides_many_pixels_among_passes_that_fit_the_cache) {
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
 
-enum class Input { blocked, nchw, nhwc };
+enum class Input { blocked, nchw, nhwc, planes_of_blocks };
 
 /// How the taps are read: from a strip with dense rows and columns, or with slabs; and whether taps that only read
 /// padding are left out, and rows divided into segments. `in_place` reads the image if no segment reads padding.
@@ -218,11 +218,12 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, Reading re
   const std::vector<float> image = random.reals(g.channels * size),
                            weights = random.reals(g.outputs * g.channels * g.taps());
   const std::vector<float> bias = random.reals(g.outputs), added = random.reals(g.outputs * places);
-  std::vector<float> laid_out = layout == Input::blocked ? to_blocked(image, g.channels, size, kNan) : image;
+  const bool blocked = layout == Input::blocked || layout == Input::planes_of_blocks;
+  std::vector<float> laid_out = blocked ? to_blocked(image, g.channels, size, kNan) : image;
   for (int n = 0; n < g.channels * size && layout == Input::nhwc; ++n)
     laid_out[size_t(n % size * g.channels + n / size)] = image[size_t(n)];
   const int plane = g.height * g.width;
-  const InputStrides strides = layout == Input::blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0, plane * 16}
+  const InputStrides strides = blocked ? InputStrides{0, g.width * 16, 16, size * 16, 0, plane * 16}
                                : layout == Input::nchw
                                    ? InputStrides{size, g.width, 1, 0, 0, plane}
                                    : InputStrides{1, g.width * g.channels, g.channels, 0, 0, plane * g.channels};
@@ -274,6 +275,20 @@ TEST_P(ConvolveKernel, slides_windows_over_planes) {
           const Geometry g = make_geometry(channels, outputs, 9, 11, kernel, stride, 1 + n % 2);
           check_convolve(isa(), g, n % 2 ? Input::nchw : Input::nhwc, {1 + n % 5, false, n % 3 == 0, n % 4 == 0},
                          PostOps(n % int(PostOps::kCount)));
+          ++n;
+        }
+}
+
+TEST_P(ConvolveKernel, copies_patches_and_planes_of_blocks) {
+  int n = 0;
+  for (int channels : {2, 4, 11, 24})
+    for (int width : {3, 8, 30})
+      for (int stride : {1, 2, 4, 8})
+        for (int kernel : {1, 4, 9}) {
+          Geometry g = make_geometry(channels, 20, 9, width, kernel, stride, 1);
+          if (n % 2 && width > kernel) g.pad_left = 0, g.out_width = (width - kernel) / stride + 1;
+          for (Input layout : {Input::nchw, Input::planes_of_blocks})
+            check_convolve(isa(), g, layout, {1 + n % 3, false, n % 3 == 0, n % 5 == 0}, PostOps::none);
           ++n;
         }
 }

@@ -131,33 +131,59 @@ struct OutputRows {
   Live planes, window;
 };
 
-/// Copy the input of some output rows, of one channel or block.
-template <int kStep>
-CPUACC_INLINE void copy_channel(const Convolution& c, const StripLayout& strip, const float* volume,
-                                const InputStrides& in, const OutputRows& rows, int channels, float* to) {
+/// Call copy(row, slot, offset) for each row of a strip and each slot of columns: the row of the image, nullptr for a
+/// row of padding, and the pixel of the strip at which the copy begins.
+template <class Copy>
+CPUACC_INLINE void each_row(const Convolution& c, const StripLayout& strip, const float* volume, const InputStrides& in,
+                            const OutputRows& rows, const Copy& copy) {
   const int over = strip.rows - c.strip;
   for (int d = rows.planes.first; d < rows.planes.last; ++d) {
     const int z = rows.z * c.stride_z + d * c.dilation_z - c.pad_front;
     const float* image = z >= 0 && z < c.depth ? volume + z * in.plane : nullptr;
     for (int i = 0; i < strip.row_slots; ++i) {
       if (strip.row_slabs && (i < rows.window.first || i >= rows.window.last)) continue;
-      const int64_t slot = int64_t{strip.rows} * strip.columns;
-      for (int r = 0; is_transposed<kStep>(c, strip, in.pixel) && r < rows.count + over; ++r) {
-        int y = (rows.y + r) * c.stride_y + i * (strip.row_slabs ? c.dilation_y : 1) - c.pad_top;
-        copy_transposed(c, image && y >= 0 && y < c.height ? image + y * in.row : nullptr, strip.columns, slot,
-                        to + d * strip.plane + i * strip.column_slots * slot + r * strip.columns);
-      }
-      if (is_transposed<kStep>(c, strip, in.pixel)) continue;
-      for (int j = 0; j < strip.column_slots; ++j) {
-        float* at = to + (d * strip.plane + int64_t{i * strip.column_slots + j} * strip.rows * strip.columns) * kStep;
-        for (int r = 0; r < rows.count + over; ++r, at += strip.columns * kStep) {
-          int y = (rows.y + r) * c.stride_y + i * (strip.row_slabs ? c.dilation_y : 1) - c.pad_top;
-          copy_row<kStep>(c, image && y >= 0 && y < c.height ? image + y * in.row : nullptr, in.pixel,
-                          j * (strip.column_slabs ? c.dilation_x : 1), strip.columns, channels, at);
+      for (int j = 0; j < strip.column_slots; ++j)
+        for (int r = 0; r < rows.count + over; ++r) {
+          const int y = (rows.y + r) * c.stride_y + i * (strip.row_slabs ? c.dilation_y : 1) - c.pad_top;
+          const int64_t row = int64_t{i * strip.column_slots + j} * strip.rows + r;
+          copy(image && y >= 0 && y < c.height ? image + y * in.row : nullptr, j,
+               d * strip.plane + row * strip.columns);
         }
-      }
     }
   }
+}
+
+/// Copy the input of some output rows, of one channel or block.
+template <int kStep>
+CPUACC_INLINE void copy_channel(const Convolution& c, const StripLayout& strip, const float* volume,
+                                const InputStrides& in, const OutputRows& rows, int channels, float* to) {
+  const int apart = strip.column_slabs ? c.dilation_x : 1;
+  const bool transposed = is_transposed<kStep>(c, strip, in.pixel);
+  each_row(c, strip, volume, in, rows, [&](const float* row, int slot, int64_t offset) {
+    if (!transposed)
+      return copy_row<kStep>(c, row, in.pixel, slot * apart, strip.columns, channels, to + offset * kStep);
+    if (slot == 0) copy_transposed(c, row, strip.columns, int64_t{strip.rows} * strip.columns, to + offset);
+  });
+}
+
+/// Copy four channels of a blocked image to planes of a strip, which are `channel` floats apart.
+inline void copy_four_channels(const Convolution& c, const StripLayout& strip, const float* volume,
+                               const InputStrides& in, const OutputRows& rows, float* to, int64_t channel) {
+  const int apart = strip.column_slabs ? c.dilation_x : 1;
+  const int64_t step = int64_t{c.stride_x} * 16;
+  each_row(c, strip, volume, in, rows, [&](const float* row, int slot, int64_t offset) {
+    const int base = slot * apart;
+    const Inside inside(base, c.stride_x, c.pad_left, c.width, strip.columns);
+    const float* pixels = row ? row + (inside.first * c.stride_x + base - c.pad_left) * 16 : nullptr;
+    const int count = row ? (inside.last - inside.first) / 4 * 4 : 0;
+    float* at = to + offset;
+    for (int p = 0; p < count; p += 4) transpose_4x4(pixels + p * step, step, at + inside.first + p, channel);
+    for (int n = 0; n < 4; ++n, at += channel) {
+      clear<1>(at, row ? inside.first : strip.columns);
+      for (int p = count; row && p < inside.last - inside.first; ++p) at[inside.first + p] = pixels[p * step + n];
+      if (row) clear<1>(at + inside.last, strip.columns - inside.last);
+    }
+  });
 }
 
 inline const float* plane(const InputStrides& p, const float* in, int channel) {
@@ -227,7 +253,12 @@ struct Direct {
   }
 
   void copy(const OutputRows& rows) const {
-    for (int channel = 0; channel < c.gemm.depth; channel += kStep)
+    int channel = 0;
+    if (kStep == 1 && in_strides.channel_block && in_strides.first_channel % 4 == 0)
+      for (; channel + 4 <= c.gemm.depth; channel += 4)
+        copy_four_channels(c, strip, plane(in_strides, in, channel), in_strides, rows, scratch + channel * t.a_block,
+                           t.a_block);
+    for (; channel < c.gemm.depth; channel += kStep)
       copy_channel<kStep>(c, strip, plane(in_strides, in, channel), in_strides, rows,
                           c.gemm.depth - channel < 16 ? c.gemm.depth - channel : 16,
                           scratch + (kStep == 1 ? channel * t.a_block : place_of_block(channel / 16, t.a_block)));

@@ -1,6 +1,7 @@
 // Convolution2d, Convolution3d and TransposeConvolution2d of float32.
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "cpuacc/lower/cost_model.hpp"
@@ -60,21 +61,44 @@ OutputRange part_of(const State& state, const Unit& unit, int part, int parts) {
   return {0, rows, int32_t(range.first) * panel, int32_t(last)};
 }
 
+/// Copy `count` neighbouring channels of all pixels of some rows. Counts that networks commonly have are compile-time
+/// constants.
+template <int kCount>
+void copy_channels(const Unit& unit, const float* from, float* to, int64_t count, const OutputRange& rows) {
+  const int64_t width = unit.convolution.out_width, channels = kCount ? kCount : count;
+  for (int64_t y = rows.row; y < rows.row_end; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      std::memcpy(to + y * unit.out_strides.row + x * unit.out_strides.pixel, from + (y * width + x) * 16,
+                  size_t(channels) * sizeof(float));
+}
+
+/// Set the channels that fill up the last block to zero.
+void clear_padding(const State& state, const Unit& unit, float* out, const OutputRange& rows) {
+  float* block = out + unit.out_offset + state.outputs / 16 * state.out_block;
+  const int64_t first = state.outputs % 16;
+  for (int64_t y = rows.row; first > 0 && y < rows.row_end; ++y)
+    for (int64_t x = 0; x < unit.convolution.out_width; ++x)
+      std::fill_n(block + y * unit.out_strides.row + x * unit.out_strides.pixel + first, 16 - first, 0.0f);
+}
+
 /// Copy the output channels of a unit from blocks of their own to their place in the output. The padding of the last
 /// block becomes 0.
 void scatter(const State& state, const Unit& unit, const float* from, float* out, const OutputRange& rows) {
-  const int64_t width = unit.convolution.out_width,
-                size = int64_t{unit.convolution.out_depth} * unit.convolution.out_height * width;
-  const int64_t channels = state.group_outputs, end = unit.first_output + channels;
-  int64_t last = end == state.outputs ? blocks_of(end) * 16 : end;
-  for (int64_t channel = unit.first_output; channel < last; ++channel) {
-    int64_t own = channel - unit.first_output;
-    float* to = out + unit.out_offset + channel / 16 * state.out_block + channel % 16;
-    for (int64_t y = rows.row; y < rows.row_end; ++y)
-      for (int64_t x = 0; x < width; ++x)
-        to[y * unit.out_strides.row + x * unit.out_strides.pixel] =
-            own < channels ? from[(own / 16 * size + y * width + x) * 16 + own % 16] : 0;
+  const Convolution& c = unit.convolution;
+  const int64_t size = int64_t{c.out_depth} * c.out_height * c.out_width * 16,
+                end = unit.first_output + state.group_outputs;
+  for (int64_t channel = unit.first_output; channel < end;) {
+    const int64_t own = channel - unit.first_output;
+    const int64_t count = std::min({16 - channel % 16, 16 - own % 16, end - channel});
+    auto copy = count == 8    ? copy_channels<8>
+                : count == 16 ? copy_channels<16>
+                : count == 4  ? copy_channels<4>
+                              : copy_channels<0>;
+    copy(unit, from + own / 16 * size + own % 16, out + unit.out_offset + channel / 16 * state.out_block + channel % 16,
+         count, rows);
+    channel += count;
   }
+  if (end == state.outputs) clear_padding(state, unit, out, rows);
 }
 
 void run_unit(const State& state, const Unit& unit, const float* in, float* out, const float* residual, float* scratch,

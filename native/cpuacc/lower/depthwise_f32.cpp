@@ -9,8 +9,9 @@ namespace cpuacc {
 namespace {
 
 constexpr int64_t kMaxExtent = 1 << 20;
-constexpr int64_t kMaxCells = 1 << 24;   // floats of the rows under a window
-constexpr int64_t kMaxGroupInputs = 16;  // input channels of the largest groups that are expanded
+constexpr int64_t kMaxCells = 1 << 24;      // floats of the rows under a window
+constexpr int64_t kMaxGroupInputs = 16;     // input channels of the largest groups that are expanded
+constexpr int64_t kMaxPointwiseInputs = 4;  // the same for windows of one element, where expanding takes most time
 
 /// A convolution to some pixels of the output, from `out_offset` floats on.
 struct Phase {
@@ -116,7 +117,8 @@ Refusal support_groups(const Graph& graph, const Node& node, const Settings& set
   const int64_t groups = node.integer("groups", 1);
   if (groups == 1) return refused("a single group", IPR_REASON_UNPROFITABLE);
   const Grouped g(graph, node);
-  if ((g.inputs % 16 == 0 && g.outputs % 16 == 0) || g.inputs > kMaxGroupInputs)
+  const int64_t most = g.window.taps() == 1 ? kMaxPointwiseInputs : kMaxGroupInputs;
+  if ((g.inputs % 16 == 0 && g.outputs % 16 == 0) || g.inputs > most)
     return refused("groups of many channels", IPR_REASON_UNPROFITABLE);
   return support(graph, node, settings);
 }
