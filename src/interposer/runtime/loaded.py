@@ -345,8 +345,8 @@ class LoadedNetwork:
 
     def _forbid_runs(self) -> None:
         self._released = True
-        for call in self._direct.values():
-            call.close()
+        while self._direct:
+            self._direct.popitem()[1].close()
 
     def _is_idle(self) -> bool:
         return all(run is not None and run.given_up for run in list(self._runs.values()))
