@@ -407,7 +407,7 @@ TEST_P(Q8GemmKernel, converts_sums_to_integers_and_floats) {
             if (has_sums) sum += byte_sums[row] * offsets[lanes + channel];
             volatile float real = float(sum) * scales[mode == 2 ? first + channel : 0];
             if (mode == 2) real = real + bias[first + channel];
-            const float bounded = std::clamp<float>(real, -900, 900);
+            const float bounded = std::clamp(float(real), -900.0f, 900.0f);
             int32_t expected = sum;
             if (mode > 0) std::memcpy(&expected, &bounded, 4);
             ASSERT_EQ(out[n], expected) << describe("vectors", vectors, "channels", channels, "mode", mode, "row", row);
