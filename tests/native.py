@@ -90,7 +90,7 @@ def _digest(text: str, language: str, flags: Sequence[str], near: Sequence[Path]
     return digest.hexdigest()[:32]
 
 
-# --- what is left behind ----------------------------------------------------------------------------------------------
+# --- what remains -----------------------------------------------------------------------------------------------------
 
 
 def children() -> set[int]:

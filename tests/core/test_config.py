@@ -164,7 +164,7 @@ def test_a_file_in_the_working_directory_must_not_decide_what_is_trusted(key, fo
         (b"\xff\xfe", "is not valid TOML: 'utf-8' codec can't decode byte 0xff"),
         (b"a = " + b"[" * 100_000, "is not valid TOML: "),
     ],
-    ids=["cut off", "not UTF-8", "nested too deeply"],
+    ids=["truncated", "not UTF-8", "nested too deeply"],
 )
 def test_a_file_that_is_no_toml_is_named(content, text, folders):
     here, _ = folders

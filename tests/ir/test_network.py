@@ -148,11 +148,11 @@ def test_a_network_that_is_connected_in_any_order_has_the_infos_of_one_that_was_
 def test_layers_that_depend_on_themselves_are_a_fault_and_nothing_worse():
     network = Network()
     x = network.add_input_layer(0, INFO)
-    merged = network.add_layer(Concat(0), x, name="joined")
-    consumers = network.add_layer(Activation(), merged, name="behind")
+    merged = network.add_layer(Concat(0), x, name="merged")
+    consumers = network.add_layer(Activation(), merged, name="after")
     network.add_output_layer(0, consumers)
     network.connect(consumers, merged, 1)
-    assert problems_of(network) == ["these layers depend on themselves: 'joined' (Concat), 'behind' (Activation)"]
+    assert problems_of(network) == ["these layers depend on themselves: 'merged' (Concat), 'after' (Activation)"]
 
 
 def test_beside_a_cycle_all_other_faults_are_told():

@@ -241,6 +241,6 @@ def test_an_operator_that_infers_the_wrong_number_of_infos_is_found():
 
 def test_an_absent_value_among_many_is_a_fault():
     graph = sound()
-    merged = graph.add(Concat(axis=0), [None, graph.layer("relu").output], name="joined")
+    merged = graph.add(Concat(axis=0), [None, graph.layer("relu").output], name="merged")
     merged.output.info = TensorInfo((2, 3))
-    assert problems_of(graph) == ["layer 'joined' (Concat): inputs[0] is not connected"]
+    assert problems_of(graph) == ["layer 'merged' (Concat): inputs[0] is not connected"]

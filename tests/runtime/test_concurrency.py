@@ -395,7 +395,7 @@ def test_a_deadline_lies_ahead(runtime: Runtime, deadline: Any) -> None:
         runtime.enqueue_workload(network_id, {0: X}, deadline=deadline)
 
 
-# --- what stays behind ------------------------------------------------------------------------------------------------
+# --- what remains -----------------------------------------------------------------------------------------------------
 
 
 def resident() -> int:

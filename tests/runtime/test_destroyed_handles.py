@@ -281,10 +281,10 @@ from interposer import Runtime
 from tests.runtime import test_destroyed_handles as t
 from tests.devices import single
 
-class Telling(t.Counting):
+class Reporting(t.Counting):
     pass
 
-backend = Telling()
+backend = Reporting()
 runtime = Runtime()
 runtime.registry.register("Counting", single(backend))
 number = t.load(runtime)

@@ -302,7 +302,7 @@ def test_outputs_that_are_no_results_are_refused(runtime: Runtime) -> None:
         np.testing.assert_array_equal(array_, expected)
 
 
-# --- numbers, and how long things live --------------------------------------------------------------------------------
+# --- numbers, and lifetimes ------------------------------------------------------------------------------------------
 
 
 def test_wrong_numbers_are_named(runtime: Runtime) -> None:

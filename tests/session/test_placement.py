@@ -303,20 +303,20 @@ def test_plans_beyond_a_limit_are_left_out(runtime: Runtime) -> None:
 
 
 def test_memory_that_compiled_parts_hold_counts(runtime: Runtime) -> None:
-    runtime.registry.register("Telling", lambda: Holding("Telling", 1000))
+    runtime.registry.register("Reporting", lambda: Holding("Reporting", 1000))
     runtime.registry.register("Silent", lambda: Holding("Silent", None))
-    with ip.load(sums_and_products(), ["Telling"], runtime=runtime) as model:
+    with ip.load(sums_and_products(), ["Reporting"], runtime=runtime) as model:
         report = model.memory()
-        assert (dict(report.parts), report.unknown) == ({"Telling": 1000}, ())
+        assert (dict(report.parts), report.unknown) == ({"Reporting": 1000}, ())
         assert report.peak == sum(report.arenas.values()) + 1000
     with ip.load(sums_and_products(), ["Silent"], runtime=runtime) as model:
         assert model.memory().unknown == ("Silent",)
-    plan = place(sums_and_products(), runtime, ["Telling", "Adds"], search=Search(20, most_bytes=900))
+    plan = place(sums_and_products(), runtime, ["Reporting", "Adds"], search=Search(20, most_bytes=900))
     assert plan.chosen == "Adds"
-    plan = place(sums_and_products(), runtime, ["Telling", "Silent", "Adds"], search=Search(20, "memory"))
+    plan = place(sums_and_products(), runtime, ["Reporting", "Silent", "Adds"], search=Search(20, "memory"))
     assert plan.chosen == "Adds"
-    with pytest.raises(LimitExceededError, match=r"1,\d+ bytes \(Telling\); the memory of parts on Silent is not"):
-        place(sums_and_products(), runtime, ["Telling", "Silent"], search=Search(20, most_bytes=900))
+    with pytest.raises(LimitExceededError, match=r"1,\d+ bytes \(Reporting\); the memory of parts on Silent is not"):
+        place(sums_and_products(), runtime, ["Reporting", "Silent"], search=Search(20, most_bytes=900))
     with pytest.raises(InvalidArgumentError, match="can be chosen by memory; the memory of parts on Silent is not"):
         place(sums_and_products(), runtime, ["Silent"], search=Search(20, "memory"))
 

@@ -561,7 +561,7 @@ class MixesNetworks(Right):
         return SharingFactory(self.kernels)
 
 
-# --- what stays behind, and contexts ----------------------------------------------------------------------------------
+# --- what remains, and contexts ---------------------------------------------------------------------------------------
 
 
 class KeepsWorkloads(Right):

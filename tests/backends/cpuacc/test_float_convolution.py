@@ -81,7 +81,7 @@ CASES = [
     Case("as many groups as channels", PLAIN, (1, 5, 5, 10), (10, 3, 3, 1), {"groups": 10}),
     Case("one place", PLAIN, (1, 4, 4, 16), (10, 4, 4, 16)),
     Case("more pads than image", PLAIN, (1, 2, 2, 16), (16, 3, 3, 16), {"pad_left": 7, "pad_top": 5, "pad_bottom": 6}),
-    Case("gelu behind", PLAIN, (1, 6, 5, 24), (40, 1, 1, 24), behind="gelu"),
+    Case("gelu after", PLAIN, (1, 6, 5, 24), (40, 1, 1, 24), behind="gelu"),
     Case("groups of two", PLAIN, (2, 9, 17, 40), (40, 3, 3, 2), {"groups": 20, **PADDED} | FIRST, behind="sum relu6"),
     Case("groups of 10", PLAIN, (1, 9, 8, 50), (60, 3, 5, 10), {"groups": 5, **PADDED} | TWICE, behind="swish"),
     Case("groups of 12, one cell", PLAIN, (1, 7, 8, 48), (20, 1, 1, 12), {"groups": 4}, behind="relu sum"),

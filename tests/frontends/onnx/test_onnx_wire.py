@@ -42,7 +42,7 @@ def test_a_file_gives_the_network_that_its_message_gives(tmp_path):
 
 @pytest.mark.parametrize("damage", [
     lambda data: data[:-5], lambda data: data[:12] + b"\xff" * 40 + data[52:], lambda data: b"\x0b" + data,
-], ids=["cut off", "bytes at the beginning", "a group"])  # fmt: skip
+], ids=["truncated", "bytes at the beginning", "a group"])  # fmt: skip
 def test_what_is_damaged_is_told_by_protobuf(damage):
     content = damage(model().SerializeToString())
     with pytest.raises(ParseError):

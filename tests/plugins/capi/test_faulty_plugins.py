@@ -90,7 +90,7 @@ REFUSED = {
     "an error longer than its buffer": (
         ["AT_INIT=memset(error->text, 120, error->capacity); error->length = 1000000; return IPR_FAILED;"], "init",
         f"init: {'x' * 4096}... (1,000,000 bytes)"),
-    "an error behind its buffer": (
+    "an error past its buffer": (
         ["AT_INIT=memset(error->text, 120, error->capacity + 9); error->length = 5; return IPR_FAILED;"], "init",
         "init wrote past the end of the error's text"),
 }  # fmt: skip

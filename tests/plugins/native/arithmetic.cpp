@@ -90,7 +90,7 @@ class Arithmetic : public ipr::Backend {
     info.capabilities = IPR_CAP_DETERMINISTIC | IPR_CAP_WANTS_HASHES;
     info.alignment = 64;
     info.options = {{"gain", "factor of every sum and product", 1.0, IPR_SCOPE_MODEL},
-                    {"groups", "take ReLU only behind a sum", false, IPR_SCOPE_MODEL},
+                    {"groups", "take ReLU only after a sum", false, IPR_SCOPE_MODEL},
                     {"concurrent", "executables may run at the same time", false, IPR_SCOPE_MODEL},
                     {"missing", "have no device", false, IPR_SCOPE_INIT},
                     {"refuse", "refuse all networks", false, IPR_SCOPE_INIT},
@@ -130,7 +130,7 @@ class Arithmetic : public ipr::Backend {
       int64_t before = layer.input(0).raw().producer;
       bool behind_sum = before >= 0 && kind_of(graph.layer(size_t(before))) == 0;
       ipr::Verdict& own = verdicts[size_t(layer.index())];
-      own = behind_sum ? ipr::together(before) : ipr::no("only behind a sum", IPR_REASON_NEIGHBOURS);
+      own = behind_sum ? ipr::together(before) : ipr::no("only after a sum", IPR_REASON_NEIGHBOURS);
       if (behind_sum) verdicts[size_t(before)] = ipr::together(before);
     }
     return verdicts;
@@ -181,7 +181,7 @@ class Arithmetic : public ipr::Backend {
     std::memcpy(head, static_cast<const char*>(data) + 8, sizeof head);
     float gain;
     std::memcpy(&gain, head + 3, sizeof gain);
-    if (uint64_t(40 + 32 * head[0] + 24 * head[1]) != size) throw ipr::Error("it is cut off", IPR_CORRUPT);
+    if (uint64_t(40 + 32 * head[0] + 24 * head[1]) != size) throw ipr::Error("it is truncated", IPR_CORRUPT);
     if (gain != float(options.number("gain", 1))) throw ipr::Error("another gain", IPR_STALE);
   }
 

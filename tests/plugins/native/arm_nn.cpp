@@ -1,4 +1,4 @@
-// What a plug-in for Arm NN looks like from outside: the same three functions, the same version, and behind the factory a
+// What a plug-in for Arm NN looks like from outside: the same three functions, the same version, and a factory for a
 // C++ object, which begins with a pointer to its virtual functions and not with an ipr_backend.
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A backend that takes nothing, and whose reasons tell everything that it was shown of each layer.
+// A backend that takes nothing, and whose reasons report all that it gets of each layer.
 
 #include <sstream>
 

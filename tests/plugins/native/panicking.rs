@@ -1,4 +1,4 @@
-//! A backend that keeps its host and then panics in `init`. `PathLength` tells how long the path is that the host gives.
+//! A backend that keeps its host and then panics in `init`. `PathLength` is the length of the path from the host.
 
 #[path = "INCLUDE/interposer/backend.rs"]
 mod interposer;

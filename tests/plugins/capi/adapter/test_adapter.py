@@ -136,7 +136,7 @@ def test_groups_hold_together_and_are_given_back_where_they_are_torn_apart(backe
         "a": "CpuRef", "r": "CpuRef", "s": "Arithmetic", "e": "Arithmetic",
     }  # fmt: skip
     [refusal] = [refusal for refusal in apart.refusals if refusal.layer == "r"]
-    assert refusal.reasons == ("only behind a sum",)
+    assert refusal.reasons == ("only after a sum",)
 
 
 def test_options_for_a_network_are_checked_when_support_is_asked(backend, runtime_with):

@@ -115,7 +115,7 @@ def test_a_blob_without_constants_is_restored_with_its_part(compiled):
     ("damage", "options", "fault"),
     [
         (lambda data: data, {}, None),
-        (lambda data: data[:-1], {}, "corrupt blob: it is cut off"),
+        (lambda data: data[:-1], {}, "corrupt blob: it is truncated"),
         (lambda data: b"", {}, "corrupt blob: it is no tape"),
         (lambda data: b"TAPE9999" + data[8:], {}, "stale blob: another version of tapes"),
         (lambda data: data, {"gain": 2.0}, "stale blob: another gain"),

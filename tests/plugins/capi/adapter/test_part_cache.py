@@ -97,7 +97,7 @@ def test_nothing_is_kept_of_what_nobody_records(plugin, backend, runtime_with):
 
 @pytest.mark.parametrize("damage", [
     lambda old: old[:-1], lambda old: b"", lambda old: old[:-70] + b"\1" + old[-69:], lambda old: old[:40] + b"x" * 60,
-], ids=["cut off", "empty", "one byte", "no record"])  # fmt: skip
+], ids=["truncated", "empty", "one byte", "no record"])  # fmt: skip
 def test_what_is_damaged_is_compiled_anew_and_replaced(damage, plugin, restored):
     run = plugin()
     run()
