@@ -22,6 +22,8 @@ from interposer.ops import (
     Convolution2d,
     Mean,
     Pad,
+    Pooling2d,
+    PoolingAlgorithm,
     Reshape,
     Softmax,
     Splitter,
@@ -184,6 +186,17 @@ def test_quantized_arithmetic_that_onnx_cannot_express_is_refused_with_advice():
         "  - layer 'scores' (Activation): ONNX rounds a quantized SIGMOID otherwise; "
         "exact=False writes it with float values between DequantizeLinear and QuantizeLinear"
     )
+
+
+def test_a_quantized_mean_in_another_scale_is_refused():
+    network, x = image((1, 1, 2, 2), DataType.UINT8, Quantization(1.0, 0))
+    pool = Pooling2d(PoolingAlgorithm.AVERAGE, pool_width=2, pool_height=2)
+    mean = network.add_layer(
+        pool, x, name="mean", outputs=TensorInfo((1, 1, 1, 1), DataType.UINT8, Quantization(0.1, 0))
+    )
+    network.add_output_layer(0, mean, name="y")
+    with pytest.raises(UnwritableError, match=r"'mean' \(Pooling2d\): ONNX rounds a quantized pool otherwise"):
+        write(network)
 
 
 def test_it_is_written_with_real_numbers_where_that_is_asked_for():

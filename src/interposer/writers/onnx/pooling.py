@@ -14,7 +14,7 @@ from interposer.ops.pooling import OutputShapeRounding, PaddingMethod, Pooling2d
 from interposer.ops.pooling3d import Pooling3d
 from interposer.ops.window import Window
 from interposer.writers.onnx.draft import Draft
-from interposer.writers.onnx.fixedpoint import offset, rescaled, scale32, single
+from interposer.writers.onnx.fixedpoint import single
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.onnx_window_attributes import kernel_attributes
 from interposer.writers.onnx.tensor import Tensor
@@ -193,7 +193,7 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
     plain = _is_global(op) or (known and _places(draft, op, sizes).is_plain)
     if op.pool_type is MAX and source == target and (plain or (not known and not draft.info(0).zero_point)):
         return pooling(draft, op)
-    if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or not (plain and known):
+    if isinstance(op, Pooling3d) or op.pool_type is not AVERAGE or source != target or not (plain and known):
         refuse("ONNX rounds a quantized pool otherwise")
     return _mean_of_codes(draft, op, sizes)
 
@@ -201,7 +201,6 @@ def pooling_of_codes(draft: Draft, op: Pooling2d | Pooling3d) -> Tensor:
 def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]) -> Tensor:
     """Return the mean of quantized values as a float, which rounds to the same integer as the exact mean."""
     single(draft.info(0))
-    single(draft.results[0])
     places = _places(draft, op, sizes)
     count = max(1, int(places.product(places.counted).max(initial=1)))
     included = op.padding_method is PaddingMethod.IGNORE_VALUE and (places.product(places.seen) < count).any()
@@ -212,9 +211,4 @@ def _mean_of_codes(draft: Draft, op: Pooling2d | Pooling3d, sizes: Sequence[int]
     mean = draft.node(_GLOBAL[AVERAGE], real) if _is_global(op) else _mean(draft, op, real, places)
     above = draft.node("Add", draft.node("Abs", mean), draft.like(0.5 + 1 / (4 * count), mean))
     whole = draft.node("Mul", draft.node("Sign", mean), draft.node("Floor", above))
-    codes, source, target = draft.cast(whole, DataType.INT64), draft.info(0), draft.results[0]
-    if source.quantization == target.quantization:
-        result = draft.cast(codes, target.dtype)
-    else:
-        result = rescaled(draft, offset(draft, codes, source), float(scale32(source)) / float(scale32(target)), target)
-    return draft.from_channels_first(result, draft.rank, last)
+    return draft.from_channels_first(draft.cast(whole, draft.results[0].dtype), draft.rank, last)
