@@ -80,6 +80,15 @@ def test_layers_outputs_sizes_attributes_and_numbers_are_reduced():
     assert subject.conditions == Conditions(rewrite=False)
 
 
+def test_numbers_are_reduced_where_nothing_else_can_be():
+    network = Network("numbers")
+    x = network.add_input_layer(0, TensorInfo((4,)))
+    network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.RELU), x))
+    subject = Subject(network, {0: F32([1.5, 2.5, -3.5, 4.5])}, Conditions())
+    judged = failing_if(lambda network: network.inputs[0].output.known.shape == (4,) and bool(kinds(network)))
+    assert reduced(subject, judged).feeds[0].tolist() == [0, 0, 0, 0]
+
+
 def test_what_is_needed_for_the_failure_stays():
     def needs(network: Network) -> bool:
         layers = {layer.kind: layer for layer in network}

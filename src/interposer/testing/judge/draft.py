@@ -25,7 +25,7 @@ class Place(NamedTuple):
     result: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """A layer: an input with its array, a constant, or an operator on results of earlier steps."""
 
@@ -57,7 +57,7 @@ class Step:
         return not isinstance(self.op, Constant | Input)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draft:
     """A network under reduction: its steps in running order, and the places that are its outputs."""
 

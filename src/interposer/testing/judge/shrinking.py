@@ -59,7 +59,7 @@ class _Search:
             for edit in EDITS:
                 while (better := self._better(draft, edit)) is not None:
                     draft = better
-            if draft == before or self.is_over:
+            if draft is before or self.is_over:
                 return
 
     def _better(self, draft: Draft, edit: Edit) -> Draft | None:
