@@ -16,10 +16,10 @@ from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, DataType
 from interposer.ir.graph import Layer, Value
 from interposer.ops import Activation, ActivationFunction, Addition, Constant, Convolution2d, Input, Output, Softmax
+from interposer.testing.drawing import Draw
 from interposer.testing.known_samples import sampled_ops
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
-from interposer.testing.random_networks.drawing import Draw
 from interposer.testing.random_networks.growth import MAX_ELEMENTS, MAX_ELEMENTS_OF_LARGE, MAX_OPERATIONS_OF_LARGE
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
-from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.drawing import Draw
 
 __all__ = ["as_type", "drawn", "spoiled", "stored"]
 

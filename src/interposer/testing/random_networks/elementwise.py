@@ -31,7 +31,7 @@ from interposer.ops import (
     Where,
 )
 from interposer.ops.axes import broadcast_shapes
-from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.drawing import Draw
 from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
 

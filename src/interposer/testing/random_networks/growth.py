@@ -24,8 +24,8 @@ from interposer.ops import (
     Reshape,
     Transpose,
 )
+from interposer.testing.drawing import Draw
 from interposer.testing.random_networks.arrays import drawn, spoiled, stored
-from interposer.testing.random_networks.drawing import Draw
 
 __all__ = [
     "EIGHT_BITS",

@@ -14,6 +14,7 @@ from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ir.network import Network
 from interposer.ops import Constant, Input, Reshape
+from interposer.testing.drawing import Draw
 from interposer.testing.random_networks import (  # noqa: F401 - the growers register themselves
     attention,
     containers,
@@ -29,7 +30,6 @@ from interposer.testing.random_networks import (  # noqa: F401 - the growers reg
     recurrent,
     reduction,
 )
-from interposer.testing.random_networks.drawing import Draw
 from interposer.testing.random_networks.growers import GROWERS, Grower
 from interposer.testing.random_networks.growth import EIGHT_BITS, Growth, Skipped
 

@@ -19,7 +19,7 @@ from interposer.ops import (
     ResizeMethod,
 )
 from interposer.ops.window import Window
-from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.drawing import Draw
 from interposer.testing.random_networks.growers import grower
 from interposer.testing.random_networks.growth import Growth, Skipped
 from interposer.testing.random_networks.random_windows import image, layout_for, slid

@@ -6,7 +6,7 @@ from interposer.core.types import DataLayout, TensorInfo
 from interposer.ir.graph import Value
 from interposer.ops import Reshape
 from interposer.ops.window import Window
-from interposer.testing.random_networks.drawing import Draw
+from interposer.testing.drawing import Draw
 from interposer.testing.random_networks.growth import Growth, Skipped
 
 __all__ = ["as_rank", "image", "slid", "spread"]

@@ -17,6 +17,7 @@ from interposer.ops import (
     NmsKernel,
     NonMaxSuppression,
 )
+from interposer.testing.drawing import Draw
 from interposer.testing.sample import Given, Sample, of, samples
 from interposer.testing.samples.common import FLOATS
 
@@ -31,11 +32,23 @@ EIGHTHS: Final = Quantization(0.125)
 """The quantization of image coordinates in NNAPI."""
 
 
-def boxes_in(generator: np.random.Generator, count: int, dimension: float = 30.0) -> Array:
+def boxes_in(draw: Draw, count: int, dimension: float = 30.0) -> Array:
     """Return random boxes in an image of size `dimension`; their corners are multiples of 1/8."""
-    corner, size = generator.uniform(0, dimension * 2 / 3, (count, 2)), generator.uniform(2, dimension / 3, (count, 2))
+    corner, size = draw.uniform((count, 2), 0, dimension * 2 / 3), draw.uniform((count, 2), 2, dimension / 3)
     boxes: Array = np.round(np.concatenate([corner, corner + size], axis=1) * 8) / 8
     return boxes
+
+
+def _bell(draw: Draw, shape: Sequence[int], deviation: float) -> Array:
+    """Return sums of four uniform random numbers, which are nearly normally distributed."""
+    reach = deviation * 3**0.5 / 2
+    total: Array = draw.uniform((4, *shape), -reach, reach).sum(axis=0)
+    return total
+
+
+def _order(draw: Draw, shape: Sequence[int]) -> Array:
+    """Return the integers from 0 on in random order."""
+    return np.reshape(draw.order(int(np.prod(shape))), shape)
 
 
 def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
@@ -50,9 +63,9 @@ def coded(values: Array, dtype: DataType, quantization: Quantization | None = No
 @samples(DetectionPostProcess)
 def detections() -> Iterator[Sample]:
     """Yield samples: fast and regular suppression, for every option, from float and from quantized inputs."""
-    generator = np.random.default_rng(1)
-    encodings, anchors = generator.normal(0, 1, (2, 12, 5)), generator.uniform(0.2, 1.0, (12, 4))
-    scores = generator.permutation(2 * 12 * 4).reshape(2, 12, 4) / 96
+    draw = Draw("detections")
+    encodings, anchors = _bell(draw, (2, 12, 5), 1.0), draw.uniform((12, 4), 0.2, 1.0)
+    scores = _order(draw, (2, 12, 4)) / 96
     for rules in DetectionRules:
         for name, options in _kinds().items():
             op = DetectionPostProcess(5, **options, nms_iou_threshold=0.4, rules=rules, scale_x=10.0, scale_h=5.0)
@@ -77,9 +90,9 @@ def _kinds() -> dict[str, dict[str, Any]]:
 @samples(NonMaxSuppression)
 def suppression() -> Iterator[Sample]:
     """Yield samples: boxes as corners and as centers, with each threshold, for several classes and images."""
-    generator = np.random.default_rng(2)
-    boxes = boxes_in(generator, 2 * 10).reshape(2, 10, 4)
-    scores = generator.permutation(2 * 3 * 10).reshape(2, 3, 10) / 64
+    draw = Draw("suppression")
+    boxes = boxes_in(draw, 2 * 10).reshape(2, 10, 4)
+    scores = _order(draw, (2, 3, 10)) / 64
     kinds: dict[str, dict[str, Any]] = {
         "nothing": {},
         "some": {"max_output_boxes_per_class": 3, "iou_threshold": 0.2},
@@ -105,9 +118,9 @@ def worked_suppression() -> Iterator[Sample]:
 @samples(BoxWithNmsLimit)
 def limits() -> Iterator[Sample]:
     """Yield BoxWithNmsLimit samples: every kernel of suppression, with and without limits, for boxes of two images."""
-    generator = np.random.default_rng(3)
-    boxes = boxes_in(generator, 12 * 3, 20.0).reshape(12, 12)
-    scores = (generator.permutation(12 * 3).reshape(12, 3) + 1) / 40
+    draw = Draw("limits")
+    boxes = boxes_in(draw, 12 * 3, 20.0).reshape(12, 12)
+    scores = (_order(draw, (12, 3)) + 1) / 40
     for kernel in NmsKernel:
         for limit in (-1, 4):
             op = BoxWithNmsLimit(0.1, limit, kernel, iou_threshold=0.3, sigma=0.5, nms_score_threshold=0.05)
@@ -128,8 +141,8 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
 @samples(AxisAlignedBboxTransform)
 def transforms() -> Iterator[Sample]:
     """Yield samples: boxes of two images for three classes; some exceed their image and are clipped."""
-    generator = np.random.default_rng(4)
-    boxes, deltas = boxes_in(generator, 6), generator.normal(0, 0.5, (6, 12))
+    draw = Draw("transforms")
+    boxes, deltas = boxes_in(draw, 6), _bell(draw, (6, 12), 0.5)
     batches, sizes = of([0, 1, 1, 0, 0, 1], DataType.INT32), np.array([[20.0, 30], [32, 16]])
     op = AxisAlignedBboxTransform()
     for dtype in FLOATS:
@@ -142,8 +155,8 @@ def transforms() -> Iterator[Sample]:
 @samples(GenerateProposals)
 def proposals() -> Iterator[Sample]:
     """Yield GenerateProposals samples: both layouts, with limits before and after suppression."""
-    generator = np.random.default_rng(5)
-    scores, deltas = generator.permutation(2 * 24).reshape(2, 3, 4, 2) / 48, generator.normal(0, 0.3, (2, 3, 4, 8))
+    draw = Draw("proposals")
+    scores, deltas = _order(draw, (2, 3, 4, 2)) / 48, _bell(draw, (2, 3, 4, 8), 0.3)
     anchors, sizes = np.array([[-4.0, -4, 4, 4], [-2, -6, 2, 6]]), np.array([[24.0, 32], [20, 28]])
     for pre, post in ((-1, -1), (10, 3)):
         for layout in (DataLayout.NHWC, DataLayout.NCHW):

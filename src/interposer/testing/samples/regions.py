@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.types import DataLayout, DataType
 from interposer.ops import HeatmapMaxKeypoint, RoiAlign, RoiAlignMode, RoiPooling
+from interposer.testing.drawing import Draw
 from interposer.testing.sample import Given, Sample, given, of, samples
 from interposer.testing.samples.common import BYTES, FLOATS
 from interposer.testing.samples.detection import EIGHTHS, boxes_in, coded
@@ -20,7 +21,7 @@ SHAPES: Final = {DataLayout.NHWC: (2, 7, 8, 3), DataLayout.NCHW: (2, 3, 7, 8)}
 
 def _regions(dtype: DataType) -> list[Given]:
     """Return regions of 14 by 16 images, in coordinates twice those of the cells; one region has size 0."""
-    boxes = boxes_in(np.random.default_rng(1), 5, 14.0)
+    boxes = boxes_in(Draw("regions"), 5, 14.0)
     boxes[4] = [6, 6, 6, 6]
     places = of(boxes, dtype) if dtype.is_float else coded(boxes, DataType.UINT16, EIGHTHS)
     return [places, of([0, 0, 1, 1, 0], DataType.INT32)]
@@ -64,7 +65,7 @@ def worked() -> Iterator[Sample]:
 @samples(HeatmapMaxKeypoint)
 def keypoints() -> Iterator[Sample]:
     """Yield HeatmapMaxKeypoint samples: random heatmaps, and one whose maximum is known."""
-    boxes = boxes_in(np.random.default_rng(2), 3)
+    boxes = boxes_in(Draw("keypoints"), 3)
     for layout, shape in ((DataLayout.NHWC, (3, 5, 5, 2)), (DataLayout.NCHW, (3, 2, 5, 5))):
         op = HeatmapMaxKeypoint(layout)
         for dtype in FLOATS:
