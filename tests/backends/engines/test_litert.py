@@ -10,8 +10,16 @@ import pytest
 import interposer as ip
 from interposer import Quantization, TensorInfo
 from interposer.core.errors import ExecutionError, UnsupportedLayerError
+from interposer.core.types import DataLayout
 from interposer.frontends import onnx
-from interposer.ops import Activation, ActivationFunction, Addition, Division
+from interposer.ops import (
+    Activation,
+    ActivationFunction,
+    Addition,
+    DepthwiseConvolution2d,
+    Division,
+    TransposeConvolution2d,
+)
 from tests.backends.engines.adapters import engine_class, runtime_with_engines
 from tests.backends.engines.test_engines import golden, needs_models, options_for, small_network
 
@@ -71,11 +79,11 @@ def test_tensors_without_elements_and_rough_functions_are_refused(runtime):
     network = ip.Network("empty")
     x = network.add_input_layer(0, TensorInfo((0, 3)))
     network.add_output_layer(0, network.add_layer(Addition(), x, x, name="sum"))
-    assert "it has a tensor without elements" in _refusal(runtime, network)
+    assert "it has an empty tensor, which LiteRT's kernels do not support" in _refusal(runtime, network)
     network = ip.Network("rough")
     x = network.add_input_layer(0, TensorInfo((3,), "int16", Quantization(2.0**-12)))
     network.add_output_layer(0, network.add_layer(Activation(ActivationFunction.SIGMOID), x, name="share"))
-    assert "SIGMOID of int16 is several steps off, but for kernels='reference'" in _refusal(runtime, network)
+    assert "SIGMOID of int16 is several steps off, except with kernels='reference'" in _refusal(runtime, network)
 
 
 def test_an_error_while_running_names_the_layer(runtime):
@@ -88,3 +96,33 @@ def test_an_error_while_running_names_the_layer(runtime):
         model.run([np.zeros((3, 2), np.float32), np.int32([0, 7])])
     [result] = model.run([np.float32([[1, 2], [3, 4], [5, 6]]), np.int32([2, 0])])
     assert result.tolist() == [[5, 6], [1, 2]]
+
+
+def convolution(op, weights):
+    network = ip.Network("convolution")
+    x = network.add_input_layer(
+        0, TensorInfo((1, 4, 4, 2), weights.dtype, weights.quantization and Quantization(0.5, 3))
+    )
+    layer = network.add_layer(op, x, network.add_input_layer(1, weights), name="layer")
+    network.add_output_layer(0, layer)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("op", "weights", "reason"),
+    [
+        (
+            DepthwiseConvolution2d(data_layout=DataLayout.NHWC), TensorInfo((1, 2, 2, 2)),
+            "LiteRT crashes if weights of a depthwise convolution are no constant, except with kernels='reference'",
+        ),
+        (
+            TransposeConvolution2d(data_layout=DataLayout.NHWC), TensorInfo((3, 2, 2, 2), "int8", Quantization(0.5, 1)),
+            "LiteRT ignores the zero point of int8 weights; expected 0",
+        ),
+    ],
+    ids=["crash", "zero-point"],
+)  # fmt: skip
+def test_weights_with_which_its_kernels_are_wrong_are_refused(runtime, op, weights, reason):
+    network = convolution(op, weights)
+    with pytest.raises(UnsupportedLayerError, match=reason):
+        ip.optimize(network, ["LiteRt"], runtime.device_spec)

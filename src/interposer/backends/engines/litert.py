@@ -7,7 +7,7 @@ it, because the Python interface gives access to this memory only between runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from interposer.backends.engines.engine_options import MOST_THREADS, Option, cap
 from interposer.core.errors import ExecutionError, UnwritableError
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Layer, Value
-from interposer.ops import Activation, ActivationFunction
+from interposer.ops import Activation, ActivationFunction, DepthwiseConvolution2d, TransposeConvolution2d
 from interposer.writers import tflite as writer
 
 __all__ = ["LiteRt"]
@@ -63,7 +63,7 @@ class LiteRt(Engine):
         rough = None if options["kernels"] == "reference" else _rough_function(layer)
         if rough is not None:
             return [f"LiteRT's {rough} of int16 is several steps off, except with kernels='reference'"]
-        return writer.reasons(layer)
+        return list(_weight_problems(layer, options)) or writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
         """Return an interpreter for the subgraph with allocated tensors."""
@@ -85,6 +85,21 @@ class LiteRt(Engine):
             created.run(*arrays)
         except ExecutionError as error:
             raise RefusedError(str(error)) from error
+
+
+def _weight_problems(layer: Layer, options: dict[str, Any]) -> Iterator[str]:
+    """Yield the reasons why LiteRT's kernels crash or compute wrong results with the weights of a convolution."""
+    if not isinstance(layer.op, DepthwiseConvolution2d | TransposeConvolution2d):
+        return
+    weights = layer.operand("weights")
+    if weights is None:
+        return
+    depthwise = isinstance(layer.op, DepthwiseConvolution2d)
+    if depthwise and not weights.is_constant and options["kernels"] != "reference":
+        yield "LiteRT crashes if weights of a depthwise convolution are no constant, except with kernels='reference'"
+    info = weights.known
+    if info.dtype is DataType.INT8 and info.quantization is not None and any(info.quantization.zero_points):
+        yield "LiteRT ignores the zero point of int8 weights; expected 0"
 
 
 def _rough_function(layer: Layer) -> str | None:
