@@ -15,7 +15,7 @@ from interposer.backends.engines.engine_options import Option, chosen
 from interposer.backends.engines.memory import shareable
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
-from interposer.ops import Cast, Floor
+from interposer.ops import Cast, Convolution2d, Floor, Multiplication
 from interposer.testing.conformance import all_cases
 from tests.backends.engines.adapters import PLACES
 
@@ -38,6 +38,24 @@ def test_a_rule_gives_its_reason_where_it_holds_and_nothing_elsewhere():
 def test_a_rule_of_no_operator_holds_for_all():
     [reason] = openvino_rules.RULES.reasons(layer_of(Floor(), ip.TensorInfo((0, 2))))
     assert reason == "OpenVINO crashes on some empty tensors, so all of them are refused"
+
+
+def test_openvino_is_not_asked_for_arithmetic_of_64_bit_integers():
+    network = ip.Network()
+    for dtype, expected in (("int64", ["OpenVINO computes int64 in 32 bits"]), ("int32", [])):
+        x = network.add_input_layer(len(network.inputs), ip.TensorInfo((2,), dtype))
+        assert openvino_rules.RULES.reasons(network.add_layer(Multiplication(), x, x)) == expected
+
+
+@pytest.mark.parametrize(("size", "pad", "refused"), [(1, 1, True), (1, 0, False), (3, 1, False)])
+def test_openvino_is_not_asked_for_quantized_points_with_padding(size, pad, refused):
+    network, q = ip.Network(), ip.Quantization(0.5)
+    x = network.add_input_layer(0, ip.TensorInfo((1, 2, 5, 5), "int8", q))
+    w = network.add_constant_layer(np.zeros((3, 2, size, size), np.int8), q)
+    layer = network.add_layer(Convolution2d(pad_left=pad), x, w, outputs=[ip.TensorInfo([None] * 4, "int8", q)])
+    reasons = openvino_rules.RULES.reasons(layer)
+    expected = "OpenVINO crashes on quantized 1x1 convolutions with padding, or gives another shape"
+    assert reasons == ([expected] if refused else [])
 
 
 def test_every_expected_failure_is_one_of_a_known_engine_and_case():

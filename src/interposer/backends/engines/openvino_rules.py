@@ -14,6 +14,7 @@ from interposer.ops import (
     Addition,
     Cast,
     Compress,
+    Convolution2d,
     Dft,
     ElementwiseBinary,
     ElementwiseUnary,
@@ -38,6 +39,7 @@ __all__ = ["RULES"]
 RULES: Final = Rules()
 Outputs = Sequence[TensorInfo]
 _SMALL: Final = frozenset({DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16})
+_WIDE: Final = frozenset({DataType.INT64, DataType.UINT64})
 _CEILING: Final = OutputShapeRounding.CEILING
 _WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.HARD_SIGMOID})
 
@@ -77,6 +79,22 @@ def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None
 def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     small = not outputs[0].is_quantized and outputs[0].dtype in _SMALL
     return f"OpenVINO clamps results of {outputs[0].dtype} instead of wrapping them" if small else None
+
+
+@RULES(ElementwiseBinary, ElementwiseUnary, Addition, Subtraction, Multiplication)
+def _narrow(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
+    wide = outputs[0].dtype in _WIDE
+    return f"OpenVINO computes {outputs[0].dtype} in 32 bits" if wide else None
+
+
+@RULES(Convolution2d)
+def _padded_points(op: Convolution2d, inputs: Infos, outputs: Outputs) -> str | None:
+    height, width, _ = op.data_layout.axes()
+    weights = inputs[1]
+    point = weights is not None and weights.shape[height] == weights.shape[width] == 1
+    padded = max(op.pad_left, op.pad_right, op.pad_top, op.pad_bottom) > 0
+    wrong = outputs[0].is_quantized and point and padded
+    return "OpenVINO crashes on quantized 1x1 convolutions with padding, or gives another shape" if wrong else None
 
 
 @RULES(Pooling2d)
