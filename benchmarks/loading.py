@@ -89,8 +89,8 @@ def _growth(args: argparse.Namespace, work: Path) -> Iterator[Row]:
             _save(path, kind, size)
             row = _row(args, path, ("parts" if kind == "parts" else "CpuAcc", "ONNX Runtime"), work)
             yield {"kind": kind, "size": size, **row}
-            for engine, found in row.items():
-                times.setdefault(engine, []).append(found.get("seconds", math.nan))
+            for engine, figures in row.items():
+                times.setdefault(engine, []).append(figures.get("seconds", math.nan))
         for engine, taken in times.items():
             shown = "  ".join(f"{size:,}: {seconds:.2f}" for size, seconds in zip(args.sizes, taken, strict=True))
             print(f"  {kind:10} {engine:13} {shown}  order {_order(args.sizes, taken):.2f}", flush=True)
@@ -165,13 +165,13 @@ def _networks(args: argparse.Namespace, work: Path) -> Iterator[Row]:
 
 
 def _is_complete(row: Row) -> bool:
-    return all("error" not in found for found in row.values())
+    return all("error" not in figures for figures in row.values())
 
 
-def _shown(engine: str, found: Row) -> str:
-    if "error" in found:
-        return f"{engine}: {found['error']}"
-    return f"{engine} {found['seconds'] * 1e3:7.0f} {found['resident']:6.0f} {found['peak']:6.0f}"
+def _shown(engine: str, figures: Row) -> str:
+    if "error" in figures:
+        return f"{engine}: {figures['error']}"
+    return f"{engine} {figures['seconds'] * 1e3:7.0f} {figures['resident']:6.0f} {figures['peak']:6.0f}"
 
 
 # --- one load ---------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _row(args: argparse.Namespace, path: Path, engines: Sequence[str], work: Pat
     for _ in range(args.repeat):
         for engine in engines:
             runs[engine].append(_apart(path, engine, work))
-    return {engine: min(found, key=lambda row: row.get("seconds", math.inf)) for engine, found in runs.items()}
+    return {engine: min(figures, key=lambda row: row.get("seconds", math.inf)) for engine, figures in runs.items()}
 
 
 def _apart(path: Path, engine: str, work: Path) -> Row:
@@ -209,10 +209,10 @@ def _measured(path: str, engine: str) -> Row:
         load = _onnxruntime if engine == "ONNX Runtime" else _ours(engine)
         load(str(tiny))
     before, began = _resident("VmRSS"), time.perf_counter()
-    kept = load(path)
+    loaded = load(path)
     seconds = time.perf_counter() - began
     figures = {"seconds": seconds, "resident": _resident("VmRSS") - before, "peak": _resident("VmHWM") - before}
-    del kept
+    del loaded
     return figures
 
 
