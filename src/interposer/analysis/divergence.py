@@ -130,7 +130,7 @@ class Tolerance:
                 raise InvalidArgumentError(f"the tolerance {name} must be 0 or more, not {item!r}")
 
     def share(self, divergence: Divergence | None) -> float:
-        """Return a difference divided by the allowed one, so that more than 1 is too large."""
+        """Return the difference divided by the tolerance: more than 1 is too large; 0 if nothing differs."""
         if divergence is None or not divergence.differs:
             return 0.0
         if "float" in divergence.dtype:
@@ -144,7 +144,7 @@ class Tolerance:
         return self.share(divergence) > layers
 
     def worst(self, divergences: Iterable[Divergence]) -> Divergence | None:
-        """Return the divergence that exceeds the tolerance most; None if none exceeds it."""
+        """Return the divergence with the largest `share`, even within the tolerance; None if there are none."""
         return max(divergences, key=self.share, default=None)
 
 

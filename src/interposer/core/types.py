@@ -496,7 +496,7 @@ class TensorInfo:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
+        """Size in bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
         return self.num_elements * (self.dtype.itemsize if self.element is None else _HEAD + self.element.num_bytes)
 
     @property

@@ -1758,7 +1758,7 @@ class Builders(ABC):
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:
-        """The index of the smallest or greatest element along an axis; the first one of several equal elements."""
+        """The index of the smallest or greatest element along an axis."""
     def add_mean_layer(
         self,
         input: Value | Layer | None,

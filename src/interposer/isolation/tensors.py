@@ -40,10 +40,12 @@ class Users(Protocol):
 
 
 class SharedMemory(MemoryManager):
-    """Two arenas of the host: one for tensors that the host writes, read-only in the child, and one for results.
+    """The tensors of a network in two arenas that the host creates and the child process maps.
 
-    Tensors that the host writes do not share memory, so they are intact when an interrupted run is repeated. The kind
-    of a tensor is decided when it is first written: by the host, or as the output of a workload.
+    The arena `given` holds the tensors that the host writes; the child can only read it. The arena `made` holds the
+    outputs of workloads. Tensors in `made` may reuse each other's memory if their lifetimes do not overlap. Each tensor
+    in `given` has memory of its own, so inputs are intact when an interrupted run is repeated. The first write to a
+    tensor decides its arena.
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def strided_slice(op: StridedSlice, x: Array) -> Array:
 
 @kernel(Pad)
 def pad(op: Pad, x: Array, *, info: KernelInfo) -> Array:
-    """Compute `Pad`: copy the input into a filled tensor, or for the other modes repeat elements by their indices."""
+    """Compute `Pad`: constant padding copies the input into a filled tensor; other modes gather by padded indices."""
     if op.padding_mode is PaddingMode.CONSTANT:
         padded = np.array(np.broadcast_to(encoded(op.pad_value, info.output), tuple(info.output.shape)))
         inner = tuple(slice(before, before + n) for (before, _), n in zip(op.pad_list, x.shape, strict=True))

@@ -224,10 +224,10 @@ _INTEGER_SVDF: Final = {
 
 
 def _integer_svdf_reason(op: Svdf, info: KernelInfo) -> str | None:
-    """Return an error unless the operator is quantized as TFLite's integer reference requires.
+    """Return why the operator is not quantized as TFLite's integer reference requires; None if it is.
 
-    It requires a clamping activation, one scale for each tensor, zero points of 0 inside, and equal quantizations of
-    both states.
+    The reference requires an activation that only clamps, per-tensor scales, a zero point of 0 for both weights and
+    the state, and the same quantization for the state before and after the step.
     """
     if op.activation_func not in _BOUNDS:
         return f"{op.activation_func.name} in integers; takes {', '.join(bound.name for bound in _BOUNDS)}"

@@ -64,7 +64,7 @@ def scatter_nd(op: ScatterNd, x: Array, indices: Array, updates: Array, *, info:
 
 @kernel(ScatterElements, when=(_types, _scales))
 def scatter_elements(op: ScatterElements, x: Array, indices: Array, updates: Array, *, info: KernelInfo) -> Array:
-    """Compute `ScatterElements`; along the other axes, an update is written to its own position."""
+    """Compute `ScatterElements`: indices replace the position along `op.axis`; the other axes keep the update's."""
     codes = _moves_codes(op, info)
     changes = updates if codes else real(updates, info.at(2))
     target = np.array(x if codes else real(x, info.at(0)))

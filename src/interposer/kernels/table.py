@@ -48,7 +48,11 @@ class KernelInfo:
         return self.outputs[0]
 
     def at(self, index: int) -> TensorInfo:
-        """Return an input that must be connected."""
+        """Return the info of an input.
+
+        Raises:
+            InvalidArgumentError: the input is not connected.
+        """
         result = self.inputs[index] if index < len(self.inputs) else None
         if result is None:
             raise InvalidArgumentError(f"input {index} is not connected")

@@ -55,7 +55,7 @@ class DynamicOp(Op):
         return self.settle(first.shape, *(None if info is None else info.constant for info in rest))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
-        """Return the results' infos of the equivalent operator if it is known, else of `unsettled`."""
+        """Return what the equivalent operator infers if `settled` finds one, else what `unsettled` returns."""
         static = self.settled(*infos)
         return self.unsettled(*infos) if static is None else tuple(static.infer_infos(infos[0]))
 

@@ -137,7 +137,9 @@ class Reduce(_Reduction):
 
 @op
 class ArgMinMax(Op):
-    """The index of the smallest or greatest element along an axis; the first one of several equal elements.
+    """The index of the smallest or greatest element along an axis.
+
+    Of several equal elements, the first one counts, or the last one with ``select_last_index``.
 
     Shapes:
         input: any of rank 1 or more

@@ -141,7 +141,11 @@ def _backend_of(layer: Layer, default: str) -> str:
 
 
 def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
-    """Return the crossings to other backends that read a value in the memory where it was computed."""
+    """Return a "direct" crossing for each other backend that reads a value without a copy.
+
+    The list is empty for an input of the graph. `groups` has the layers that read the value, by reader; `prefix` is
+    put before the value's name.
+    """
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
         return []

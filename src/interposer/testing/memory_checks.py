@@ -45,7 +45,7 @@ def memory(bench: Bench, variant: str) -> Iterator[str]:
 
 
 class _Memory:
-    """The factories and managers of one working memory, and the handles that they created."""
+    """The tensor handle factories and memory managers of one working memory, and the handles that were created."""
 
     def __init__(self, bench: Bench) -> None:
         registry = TensorHandleFactoryRegistry()

@@ -194,7 +194,11 @@ def depth_to_space(node: Node) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node) -> Value:
-    """Convert SpaceToDepth; since opset 28, the mode may order the channels by those of the image first."""
+    """Convert SpaceToDepth.
+
+    In mode CRD (since opset 28), output channels are ordered by input channel first, then by position in the block. In
+    mode DCR, the position comes first.
+    """
     mode, block = node.text("mode", "DCR"), node.integer("blocksize")
     op = SpaceToDepth(block, DataLayout.NCHW)
     if mode == "DCR":

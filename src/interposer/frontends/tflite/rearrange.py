@@ -88,7 +88,7 @@ def _axis(node: Node, axis: int, of: int = 0) -> int:
 
 @operator("SLICE")
 def slice_(node: Node) -> list[Value]:
-    """Convert SLICE; a size of -1 reaches to the end."""
+    """Convert SLICE; a size of -1 means all elements up to the end of the axis."""
     return node.result(Slice(node.ints(1, "begin"), node.ints(2, "size")), node.input(0))
 
 
@@ -104,13 +104,13 @@ def strided_slice(node: Node) -> list[Value]:
 
 @operator("PAD")
 def pad(node: Node) -> list[Value]:
-    """Convert PAD with zeros; quantized tensors are padded with the zero point."""
+    """Convert PAD, which pads with zeros; in a quantized tensor, these are the zero point."""
     return node.result(Pad(node.pairs(1, "the paddings")), node.input(0))
 
 
 @operator("PADV2")
 def pad_with(node: Node) -> list[Value]:
-    """Convert PADV2 with a value that is an input and has the tensor's quantization."""
+    """Convert PADV2: the third input is the padding value, a constant with one element, which may be quantized."""
     value, q = node.known(2, "the value"), node.info(2).quantization
     if value.size != 1:
         node.fail(f"the value has shape {value.shape}; expected one number")

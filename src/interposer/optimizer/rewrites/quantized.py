@@ -321,7 +321,10 @@ def _arithmetic(op: ElementwiseBinary, layer: Layer, output: TensorInfo) -> New 
 
 
 def _average(op: Pooling2d, layer: Layer, output: TensorInfo) -> New | None:
-    """Return a Mean for an average over the whole image, else a quantized pooling if its output scale is not finer."""
+    """Return a quantized Mean if the window is the whole image, else a quantized average pooling.
+
+    Returns None for other poolings, and for an output scale finer than the input scale.
+    """
     x = _operand(layer.inputs[0], output)
     if x is None or op.pool_type is not PoolingAlgorithm.AVERAGE:
         return None

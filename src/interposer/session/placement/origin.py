@@ -28,7 +28,7 @@ def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _build(runtime: Runtime, backend: str) -> str:
-    """Return a string that identifies the build of a backend of the same version; empty if there is none."""
+    """Return a string that distinguishes builds of a backend with equal versions; empty if it is not available."""
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""

@@ -68,7 +68,10 @@ def name_of(backend: str | Factory) -> Named | None:
 
 
 def _folder_of(text: str) -> str:
-    """Return the folder to import ``module:Class`` from; empty if every interpreter of this environment finds it."""
+    """Return the folder that another process must add to its import path to import ``module:Class``.
+
+    Empty if `text` is the name of a registered backend or a path, or if the module has no file.
+    """
     module, _, attribute = text.partition(":")
     if not attribute:
         return ""

@@ -302,7 +302,12 @@ class _Run:
                 self.known[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
-        """Compute a layer on the perturbed values, and perturb its results; `unsure` marks undecidable elements."""
+        """Compute a layer on the perturbed values, perturb its results, and store them in `known`.
+
+        `unsure` marks the elements that tolerated differences can change completely, such as comparisons of nearly
+        equal numbers. They get one of their possible results, without further noise. Nothing is stored if an operand
+        is missing.
+        """
         if any(value not in self.known for value in layer.values):
             return
         tolerances = suited(self.tolerances, layer)

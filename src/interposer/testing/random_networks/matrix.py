@@ -98,7 +98,10 @@ def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
 
 
 def _product_of_values(growth: Growth, x: Value) -> None:
-    """Add a product of two values that depend on inputs: a value with itself, transposed, or with another value."""
+    """Add a BatchMatMul of two values that depend on inputs, with one of them transposed.
+
+    The other factor is a value with the same last two dimensions, or `x` itself if there is none.
+    """
     if x.known.rank < 2 or x.known.num_elements == 0:
         raise Skipped
     info = x.known

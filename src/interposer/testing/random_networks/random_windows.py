@@ -13,7 +13,7 @@ __all__ = ["as_rank", "image", "slid", "spread"]
 
 
 def slid(draw: Draw, size: int) -> Window:
-    """Return a window that has at least one place on an axis of this size."""
+    """Return a random window whose dilated kernel fits at least once into an axis of this size after padding."""
     kernel = size if 0 < size <= 9 and draw.chance(1, 16) else draw.weighted((1, 2, 3, 4, 5, 7), (10, 5, 12, 2, 4, 1))
     stride = draw.weighted((1, 2, 3, 5), (12, 5, 2, 1))
     dilation = draw.weighted((1, 2, 3, 6), (14, 3, 2, 1))
@@ -29,14 +29,21 @@ def slid(draw: Draw, size: int) -> Window:
 
 
 def _padding(draw: Draw, reach: int) -> tuple[int, int]:
-    """Return the padding of both sides: none, equal, at one side only, or random."""
+    """Return the padding before and after an axis: none, equal, on one side only, or random.
+
+    `reach` is the size of the dilated kernel. Most paddings are smaller, few are larger by up to two elements.
+    """
     some = draw.integer(1, max(1, reach - 1)) if draw.chance(15, 16) else reach + draw.below(3)
     other = draw.integer(0, max(1, reach - 1))
     return draw.weighted(((0, 0), (some, some), (0, some), (some, 0), (some, other)), (8, 4, 3, 2, 2))
 
 
 def spread(draw: Draw, size: int, most: int) -> Window:
-    """Return the window of a transposed convolution whose output size is from 1 to `most`, if possible."""
+    """Return the window of a transposed convolution for an input of this size; its output size is at most `most`.
+
+    Raises:
+        Skipped: the drawn padding or the input size makes the output empty or too large.
+    """
     kernel = draw.weighted((1, 2, 3, 4, 5), (4, 5, 8, 3, 2))
     stride = draw.weighted((1, 2, 3, 5), (6, 8, 3, 1))
     dilation = draw.weighted((1, 2, 3, 7, 20), (14, 3, 2, 1, 1))

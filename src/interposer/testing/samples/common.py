@@ -135,7 +135,7 @@ def declared(op: Op, *operands: Given | None, q: Quantization) -> TensorInfo:
 
 
 def f16(values: object) -> Array:
-    """Return an expected array of float16."""
+    """Return `values` as a float16 array, for the expected result of a sample."""
     return np.asarray(values, np.float16)
 
 

@@ -69,7 +69,10 @@ def _check_bytes(draft: Draft) -> None:
 
 
 def _zero_points(draft: Draft) -> tuple[Tensor, Tensor | None]:
-    """Return the zero points of input and weights; those of the weights per channel only if they differ."""
+    """Return the zero points of the input and the weights.
+
+    The weights' zero points are a scalar if they are equal, one per channel if not, and None if all are 0.
+    """
     x, q = draft.info(0), draft.info(1).quantization
     points = set(q.zero_points) if q else {0}
     weights = q and any(points) and draft.constant(
@@ -229,7 +232,7 @@ def activation_of_codes(draft: Draft, op: Activation) -> Tensor:
 
 
 def _clamped(draft: Draft, op: Activation) -> Tensor:
-    """Return a clamped tensor with quantized bounds; it is rescaled first if the scales differ."""
+    """Write a quantized ReLU or BoundedReLU as Clip with quantized bounds; rescale first if the scales differ."""
     x, result = draft.info(0), draft.results[0]
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
     if result.quantization is None or result.quantization.per_axis or result.dtype.bits < 8:

@@ -28,7 +28,10 @@ def scatter_nd(draft: Draft, op: ScatterNd) -> Tensor:
 
 
 def _counted(draft: Draft, indices: Tensor, shape: Tensor, depth: int) -> Tensor:
-    """Return indices counted from the front, as TFLite does not support negative indices."""
+    """Return the indices with the size added to negative ones, which TFLite does not support.
+
+    `depth` is the length of each index tuple; the tuples address the first `depth` dimensions of `shape`.
+    """
     if indices.array is not None and not (indices.array < 0).any():
         return indices
     if shape.array is not None:

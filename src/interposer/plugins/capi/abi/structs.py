@@ -157,13 +157,13 @@ class ExecutableFlag(IntFlag):
 
 
 class String(ctypes.Structure):
-    """The C struct ``ipr_string``."""
+    """The C struct ``ipr_string``: text as UTF-8 bytes with a length."""
 
     _fields_ = [("data", c_void_p), ("size", c_uint64)]
 
 
 class Error(ctypes.Structure):
-    """The C struct ``ipr_error``."""
+    """The C struct ``ipr_error``: why a function failed; the host provides the text buffer."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("code", c_int32), ("item_kind", c_int32), ("item", c_int64),
@@ -172,7 +172,7 @@ class Error(ctypes.Structure):
 
 
 class Attribute(ctypes.Structure):
-    """The C struct ``ipr_attribute``."""
+    """The C struct ``ipr_attribute``: one named value of a layer or an option."""
 
     _fields_ = [
         ("name", String), ("kind", c_int32), ("flags", c_uint32), ("i", c_int64), ("f", c_double), ("text", String),
@@ -181,13 +181,13 @@ class Attribute(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    """The C struct ``ipr_options``."""
+    """The C struct ``ipr_options``: the options that the user set for the backend."""
 
     _fields_ = [("struct_size", c_uint64), ("count", c_uint64), ("stride", c_uint64), ("items", c_void_p)]
 
 
 class TensorInfo(ctypes.Structure):
-    """The C struct ``ipr_tensor_info``."""
+    """The C struct ``ipr_tensor_info``: a tensor of the graph without its data."""
 
     _fields_ = [
         ("name", String), ("dtype", c_int32), ("rank", c_int32), ("shape", c_void_p), ("scale_count", c_uint64),
@@ -197,7 +197,7 @@ class TensorInfo(ctypes.Structure):
 
 
 class Constant(ctypes.Structure):
-    """The C struct ``ipr_constant``."""
+    """The C struct ``ipr_constant``: the data of a constant tensor."""
 
     _fields_ = [
         ("data", c_void_p), ("size", c_uint64), ("sha256", c_void_p), ("fd", c_int64), ("offset", c_uint64),
@@ -205,7 +205,7 @@ class Constant(ctypes.Structure):
 
 
 class Layer(ctypes.Structure):
-    """The C struct ``ipr_layer``."""
+    """The C struct ``ipr_layer``: one operation of the graph."""
 
     _fields_ = [
         ("type", String), ("name", String), ("inputs", c_void_p), ("input_count", c_uint64),
@@ -214,7 +214,7 @@ class Layer(ctypes.Structure):
 
 
 class Graph(ctypes.Structure):
-    """The C struct ``ipr_graph``."""
+    """The C struct ``ipr_graph``: layers in topological order, with their tensors and constants."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("name", String),
@@ -226,7 +226,7 @@ class Graph(ctypes.Structure):
 
 
 class Verdict(ctypes.Structure):
-    """The C struct ``ipr_verdict``."""
+    """The C struct ``ipr_verdict``: the support answer for one layer."""
 
     _fields_ = [
         ("verdict", c_int32), ("reason_code", c_int32), ("group", c_int64), ("reason", String),
@@ -235,7 +235,7 @@ class Verdict(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """The C struct ``ipr_report``."""
+    """The C struct ``ipr_report``: the verdicts that ``query_support`` returns, one for each layer."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("verdict_count", c_uint64), ("verdict_stride", c_uint64), ("verdicts", c_void_p),
@@ -244,7 +244,7 @@ class Report(ctypes.Structure):
 
 
 class Substitution(ctypes.Structure):
-    """The C struct ``ipr_substitution``."""
+    """The C struct ``ipr_substitution``: layers that are compiled as one unit or replaced by a graph."""
 
     _fields_ = [
         ("layers", c_void_p), ("layer_count", c_uint64), ("replacement", c_void_p),
@@ -253,7 +253,7 @@ class Substitution(ctypes.Structure):
 
 
 class Failure(ctypes.Structure):
-    """The C struct ``ipr_failure``."""
+    """The C struct ``ipr_failure``: layers that the backend cannot run after all, with the reason."""
 
     _fields_ = [
         ("layers", c_void_p), ("layer_count", c_uint64), ("reason_code", c_int32), ("reserved", c_uint32),
@@ -262,7 +262,7 @@ class Failure(ctypes.Structure):
 
 
 class Answer(ctypes.Structure):
-    """The C struct ``ipr_answer``."""
+    """The C struct ``ipr_answer``: the substitutions and failures that ``optimize`` returns."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("substitution_count", c_uint64), ("substitution_stride", c_uint64),
@@ -272,7 +272,7 @@ class Answer(ctypes.Structure):
 
 
 class Executable(ctypes.Structure):
-    """The C struct ``ipr_executable``."""
+    """The C struct ``ipr_executable``: the compiled subgraph that ``compile`` returns."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("handle", c_void_p), ("flags", c_uint64), ("workspace_size", c_uint64),
@@ -282,7 +282,7 @@ class Executable(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    """The C struct ``ipr_tensor``."""
+    """The C struct ``ipr_tensor``: a tensor with its data during a run; it begins with a DLPack DLTensor."""
 
     _fields_ = [
         ("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
@@ -294,7 +294,7 @@ class Tensor(ctypes.Structure):
 
 
 class Run(ctypes.Structure):
-    """The C struct ``ipr_run``."""
+    """The C struct ``ipr_run``: the tensors, workspace, deadline and cancellation flag of one ``execute`` call."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("tensor_stride", c_uint64), ("input_count", c_uint64), ("inputs", c_void_p),
@@ -305,7 +305,7 @@ class Run(ctypes.Structure):
 
 
 class Property(ctypes.Structure):
-    """The C struct ``ipr_property``."""
+    """The C struct ``ipr_property``: an option that the backend supports, or a named capability."""
 
     _fields_ = [
         ("name", String), ("doc", String), ("kind", c_int32), ("scope", c_uint32), ("i", c_int64), ("f", c_double),
@@ -314,7 +314,7 @@ class Property(ctypes.Structure):
 
 
 class Info(ctypes.Structure):
-    """The C struct ``ipr_info``."""
+    """The C struct ``ipr_info``: the name, version, capabilities and options of a backend."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("vendor", String), ("name", String), ("version", String), ("description", String),
@@ -325,13 +325,13 @@ class Info(ctypes.Structure):
 
 
 class LogSlot(ctypes.Structure):
-    """The C struct ``ipr_log_slot``."""
+    """The C struct ``ipr_log_slot``: the head of one log line in an ``ipr_log_ring``; the text follows it."""
 
     _fields_ = [("sequence", c_uint64), ("level", c_int32), ("length", c_uint32)]
 
 
 class LogRing(ctypes.Structure):
-    """The C struct ``ipr_log_ring``."""
+    """The C struct ``ipr_log_ring``: a ring buffer of log lines, which the backend writes and the host reads."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("slot_count", c_uint64), ("slot_stride", c_uint64), ("slots", c_void_p),
@@ -340,13 +340,13 @@ class LogRing(ctypes.Structure):
 
 
 class HostExtension(ctypes.Structure):
-    """The C struct ``ipr_host_extension``."""
+    """The C struct ``ipr_host_extension``: a named table of functions that the host offers."""
 
     _fields_ = [("name", String), ("table", c_void_p)]
 
 
 class Host(ctypes.Structure):
-    """The C struct ``ipr_host``."""
+    """The C struct ``ipr_host``: what the host offers to ``init``: logging, allocation, threads and paths."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("api_major", c_uint32), ("api_minor", c_uint32), ("name", String),
@@ -358,7 +358,10 @@ class Host(ctypes.Structure):
 
 
 class Backend(ctypes.Structure):
-    """The C struct ``ipr_backend``, version 1.0; what a later minor version adds is listed in `TABLE_SIZES`."""
+    """The C struct ``ipr_backend``: the table of functions of a backend, with the members of version 1.0.
+
+    `TABLE_SIZES` has the sizes of later minor versions.
+    """
 
     _fields_ = [
         ("magic", c_uint64), ("struct_size", c_uint64), ("self", c_void_p), ("init", c_void_p), ("shutdown", c_void_p),
@@ -368,13 +371,13 @@ class Backend(ctypes.Structure):
 
 
 class Network(ctypes.Structure):
-    """The C struct ``ipr_network``."""
+    """The C struct ``ipr_network``: the network about which a context is notified."""
 
     _fields_ = [("struct_size", c_uint64), ("id", c_int64)]
 
 
 class ContextApi(ctypes.Structure):
-    """The C struct ``ipr_context_api``."""
+    """The C struct ``ipr_context_api``: extension ``ipr.context/1``, notifications about networks."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("create", c_void_p), ("destroy", c_void_p), ("before_load", c_void_p),
@@ -383,7 +386,7 @@ class ContextApi(ctypes.Structure):
 
 
 class Blob(ctypes.Structure):
-    """The C struct ``ipr_blob``."""
+    """The C struct ``ipr_blob``: a compiled subgraph as bytes that can be stored in a file."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("data", c_void_p), ("size", c_uint64), ("flags", c_uint64),
@@ -392,13 +395,13 @@ class Blob(ctypes.Structure):
 
 
 class Text(ctypes.Structure):
-    """The C struct ``ipr_text``."""
+    """The C struct ``ipr_text``: a string that the backend owns until `release`."""
 
     _fields_ = [("struct_size", c_uint64), ("text", String), ("owner", c_void_p), ("release", c_void_p)]
 
 
 class BlobsApi(ctypes.Structure):
-    """The C struct ``ipr_blobs_api``."""
+    """The C struct ``ipr_blobs_api``: extension ``ipr.blobs/1``, compiled subgraphs that can be cached."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("fingerprint", c_void_p), ("save", c_void_p), ("check", c_void_p),
@@ -407,13 +410,13 @@ class BlobsApi(ctypes.Structure):
 
 
 class Factory(ctypes.Structure):
-    """The C struct ``ipr_factory``."""
+    """The C struct ``ipr_factory``: one kind of backend memory and the operations on its tensors."""
 
     _fields_ = [("id", String), ("flags", c_uint64), ("import_kinds", c_uint32), ("export_kinds", c_uint32)]
 
 
 class Factories(ctypes.Structure):
-    """The C struct ``ipr_factories``."""
+    """The C struct ``ipr_factories``: the kinds of memory of a backend, and those that its executables accept."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("factory_count", c_uint64), ("factory_stride", c_uint64), ("factories", c_void_p),
@@ -422,7 +425,7 @@ class Factories(ctypes.Structure):
 
 
 class HandlesApi(ctypes.Structure):
-    """The C struct ``ipr_handles_api``."""
+    """The C struct ``ipr_handles_api``: extension ``ipr.handles/1``, tensors in memory of the backend."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("describe", c_void_p), ("create_pool", c_void_p), ("destroy_pool", c_void_p),
@@ -434,7 +437,7 @@ class HandlesApi(ctypes.Structure):
 
 
 class Allocator(ctypes.Structure):
-    """The C struct ``ipr_allocator``."""
+    """The C struct ``ipr_allocator``: the user's allocator of one kind of memory."""
 
     _fields_ = [
         ("struct_size", c_uint64), ("self", c_void_p), ("memory_kind", c_uint32), ("reserved", c_uint32),
@@ -443,7 +446,7 @@ class Allocator(ctypes.Structure):
 
 
 class AllocatorApi(ctypes.Structure):
-    """The C struct ``ipr_allocator_api``."""
+    """The C struct ``ipr_allocator_api``: extension ``ipr.allocator/1``, memory from the user's allocator."""
 
     _fields_ = [("struct_size", c_uint64), ("accept", c_void_p), ("use", c_void_p)]
 

@@ -87,7 +87,7 @@ class CachedPart:
     blob: Blob
 
     def fault(self, registry: BackendRegistry) -> str | None:
-        """Return why the part can no longer be used here, or None if it probably can."""
+        """Return why the part cannot be restored with these backends, or None if it probably can be."""
         name = self.origin["backend"]
         absent = registry.reason_absent(name) if registry.is_registered(name) else "nobody knows it"
         if absent is not None:
