@@ -277,17 +277,18 @@ inline ipr::Kernel pooling_of_reals(const ipr::Layer& layer) {
   });
 }
 
-/// MAX and AVERAGE use quantized values, L2 uses real values.
+/// MAX, and AVERAGE with one quantization, use quantized values; L2 and other averages use real values, rounded once.
 inline ipr::Kernel pooling_of_codes(const ipr::Layer& layer) {
   Pool pool(layer);
   int64_t zero = layer.input(0).zero_point(), target_zero = layer.output(0).zero_point();
   float scale = scale32(layer.input(0)), target = scale32(layer.output(0));
-  if (layer.text("pool_type") == "L2")
+  bool same = same_quantization(layer.input(0), layer.output(0)), max = layer.text("pool_type") == "MAX";
+  bool square = layer.text("pool_type") == "L2";
+  if (square || !(max || same))
     return pooled<int8_t>(pool, [=](const int8_t* image, int64_t n, int64_t y, int64_t x, int64_t c) {
       auto real = [&](int8_t cell) { return double(cell - zero) * double(scale); };
-      return quantized(float(mean(pool, true, image, n, y, x, c, real)), target, target_zero);
+      return quantized(float(mean(pool, square, image, n, y, x, c, real)), target, target_zero);
     });
-  bool same = same_quantization(layer.input(0), layer.output(0)), max = layer.text("pool_type") == "MAX";
   FixedPoint factor = quantize_multiplier(double(scale) / double(target));
   return pooled<int8_t>(pool, [=](const int8_t* image, int64_t n, int64_t y, int64_t x, int64_t c) {
     int64_t code = max ? largest(pool, image, n, y, x, c, int8_t(zero)) : mean_code(pool, image, n, y, x, c, zero);
