@@ -207,7 +207,7 @@ def test_tensors_are_used_in_place(backend):
     workload = factory.create_workload(layer, WorkloadInfo.of(layer))
     array, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     workload.execute([ArrayHandle(info, array)] * 2, [ArrayHandle(info, out)])
-    [created] = workload._free
+    [created] = workload.free
     assert created._inputs._items[0].data == array.ctypes.data
     assert created._outputs._items[0].data == out.ctypes.data
     assert out.tolist() == [0, 2, 4, 6]
@@ -353,7 +353,7 @@ def test_what_a_backend_made_keeps_it_alive(opened):
 def test_a_finalizer_that_runs_while_the_log_is_read_waits_for_nobody(opened):
     library = opened("kernels.cpp")
     with library._ring._reading:
-        library._pass_on_log()
+        library.read_log()
     with library._compiling:
         library.let_go(library.hold_call(lambda: None))
         assert len(library._held) == 1
