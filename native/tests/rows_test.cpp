@@ -48,6 +48,17 @@ TEST_P(SoftmaxKernel, follows_the_definition) {
   });
 }
 
+TEST_P(SoftmaxKernel, does_not_overflow_with_a_negative_factor) {
+  for (int64_t inner : {1, 4})
+    for (bool logarithm : {false, true}) {
+      Floats in(20 * inner, 2000.0f), out(20 * inner);
+      for (int64_t c = 0; c < inner; ++c) in[3 * inner + c] = 0;
+      softmax_kernels_for(isa()).softmax(in.data(), out.data(), 20, inner, 0, inner, -1, logarithm);
+      EXPECT_EQ(out[3 * inner], logarithm ? 0.0f : 1.0f);
+      EXPECT_EQ(out[0], logarithm ? -2000.0f : 0.0f);
+    }
+}
+
 TEST_P(SoftmaxKernel, gives_zero_at_minus_infinity_and_nan_for_nan) {
   for (int64_t inner : {1, 4}) {
     Floats in(20 * inner, 0.5f), out(20 * inner);

@@ -182,6 +182,12 @@ def test_a_result_in_other_steps_than_tflite_prescribes_is_rounded_from_real_num
     np.testing.assert_allclose(matches, np.clip(reals / 0.02 + 5, limits.min, limits.max), atol=0.51)
 
 
+def test_a_softmax_with_a_negative_factor_does_not_overflow():
+    x = np.float32([[2320, 0], [np.inf, 1]])
+    assert compute(Softmax(beta=-1.0), x).tolist() == [[0, 1], [0, 1]]
+    assert compute(LogSoftmax(beta=-1.0), x).tolist() == [[-2320, 0], [-np.inf, 0]]
+
+
 def test_a_softmax_over_nothing_is_nothing():
     assert compute(Softmax(), np.empty((2, 0), F32)).shape == (2, 0)
     assert empty(TensorInfo((2, 0))).size == 0

@@ -115,13 +115,6 @@ void reduce(Reduction operation, const float* in, float* out, int64_t extent, in
 
 // ---- Softmax --------------------------------------------------------------------------------------------------------
 
-/// exp(x); kBelow: x is at most slightly above 0.
-template <bool kBelow>
-CPUACC_INLINE Vec exponential_of(Vec x) {
-  if constexpr (kBelow) return exponential_below_zero(x);
-  return exponential(x);
-}
-
 /// Load the first `count` lanes from memory, and set the others to `filling`.
 CPUACC_INLINE Vec load_some(const float* in, int64_t count, float filling) {
   if (count >= kLanes) return load(in);
@@ -141,37 +134,46 @@ CPUACC_INLINE void store_some(float* out, int64_t count, Vec v) {
   for (int64_t n = 0; n < count; ++n) out[n] = v[n];
 }
 
+/// Scores have the sign of beta, so that the greatest score has the greatest exponential.
+template <bool kNegative>
+CPUACC_INLINE Vec scores(const float* in, int64_t count, float filling) {
+  if constexpr (kNegative) return -load_some(in, count, -filling);
+  return load_some(in, count, filling);
+}
+
+template <bool kNegative>
 float greatest_of(const float* in, int64_t count) {
   Vec top = broadcast(-INFINITY), other = top;
   int64_t n = 0;
   for (; n + 2 * kLanes <= count; n += 2 * kLanes) {
-    top = at_least(load(in + n), top);
-    other = at_least(load(in + n + kLanes), other);
+    top = at_least(scores<kNegative>(in + n, kLanes, 0), top);
+    other = at_least(scores<kNegative>(in + n + kLanes, kLanes, 0), other);
   }
-  for (; n < count; n += kLanes) top = at_least(load_some(in + n, count - n, -INFINITY), top);
+  for (; n < count; n += kLanes) top = at_least(scores<kNegative>(in + n, count - n, -INFINITY), top);
   return greatest_lane(at_least(other, top));
 }
 
-/// Compute exp((x - top) * beta) of a row. Store it unless `out` is nullptr, and return its sum.
-template <bool kBelow>
-float exponentials(const float* in, float* out, int64_t count, float top, float beta) {
+/// Compute exp((score - top) * size) of a row; `size` is the absolute value of beta. Store it unless `out` is nullptr,
+/// and return its sum.
+template <bool kNegative>
+float exponentials(const float* in, float* out, int64_t count, float top, float size) {
   Vec total = {};
   for (int64_t n = 0; n < count; n += kLanes) {
-    Vec x = load_some(in + n, count - n, -INFINITY);
-    Vec e = some(exponential_of<kBelow>((x - top) * beta), count - n);
+    Vec score = scores<kNegative>(in + n, count - n, -INFINITY);
+    Vec e = some(exponential_below_zero((score - top) * size), count - n);
     if (out) store_some(out + n, count - n, e);
     total += e;
   }
   return sum_of_lanes(total);
 }
 
-void softmax_row(const float* in, float* out, int64_t count, float beta, bool logarithm) {
-  float top = greatest_of(in, count);
-  float total = beta >= 0 ? exponentials<true>(in, logarithm ? nullptr : out, count, top, beta)
-                          : exponentials<false>(in, logarithm ? nullptr : out, count, top, beta);
+template <bool kNegative>
+void softmax_row(const float* in, float* out, int64_t count, float size, bool logarithm) {
+  float top = greatest_of<kNegative>(in, count);
+  float total = exponentials<kNegative>(in, logarithm ? nullptr : out, count, top, size);
   if (logarithm) {
     float less = logf(total);
-    for (int64_t n = 0; n < count; ++n) out[n] = (in[n] - top) * beta - less;
+    for (int64_t n = 0; n < count; ++n) out[n] = ((kNegative ? -in[n] : in[n]) - top) * size - less;
     return;
   }
   float factor = 1.0f / total;
@@ -179,13 +181,13 @@ void softmax_row(const float* in, float* out, int64_t count, float beta, bool lo
 }
 
 /// Compute up to one vector of columns.
-template <bool kBelow>
-CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
+template <bool kNegative>
+CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float size,
                                  bool logarithm) {
   Vec top = broadcast(-INFINITY), total = {};
-  for (int64_t e = 0; e < extent; ++e) top = at_least(load_some(in + e * inner, count, 0), top);
+  for (int64_t e = 0; e < extent; ++e) top = at_least(scores<kNegative>(in + e * inner, count, 0), top);
   for (int64_t e = 0; e < extent; ++e) {
-    Vec x = (load_some(in + e * inner, count, 0) - top) * beta, power = exponential_of<kBelow>(x);
+    Vec x = (scores<kNegative>(in + e * inner, count, 0) - top) * size, power = exponential_below_zero(x);
     total += power;
     store_some(out + e * inner, count, logarithm ? x : power);
   }
@@ -198,21 +200,24 @@ CPUACC_INLINE void softmax_lanes(const float* in, float* out, int64_t extent, in
   }
 }
 
-void softmax_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float beta,
+template <bool kNegative>
+void softmax_columns(const float* in, float* out, int64_t extent, int64_t inner, int64_t count, float size,
                      bool logarithm) {
-  for (int64_t c = 0; c < count; c += kLanes) {
-    int64_t some = count - c < kLanes ? count - c : kLanes;
-    if (beta >= 0)
-      softmax_lanes<true>(in + c, out + c, extent, inner, some, beta, logarithm);
-    else
-      softmax_lanes<false>(in + c, out + c, extent, inner, some, beta, logarithm);
-  }
+  for (int64_t c = 0; c < count; c += kLanes)
+    softmax_lanes<kNegative>(in + c, out + c, extent, inner, count - c < kLanes ? count - c : kLanes, size, logarithm);
+}
+
+template <bool kNegative>
+void softmax_of(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float size,
+                bool logarithm) {
+  if (inner == 1) return softmax_row<kNegative>(in, out, extent, size, logarithm);
+  softmax_columns<kNegative>(in + first, out + first, extent, inner, last - first, size, logarithm);
 }
 
 void softmax(const float* in, float* out, int64_t extent, int64_t inner, int64_t first, int64_t last, float beta,
              bool logarithm) {
-  if (inner == 1) return softmax_row(in, out, extent, beta, logarithm);
-  softmax_columns(in + first, out + first, extent, inner, last - first, beta, logarithm);
+  if (beta < 0) return softmax_of<true>(in, out, extent, inner, first, last, -beta, logarithm);
+  softmax_of<false>(in, out, extent, inner, first, last, beta, logarithm);
 }
 
 // ---- Normalisations -------------------------------------------------------------------------------------------------

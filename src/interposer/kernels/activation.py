@@ -163,16 +163,23 @@ def activation_of_reals(op: Activation, x: Array, *, info: KernelInfo, out: Arra
 
 
 def _softmax(x: Array, axis: int, beta: float) -> Array:
-    """Compute softmax; the maximum is subtracted first, so that no exponential overflows."""
-    exps = np.exp((x - x.max(axis=axis, keepdims=True)) * beta)
+    """Compute softmax; the greatest score is subtracted first, so that no exponential overflows."""
+    exps = np.exp(_below_greatest(x, axis, beta))
     probabilities: Array = exps / exps.sum(axis=axis, keepdims=True)
     return probabilities
 
 
 def _log_softmax(x: Array, axis: int, beta: float) -> Array:
-    below = (x - x.max(axis=axis, keepdims=True)) * beta
+    below = _below_greatest(x, axis, beta)
     logarithms: Array = below - np.log(np.exp(below).sum(axis=axis, keepdims=True))
     return logarithms
+
+
+def _below_greatest(x: Array, axis: int, beta: float) -> Array:
+    """Return the scores `x * beta` minus the greatest of them; for a negative beta, that of the least element."""
+    greatest = x.max(axis=axis, keepdims=True) if beta >= 0 else x.min(axis=axis, keepdims=True)
+    below: Array = (x - greatest) * beta
+    return below
 
 
 def _is_float(op: Softmax | LogSoftmax | Hardmax, info: KernelInfo) -> str | None:
