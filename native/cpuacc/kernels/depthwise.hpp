@@ -210,10 +210,10 @@ inline bool is_dense(const Depthwise& c) {
          (c.kernel_width == 3 || c.kernel_width == 5 || (c.kernel_width == 7 && kRegisters == 32));
 }
 
-/// Return whether the window of an image is 3x3 with stride 1, and output rows are contiguous.
+/// Return whether the window of an image is 3x3 with stride 1 and no dilation, and output rows are contiguous.
 inline bool is_3x3(const Depthwise& c) {
-  return c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 && c.dilation_y == 1 &&
-         c.kernel_depth == 1 && c.out_depth == 1 && c.inputs == 1 && c.out.pixel == 0;
+  return is_dense(c) && c.kernel_width == 3 && c.kernel_height == 3 && c.stride_x == 1 && c.stride_y == 1 &&
+         c.dilation_y == 1 && c.kernel_depth == 1 && c.out_depth == 1 && c.inputs == 1 && c.out.pixel == 0;
 }
 
 template <int kWindow>

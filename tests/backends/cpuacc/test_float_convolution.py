@@ -96,6 +96,8 @@ CASES = [
     Case("depthwise, strided", DEPTHWISE, (1, 9, 12, 10), (1, 3, 3, 10), TWICE | PADDED, behind="swish"),
     Case("depthwise, large", DEPTHWISE, (1, 12, 11, 3), (1, 7, 4, 3), {"pad_left": 3, "pad_bottom": 4}),
     Case("depthwise, dilated", DEPTHWISE, (1, 12, 11, 9), (1, 3, 3, 9), {"dilation_x": 2, "dilation_y": 3}),
+    Case("depthwise, dilated along the width", DEPTHWISE, (1, 6, 8, 9), (1, 3, 3, 9), {"dilation_x": 2}),
+    Case("depthwise, dilated along the height", DEPTHWISE, (1, 9, 7, 9), (1, 3, 3, 9), {"dilation_y": 2}, behind="sum"),
     Case("multiplied", DEPTHWISE, (1, 6, 8, 3), (1, 3, 3, 12), PADDED),
     Case("multiplied, many", DEPTHWISE, (2, 5, 5, 20), (1, 2, 2, 40), FIRST),
     Case("transposed", TRANSPOSED, (1, 5, 4, 18), (7, 3, 3, 18), TWICE | PADDED),
