@@ -230,6 +230,19 @@ def test_a_network_whose_file_was_written_to_meanwhile_is_not_loaded(tmp_path: P
 
 
 @pytest.mark.needs_cpuref
+@pytest.mark.parametrize("external", [True, False])
+def test_a_network_whose_file_was_truncated_is_not_loaded(tmp_path: Path, external: bool) -> None:
+    path = weighted(tmp_path, external=external, seed=24)
+    network, file = ip.frontends.onnx.load(path), f"{path}.data" if external else path
+    os.truncate(file, 100)
+    fault = f"the file '{file}' was written to after its constants were mapped; read the model again"
+    with pytest.raises(LoadError, match=f"^{re.escape(fault)}$"):
+        ip.load(network, ["CpuRef"])
+    with pytest.raises(LoadError, match=f"^{re.escape(fault)}$"):
+        ip.optimize(network, ["CpuRef"])
+
+
+@pytest.mark.needs_cpuref
 @pytest.mark.needs_cpuref
 def test_unaligned_weights_inside_a_model_are_copied_for_its_backend(tmp_path: Path) -> None:
     path, weights = tmp_path / "model.onnx", np.random.default_rng(1).standard_normal((512, 700)).astype(np.float32)

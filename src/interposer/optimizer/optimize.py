@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from interposer.backend import Backend
+from interposer.core.constants import check_unchanged
 from interposer.core.errors import (
     InvalidArgumentError,
     UnknownBackendError,
@@ -14,13 +15,14 @@ from interposer.core.errors import (
     expect,
     memory_to,
 )
-from interposer.core.types import DataType
+from interposer.core.types import Array, DataType
 from interposer.ir.graph import Graph
 from interposer.ir.inference import infer_graph
 from interposer.ir.network import Network
-from interposer.ir.regions import Place, find_layer, places
+from interposer.ir.regions import Place, find_layer, named_graphs, places
 from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.ir.verify import verify
+from interposer.ops.control import Constant
 from interposer.ops.control_flow import ControlFlow
 from interposer.optimizer.assign import Assigner, Records
 from interposer.optimizer.handles import place_tensors
@@ -59,7 +61,7 @@ def optimize(
         UnsupportedLayerError: no backend supports some layers; has the reasons of each backend.
         BackendContractError: a backend violated the plug-in interface.
         InvalidArgumentError: an argument has the wrong type, or a hint names an unknown layer or backend.
-        LoadError: there is not enough memory.
+        LoadError: there is not enough memory, or a model file whose weights are mapped was written to or truncated.
     """
     options = OptimizerOptions() if options is None else options
     device_spec = DeviceSpec.default() if device_spec is None else device_spec
@@ -165,6 +167,7 @@ def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:
 def _prepared(
     network: Network, options: OptimizerOptions, backends: tuple[Backend, ...]
 ) -> tuple[Graph, list[Message]]:
+    check_unchanged(_constants(network.graph))  # reading beyond the end of a truncated file would end the process
     network.validate()
     graph, messages = network.graph.clone(), list[Message]()
     _set_hints(graph, options.hints, tuple(backend.id for backend in backends))
@@ -179,6 +182,12 @@ def _prepared(
     if options.reduce_fp32_to_fp16 or options.reduce_fp32_to_bf16:  # rewrites are verified one by one
         verify(graph, after="the reduction of precision")
     return graph, messages
+
+
+def _constants(graph: Graph) -> Iterator[Array]:
+    """Yield the values of all constants of a graph and of the regions in it."""
+    layers = (layer for _, region in named_graphs(graph) for layer in region)
+    return (layer.op.value for layer in layers if isinstance(layer.op, Constant))
 
 
 def _check_ids(ids: Iterable[str], device_spec: DeviceSpec) -> None:

@@ -194,9 +194,9 @@ class Factories:
         return checked(workload, Workload, "create_workload", str(layer.backend))
 
     def handle(self, layer: Layer, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
-        """Return a new handle for an output of a layer, and add it to `owned` (default.
+        """Return a new handle for an output of a layer, and add it to `owned`.
 
-        The handles that `destroy` destroys).
+        None for `owned` means the handles that `destroy` destroys.
 
         Sequences and optionals are in ordinary host memory on every backend.
 
