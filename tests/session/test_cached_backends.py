@@ -48,7 +48,12 @@ class Saving(Backend):
     def identity(self):
         if "fail_identity" in sys.argv:
             raise OSError("the driver does not answer")
-        return os.environ["BUILD"]
+        return 7 if "identity_number" in sys.argv else os.environ["BUILD"]
+
+    def cache_directory(self, options):
+        if "fail_directory" in sys.argv:
+            raise OSError("the disk is missing")
+        return ""
 
     def optimize_subgraph(self, view, options):
         print("compiled", end=" ")
@@ -61,7 +66,17 @@ class Saving(Backend):
     def save_compiled(self, compiled):
         if "fail_save" in sys.argv:
             raise OSError("the device is busy")
-        return "text" if "save_text" in sys.argv else SavedPart([json.dumps(compiled).encode()])
+        return "text" if "save_text" in sys.argv else SavedPart(self.pieces(json.dumps(compiled).encode()))
+
+    def pieces(self, content):
+        if "save_words" in sys.argv:
+            return [content.decode()]
+        if "save_gaps" in sys.argv:
+            return [memoryview(content)[::2]]
+        if "save_bytes" in sys.argv:
+            return content
+        words = np.frombuffer(content.ljust(-(-len(content) // 8) * 8), np.float64)
+        return iter([words.reshape(1, -1)]) if "save_array" in sys.argv else [content]
 
     def restore_compiled(self, saved, options):
         if "fail_restore" in sys.argv:
@@ -78,6 +93,7 @@ model = ip.load(sys.argv[1], backends=["Saving"], runtime=runtime)
 print(model([1.0, -2.0]).tolist())
 '''
 RESULT = "[-1.0, -2.0]"
+PIECES = "backend 'Saving' saved a part whose pieces are not contiguous bytes: "
 
 
 @pytest.fixture
@@ -123,7 +139,20 @@ def test_a_backend_without_an_identity_is_not_cached(load):
         line,
         f"compiled {RESULT}",
     ]
+    number = "what backend 'Saving' compiles is not cached: its identity is 7; expected a text"
+    assert load("identity_number").splitlines() == [number, line, f"compiled {RESULT}"]
     assert cached_files("networks") == []
+
+
+def test_a_backend_that_cannot_name_its_cache_folder_is_not_cached(load):
+    reason = "backend 'Saving' cannot say where its files are cached: the disk is missing"
+    line = f"network.txt is not stored in the network cache: {reason}"
+    assert load("fail_directory").splitlines() == [line, f"compiled {RESULT}"]
+
+
+def test_pieces_of_a_part_may_be_arrays_of_any_type(load):
+    assert load("save_array") == f"compiled {RESULT}"
+    assert load() == f"restored {RESULT}"
 
 
 def test_a_part_that_cannot_be_restored_is_compiled_again(load):
@@ -137,6 +166,9 @@ def test_a_part_that_cannot_be_restored_is_compiled_again(load):
     [
         ("fail_save", "backend 'Saving' cannot save what it compiled: the device is busy"),
         ("save_text", "backend 'Saving' saved a part as 'text'; expected a SavedPart or None"),
+        ("save_words", f"{PIECES}memoryview: a bytes-like object is required, not 'str'"),
+        ("save_gaps", f"{PIECES}memoryview: casts are restricted to C-contiguous views"),
+        ("save_bytes", f"{PIECES}memoryview: a bytes-like object is required, not 'int'"),
     ],
 )
 def test_a_part_that_cannot_be_saved_leaves_the_network_out_of_the_cache(load, word, reason):

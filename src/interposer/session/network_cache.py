@@ -49,6 +49,7 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.report.records import Placement
 from interposer.session.limits import Limits
 from interposer.session.model import Model
+from interposer.session.placement.origin import identity_of
 from interposer.session.variants import Blueprint, KnownBlueprint
 
 __all__ = ["FOLDER", "NAMES", "Entry", "Keeper", "read_entry"]
@@ -88,7 +89,7 @@ class Entry:
             return f"it was made by version {self.origin['interposer']} of interposer; this is {__version__}"
         if self.origin["code"] != _code():
             return "the package has changed since"
-        if self.origin["backend"] != _identity_of(registry.get(name)):
+        if self.origin["backend"] != identity_of(registry.get(name)):
             return f"backend {name!r} has changed since"
         return None
 
@@ -152,24 +153,25 @@ class Keeper:
         if not ids or absent:
             raise _NotCachedError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
         backend = registry.get(ids[0])
-        identity = _identity_of(backend)
+        identity = identity_of(backend)
         if not identity:
             raise _NotCachedError(f"backend {ids[0]!r}, which is asked first, does not save what it compiles")
         options = options or OptimizerOptions()
-        own = options.model_options.get(ids[0], {})
+        folder, own = _folder_and_options(backend, options.model_options.get(ids[0], {}))
         created = {
             "source": os.path.basename(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else "",
             "sha256": file.sha256, "format": format,
-            "options": repr(_with(options, ids[0], backend.without_directory(own))),
+            "options": repr(_with(options, ids[0], own)),
             "backends": list(ids), "backend": identity, "interposer": __version__, "code": _code(),
         }  # fmt: skip
-        return cls(created, file, backend, options)
+        return cls(created, file, backend, options, folder)
 
-    def __init__(self, created: Mapping[str, Any], file: _File, backend: Backend, options: OptimizerOptions) -> None:
+    def __init__(
+        self, created: Mapping[str, Any], file: _File, backend: Backend, options: OptimizerOptions, folder: str
+    ) -> None:
         self._made, self._backend, self._options = created, backend, options
         self._file: _File | None = file  # dropped as soon as possible, because it may be large
-        said = backend.cache_directory(options.model_options.get(backend.id, {}))
-        self._folder = str(cache_folder(said) or "")
+        self._folder = folder
         self.name_of_source = str(created["source"])
         lasting = {name: created[name] for name in ("source", "sha256", "format", "options", "backends")}
         self.name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
@@ -352,18 +354,30 @@ class Keeper:
             saved = self._backend.save_compiled(compiled)
         except Exception as error:
             raise _NotCachedError(f"backend {self._backend.id!r} cannot save what it compiled: {error}") from error
-        if isinstance(saved, SavedPart | None):
-            return saved
-        raise _NotCachedError(f"backend {self._backend.id!r} saved a part as {saved!r}; expected a SavedPart or None")
+        if saved is None:
+            return None
+        if not isinstance(saved, SavedPart):
+            reason = f"saved a part as {saved!r}; expected a SavedPart or None"
+            raise _NotCachedError(f"backend {self._backend.id!r} {reason}")
+        try:
+            return SavedPart(tuple(map(_as_bytes, saved.pieces)), str(saved.digest or ""))
+        except (TypeError, ValueError, BufferError) as error:
+            reason = f"saved a part whose pieces are not contiguous bytes: {error}"
+            raise _NotCachedError(f"backend {self._backend.id!r} {reason}") from error
 
 
-def _identity_of(backend: Backend) -> str:
-    """Return the identity of a backend; an empty text if it fails to return one."""
+def _as_bytes(piece: bytes | memoryview) -> bytes | memoryview:
+    """Return the bytes of an object with contiguous memory, without a copy; raise TypeError for other objects."""
+    view = memoryview(piece)
+    return view.cast("B") if view.nbytes else b""
+
+
+def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the cache folder for a network with these options of the backend, and the options without that folder."""
     try:
-        return backend.identity
+        return str(cache_folder(backend.cache_directory(options)) or ""), backend.without_directory(options)
     except Exception as error:
-        _log.info("what backend %r compiles is not cached: %s", backend.id, error)
-        return ""
+        raise _NotCachedError(f"backend {backend.id!r} cannot say where its files are cached: {error}") from error
 
 
 class _Identity(NamedTuple):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from interposer._version import __version__
+from interposer.backend import Backend
 from interposer.core.config import thread_budget
 from interposer.runtime import Runtime
 
-__all__ = ["made_with"]
+__all__ = ["identity_of", "made_with"]
+
+_log: Final = logging.getLogger("interposer.session")
 
 
 def made_with(runtime: Runtime, ids: Iterable[str]) -> dict[str, Any]:
@@ -32,7 +36,20 @@ def _build(runtime: Runtime, backend: str) -> str:
     registry = runtime.registry
     if not registry.is_registered(backend) or registry.reason_absent(backend) is not None:
         return ""
-    return registry.get(backend).identity
+    return identity_of(registry.get(backend))
+
+
+def identity_of(backend: Backend) -> str:
+    """Return the identity of a backend; an empty text if it fails to return a text."""
+    identity: object = ""
+    try:
+        identity = backend.identity
+    except Exception as error:
+        _log.info("what backend %r compiles is not cached: %s", backend.id, error)
+    if isinstance(identity, str):
+        return identity
+    _log.info("what backend %r compiles is not cached: its identity is %r; expected a text", backend.id, identity)
+    return ""
 
 
 @cache
