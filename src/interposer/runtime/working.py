@@ -73,7 +73,7 @@ class WorkingMemHandle:
         Raises:
             BindingError: the shape of an output differs from the array that was given for it.
             ExecutionError: the memory is in use, a backend got no memory, a workload failed, or `control` stopped the
-        run.
+                run.
         """
         self._begin()
         try:

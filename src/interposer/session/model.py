@@ -293,7 +293,7 @@ class Model:
         Args:
             measure: run the network, and time its layers and copies.
             inputs: inputs for measuring, as of `run`. None uses random numbers, and zeros for integers that may be
-        indices.
+                indices.
             budget_seconds: how many seconds to measure, after a warm-up run that is not counted.
 
         Raises:
@@ -467,8 +467,7 @@ class Model:
         """Run the network once and return its outputs, in the order of `Model.outputs`.
 
         `inputs` are in the order of `Model.inputs`, or given by name. An input that is not an array is converted to
-        one.
-        An array of another type is converted if every value fits: integers to integers of any width and sign, and
+        one. An array of another type is converted if every value fits: integers to integers of any width and sign, and
         floats to floats, if finite numbers stay finite. Booleans become 0 and 1, and integers become floats. Float
         arrays never become integers; only integral Python floats, as in ``[1.0]``, do. `Runtime.enqueue_workload`
         converts nothing.
@@ -562,7 +561,7 @@ class Model:
         Args:
             inputs: inputs, as of `run`.
             outputs: outputs, as of `run`. If a name needs another variant of the network, the calling thread creates
-        it.
+                it.
             named: the inputs by name, as of `run`.
         """
         if named or inputs is None:

@@ -154,7 +154,7 @@ class Blueprint:
 
         Raises:
             BindingError: the network has no such value. For a template this is only known once a network has been
-        built.
+                built.
         """
         if self.network is not None:
             return with_outputs(self.network, names)
