@@ -31,7 +31,7 @@ def _numbers() -> list[Planted]:
         for row in (
             ("Sums are one too large", wrong.WrongSums, "results/Addition-float32",
              "^output 0: 24 of 24 elements .*hint: every element is too high by 1: zero point or bias"),
-            ("Sums are added to what the memory held before", wrong.ReliesOnZeros, "results/Addition-float32",
+            ("Sums are added to the previous content of the memory", wrong.ReliesOnZeros, "results/Addition-float32",
              "^output 0: 24 of 24 elements .*hint: .* what the kit filled the memory with"),
             ("Sums differ slightly from run to run", wrong.Drifts, "repetition/Addition-float32",
              "^output 0 is not the same when the network runs again on the same inputs"),
@@ -125,7 +125,7 @@ def _left_behind() -> list[Planted]:
             ("Workload factories stay alive after unloading", wrong.KeepsWorkloads, "leaks/objects",
              "^20 objects of the class ArenaMemoryManager are still alive after 20 networks were unloaded"),
             ("Eight mebibytes leak for every network", wrong.KeepsMemory, "leaks/memory", "^the process grew by "),
-            ("The context refuses after the fact", wrong.SaysNoAfterwards, "context/notices",
+            ("The context returns False after a network was unloaded", wrong.SaysNoAfterwards, "context/notices",
              "^the context returned False from after_unload_network"),
         )
     ]  # fmt: skip

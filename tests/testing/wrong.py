@@ -597,7 +597,7 @@ class Grudging(BackendContext):
 
 
 class SaysNoAfterwards(Right):
-    """Says no when all is over, which nobody but the log hears of."""
+    """Its context returns False after a network was unloaded, which is only logged."""
 
     id: ClassVar = "SaysNoAfterwards"
 

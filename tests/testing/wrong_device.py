@@ -302,7 +302,7 @@ def planted(
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
-@planted("The device's copies back give what the tensor held before its latest write", "order/Addition-float32",
+@planted("The device's copies to the host return the content before the latest write", "order/Addition-float32",
          "the device copy of .* copied wrong values to")  # fmt: skip
 class StaleCopyBack(Board):
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ class StaleCopyBack(Board):
         self.old[id(tensor)] = now
 
 
-@planted("Uploads take the rows of the target to lie without gaps", "memory/contents",
+@planted("Uploads ignore the gaps between the rows of the target", "memory/contents",
          "a tensor of Planted/Board/Heap, .* does not hold what it was given", names_it=False)  # fmt: skip
 class WrongStrideOnUpload(Board):
     def upload(self, array: Array, tensor: Tensor) -> None:
@@ -337,7 +337,10 @@ class CopiesWithoutWaiting(Board):
 
 
 @planted(
-    "Downloads give the last two axes exchanged", "memory/contents", "does not hold what it was given", names_it=False
+    "Downloads return tensors with the last two axes exchanged",
+    "memory/contents",
+    "does not hold what it was given",
+    names_it=False,
 )
 class TransposedDownload(Board):
     def download(self, tensor: Tensor, array: Array) -> None:
@@ -345,7 +348,7 @@ class TransposedDownload(Board):
         array[...] = own.swapaxes(-1, -2).reshape(own.shape) if own.ndim > 1 else own
 
 
-@planted("Only the first upload to a tensor is run", "order/Addition-float32",
+@planted("Only the first upload to a tensor is executed", "order/Addition-float32",
          "the device copy of .* copied wrong values to")  # fmt: skip
 class UploadsOnce(Board):
     def __init__(self) -> None:
@@ -368,7 +371,7 @@ class UploadsDestructively(Board):
 # --- the heap ---------------------------------------------------------------------------------------------------------
 
 
-@planted("Tensors lie one row too close to each other", "memory/contents",
+@planted("Each tensor overlaps the next one by one row", "memory/contents",
          "changed a tensor that lives at the same time, .* they overlap")  # fmt: skip
 class HeapOffByOne(Board):
     def room(self, tensor: Tensor) -> int:
@@ -382,7 +385,7 @@ class AliasesLiveTensors(Board):
         return [0 if number > 2 else place for number, place in enumerate(planned)]
 
 
-@planted("All working memories lie in one heap", "memory/working-memories",
+@planted("All working memories share one heap", "memory/working-memories",
          "changed a tensor of another working memory that lives at the same time")  # fmt: skip
 class OneHeapForAll(Board):
     shared: ClassVar = np.full(1 << 16, 0xA5, np.uint8)
@@ -398,7 +401,7 @@ class OneHeapForAll(Board):
         return Shared(self)
 
 
-@planted("Constants lie in the heap, where tensors overwrite them", "memory/constants",
+@planted("Constants are allocated in the heap, where tensors overwrite them", "memory/constants",
          "a constant of .* has other values after tensors were written to")  # fmt: skip
 class ConstantsInTheHeap(Board):
     def __init__(self) -> None:
@@ -567,7 +570,7 @@ class UnmapForgets(MappedBoard):
     kind: ClassVar = Forgetting
 
 
-@planted("The factory says that it supports maps, but its memory cannot be mapped", "memory/maps",
+@planted("The factory declares `supports_map`, but its memory cannot be mapped", "memory/maps",
          "says that it supports maps, but: OSError: the memory of the board cannot be mapped")  # fmt: skip
 class ClaimsMaps(Board):
     maps: ClassVar = True
@@ -642,7 +645,7 @@ class Sharing(MappedBoard):
     kind: ClassVar = Shared
 
 
-@planted("What is exported is a copy of the tensor", "memory/exports",
+@planted("Exported memory is a copy of the tensor", "memory/exports",
          "exports a copy, not its own memory: later writes do not show")  # fmt: skip
 class ExportsCopies(Sharing):
     class Copying(Sharing.Shared):
@@ -652,7 +655,7 @@ class ExportsCopies(Sharing):
     kind: ClassVar = Copying
 
 
-@planted("What is exported has its axes in another order", "memory/exports", "exports other values than it holds")
+@planted("Exported memory has its axes in another order", "memory/exports", "exports other values than it holds")
 class ExportsTransposed(Sharing):
     class Turned(Sharing.Shared):
         def export_memory(self, source: MemorySource) -> Array:
@@ -662,7 +665,7 @@ class ExportsTransposed(Sharing):
     kind: ClassVar = Turned
 
 
-@planted("What is imported is copied, though it says that it is used in place", "memory/imports",
+@planted("Imported memory is copied, though the handle reports that it is used in place", "memory/imports",
          "says that it imported memory, but has a copy: writes do not show there")  # fmt: skip
 class ImportsCopies(Sharing):
     class Copying(Sharing.Shared):
@@ -716,7 +719,7 @@ class Striding(Sharing):
         return result
 
 
-@planted("Workloads say that they are strided, but take rows to lie without gaps", "claims/strided",
+@planted("Workloads declare `strided`, but ignore the gaps between rows", "claims/strided",
          "its workload says `strided`, but on sub-tensors, .* output 0 is wrong")  # fmt: skip
 class ClaimsStrided(Striding):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
@@ -734,7 +737,7 @@ class WritesToGaps(Striding):
             outputs[0].whole.on_board()[..., -1] = 0
 
 
-@planted("It says that it takes unknown dimensions, but keeps the first one that it sees", "claims/dynamic-shapes",
+@planted("The backend declares `DynamicShapes`, but keeps using the first size that it sees", "claims/dynamic-shapes",
          "it says that it has DynamicShapes, but output 0, of shape .*, is wrong")  # fmt: skip
 class ClaimsDynamicShapes(wrong.Right):
     capabilities: ClassVar = Capabilities(DynamicShapes=True)
@@ -771,7 +774,7 @@ class Compiled:
     constants: ClassVar = ()
 
 
-@planted("Compiled parts read the constants of the network, though they say that they have copies",
+@planted("Compiled parts read the constants of the network, though they declare copies",
          "claims/keeps-constants", "it says that it keeps copies of its constants, but reads the ones")  # fmt: skip
 class ClaimsToKeepConstants(wrong.Right):
     def optimize_subgraph(self, view: SubgraphView, options: Options) -> OptimizationViews:
@@ -877,7 +880,7 @@ class WrongAfterSecondLoad(Board):
         return super().constant(info, cached if len(self.first) > 1 else array)
 
 
-@planted("What one run computed is added to the next one's results", "repetition/Addition-float32",
+@planted("The results of one run are added to those of the next run", "repetition/Addition-float32",
          "output 0 is not the same when the network runs again on the same inputs")  # fmt: skip
 class KeepsStateBetweenRuns(Board):
     def run(self, layer: Layers, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:

@@ -146,7 +146,7 @@ def one_step_too_high(call: Call) -> Array:
 
 @planted(ops.Convolution2d, "many-tensor-uint8", "1.00 steps too low.*an offset of one step")
 def one_step_too_low(call: Call) -> Array:
-    """One is taken from every quantized element of a convolution."""
+    """One is subtracted from every quantized element of a convolution."""
     return call.stored(np.rint(call.exact()) - 1)
 
 
@@ -314,7 +314,7 @@ def swaps_dilations(call: Call) -> Array:
 
 @planted(ops.Convolution2d, "uneven-pads-nhwc-float32", r"moved by -2 along axis 2: padding or start at the wrong side")
 def pads_the_wrong_side(call: Call) -> Array:
-    """What belongs to the left is padded at the right."""
+    """The left padding of an image is added at the right."""
     op = call.op
     return call.evaluated(op.replace(pad_left=op.pad_right, pad_right=op.pad_left))
 
@@ -327,7 +327,7 @@ def pads_behind(call: Call) -> Array:
 
 @planted(ops.Addition, "tail-column", "(all|most) elements are wrong: layout, exchanged axes", names_it=False)
 def broadcasts_in_the_other_order(call: Call) -> Array:
-    """A column is repeated as if it were a row."""
+    """A column is broadcast as if it were a row."""
     a, b = call.arrays
     shape = tuple(call.output.shape)
     return call.right if a.shape != shape or b.shape == shape else a + np.resize(b, shape)
