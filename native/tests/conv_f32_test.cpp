@@ -474,6 +474,31 @@ TEST_P(DepthwiseKernel, computes_two_rows_of_narrow_images_at_once) {
       check_depthwise(isa(), make_geometry(16, 16, height, width, 3, 1, 1), PostOps::residual);
 }
 
+TEST_P(DepthwiseKernel, computes_narrow_images_with_dilated_columns_and_without_padding) {
+  for (int width = 5; width <= 12; ++width)
+    for (int dilation : {1, 2}) {
+      Geometry g = make_geometry(16, 16, 4, width, 3, 1, 1);
+      g.dilation_x = 2, g.dilation_y = dilation, g.pad_left = g.pad_top = 0;
+      g.out_width = width - 4, g.out_height = 4 - 2 * dilation;
+      if (g.out_height > 0) check_depthwise(isa(), g, PostOps::residual);
+      g.height = 7, g.out_height = 7 - 2 * dilation;
+      check_depthwise(isa(), g, PostOps::none);
+    }
+}
+
+TEST_P(DepthwiseKernel, crops_the_columns_of_a_negative_padding) {
+  for (int kernel : {1, 2, 3, 5})
+    for (int dilation : {1, 2})
+      for (int cropped : {1, 2, 6, 7, 9})
+        for (int out : {1, 3, 9}) {
+          Geometry g = make_geometry(20, 20, 4, 7, kernel, 1, dilation);
+          g.pad_left = g.pad_top = -cropped, g.out_width = g.out_height = out;
+          for (bool segments : {false, true}) check_depthwise(isa(), g, PostOps::residual, segments);
+          g.outputs = 24;
+          for (int inputs : {1, 3}) check_groups(isa(), g, inputs, 2, PostOps::none);
+        }
+}
+
 TEST_P(DepthwiseKernel, takes_padding_wider_than_half_a_window) {
   Geometry g = make_geometry(16, 16, 6, 6, 3, 1, 1);
   g.pad_left = g.pad_top = 2, g.out_height = g.out_width = 8;

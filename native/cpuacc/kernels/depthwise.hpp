@@ -292,18 +292,22 @@ class RowRing {
     return behind > c_.pad_left ? behind : c_.pad_left;
   }
 
+  /// Copy a row with its padding. A negative padding on the left crops the first columns of the image.
   void fill(int d, int y) const {
+    const int padding = c_.pad_left > 0 ? c_.pad_left : 0, before = c_.pad_left < 0 ? -c_.pad_left : 0,
+              cropped = before < c_.width ? before : c_.width, columns = c_.width - cropped;
+    const float* row = in_ + plane_of(d) * plane_ + (int64_t{y} * c_.width + cropped) * 16;
     for (int k = 0; k < c_.inputs; ++k) {
-      float *to = at(d, y, k), *image = to + c_.pad_left * 16, *after = image + c_.width * 16;
-      memset(to, 0, static_cast<size_t>(c_.pad_left) * 64);
-      const float* row = in_ + plane_of(d) * plane_ + int64_t{y} * c_.width * 16;
-      c_.sources ? expand(row, k, image) : static_cast<void>(memcpy(image, row, static_cast<size_t>(c_.width) * 64));
-      memset(after, 0, static_cast<size_t>(width_ - c_.pad_left - c_.width) * 64);
+      float *to = at(d, y, k), *image = to + padding * 16, *after = image + columns * 16;
+      memset(to, 0, static_cast<size_t>(padding) * 64);
+      c_.sources ? expand(row, k, image, columns)
+                 : static_cast<void>(memcpy(image, row, static_cast<size_t>(columns) * 64));
+      memset(after, 0, static_cast<size_t>(width_ - padding - columns) * 64);
     }
   }
 
-  /// Copy the expanded channels of a row. `row` is the row of block 0 of the input.
-  void expand(const float* row, int k, float* to) const {
+  /// Copy the expanded channels of some columns of a row. `row` is the first of these columns in block 0 of the input.
+  void expand(const float* row, int k, float* to, int columns) const {
     const LaneSource* sources = c_.lanes + c_.sources[block_ * c_.inputs + k];
     for (int n = 0; n <= sources->more; ++n) {
       const LaneSource& s = sources[n];
@@ -311,7 +315,7 @@ class RowRing {
       for (int v = 0; v < 16; v += kLanes) {
         IntVec keep;
         memcpy(&keep, s.keep + v, sizeof keep);
-        for (int x = 0; x < c_.width; ++x) {
+        for (int x = 0; x < columns; ++x) {
           IntVec lanes = reinterpret_cast<IntVec>(selected(from + x * 16, s.lanes + v)) & keep;
           if (n > 0) lanes |= reinterpret_cast<IntVec>(load(to + x * 16 + v));
           store(to + x * 16 + v, reinterpret_cast<Vec>(lanes));

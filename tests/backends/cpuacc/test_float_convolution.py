@@ -108,6 +108,15 @@ CASES = [
     Case("transposed, three and two", TRANSPOSED, (2, 5, 6, 24), (2, 3, 3, 24), TWICE | {"groups": 8} | FIRST, "swish"),
     Case("transposed, groups and gaps", TRANSPOSED, (1, 3, 4, 10), (5, 2, 1, 10), {"stride_x": 3, "groups": 5}),
     Case("transposed, groups, stride 1", TRANSPOSED, (1, 9, 6, 32), (1, 3, 3, 32), PADDED | {"groups": 32}, "relu6"),
+    Case("transposed, groups, one column", TRANSPOSED, (1, 1, 2, 2), (2, 1, 1, 2), {"pad_left": 1, "groups": 2}),
+    Case("transposed, groups, cropped, first", TRANSPOSED, (2, 6, 9, 24), (2, 1, 1, 24),
+         {"pad_left": 3, "pad_top": 2, "groups": 8} | FIRST, "sum"),
+    Case("transposed, as many groups, cropped", TRANSPOSED, (1, 5, 9, 18), (1, 2, 3, 18),
+         {"pad_left": 5, "pad_right": 4, "dilation_x": 2, "groups": 18}),
+    Case("transposed, groups, strided and cropped", TRANSPOSED, (1, 5, 9, 12), (2, 3, 2, 12),
+         {"pad_left": 7, "pad_right": 6, "pad_top": 5, "groups": 4} | TWICE, "relu"),
+    Case("transposed, groups, all but the last column cropped", TRANSPOSED, (1, 3, 6, 8), (1, 1, 4, 8),
+         {"pad_left": 8, "groups": 2}),
     Case("transposed, grouped", TRANSPOSED, (1, 4, 5, 6), (3, 2, 2, 6), {"groups": 2, "stride_y": 2}),
 ]  # fmt: skip
 
