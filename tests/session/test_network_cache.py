@@ -196,6 +196,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_taken_for_what_was_kept(load, 
     changed = f"^the file '{file.name}' was changed or deleted; load the model again$"
     with pytest.raises(LoadError, match=changed):
         model.explain()
+    assert changed.strip("^$").replace("'", "&#x27;") in model._repr_html_()
     if file.suffix == ".tflite":
         with pytest.raises(LoadError, match=changed):
             model.run(numbers(model, batch=2))

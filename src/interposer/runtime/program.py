@@ -5,9 +5,11 @@ The part of a loaded graph that all runs share, for a whole network or a region 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from typing import Final
 
-from interposer.backend import WorkloadInfo
+from interposer.backend import Workload, WorkloadInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import shaped_by_data
 from interposer.ops.control import Constant, Input, Output, PreCompiled
@@ -20,6 +22,8 @@ from interposer.runtime.step import Step
 from interposer.runtime.workloads import DebugCallback, DebugWorkload, TransferCounts
 
 __all__ = ["Program", "runs"]
+
+_log: Final = logging.getLogger("interposer.runtime")
 
 
 def runs(layer: Layer) -> bool:
@@ -103,11 +107,11 @@ class Program:
     def memory_of_parts(self) -> Iterator[tuple[str, int | None, bool]]:
         """Yield the backend, the bytes held and whether these are an estimate, for each workload that holds memory.
 
-        The bytes are None for a compiled part that does not report them.
+        The bytes are None for a workload that does not report them.
         """
         for program in self._programs():
             for layer, step in program._steps.items():
-                held = step.workload.memory if step.workload is not None else 0
+                held = 0 if step.workload is None else _bytes_of(layer, step.workload)
                 if held != 0 or isinstance(layer.op, PreCompiled):
                     yield str(layer.backend), held or None, step.workload is not None and step.workload.estimates_memory
 
@@ -117,3 +121,13 @@ class Program:
             for step in program._steps.values():
                 if isinstance(step.workload, DebugWorkload):
                     step.workload.callback = callback
+
+
+def _bytes_of(layer: Layer, workload: Workload) -> int | None:
+    """Return the bytes that a workload holds; None if it does not know them, or fails to report them."""
+    try:
+        held = workload.memory
+        return None if held is None else int(held)
+    except Exception as error:
+        _log.warning("backend %s does not report the memory of layer %r: %s", layer.backend, layer.name, error)
+        return None

@@ -722,8 +722,11 @@ class Model:
         note = "closed" if self._closed else "optimized in the first run, for its shapes"
         below = ""
         if known is not None:
-            explanation = known.explain(self._planned_time())
-            below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
+            try:
+                explanation = known.explain(self._planned_time())
+                below = explained(list(explanation.summary()), explanation.part_table(), explanation.table())
+            except LoadError as error:  # the model is from the cache, and its file is gone
+                note = str(error)
         return model_html(self.name, self.inputs.items(), self.outputs.items(), below, note)
 
     def __repr__(self) -> str:
