@@ -12,6 +12,8 @@
 namespace cpuacc {
 namespace {
 
+constexpr int64_t kMaxExtent = 1 << 24;  // of an axis, so that positions of all pixels are exact in float32
+
 std::string label(const Node& node) { return node.type + " " + node.name; }
 
 // ---- GridSample -----------------------------------------------------------------------------------------------------
@@ -60,7 +62,9 @@ Refusal support_grid(const Graph& graph, const Node& node, const Settings&) {
   if (!is_f32(grid)) return refused("the grid is " + described(grid) + "; takes float32", IPR_REASON_DATA_TYPE);
   if (in.rank() > 5) return refused("takes images of up to three spatial dimensions", IPR_REASON_SHAPE);
   const int64_t images = in.extent(0) * in.extent(1), pixels = images ? in.elements() / images : 0;
-  if (pixels == 0 || pixels > INT32_MAX) return refused("images of this size are not supported", IPR_REASON_SHAPE);
+  const int64_t extent = *std::max_element(in.shape.begin() + 2, in.shape.end());
+  if (pixels == 0 || pixels > INT32_MAX || extent > kMaxExtent)
+    return refused("images of this size are not supported", IPR_REASON_SHAPE);
   const bool moves = mode_of(node) == SampleMode::nearest && in.same_quantization(out) && !out.has_axis();
   if (moves && in.dtype <= IPR_DTYPE_BFLOAT16) return taken();
   if (is_f32(in)) return taken();
@@ -175,7 +179,7 @@ struct Sample {
 Sampling sampling_of(const AxisRules& rules, float start, float end) {
   const float offset = rules.half_pixel ? 0.5f : 0.0f;
   const float size = (end - offset) - (start - offset);
-  const float step = (rules.half_pixel ? size : std::fmax(size, 1.0f)) / float(rules.bins);
+  const float step = (size < 1 && !rules.half_pixel ? 1 : size) / float(rules.bins);  // NaN stays NaN
   if (!std::isfinite(step) || (!rules.ratio && step > float(kMostSamples))) return {0, 0, -1};
   return {start - offset, step, rules.ratio ? rules.ratio : std::max<int64_t>(0, int64_t(std::ceil(step)))};
 }
@@ -288,6 +292,9 @@ Refusal support_regions(const Graph& graph, const Node& node, const Settings&) {
                      IPR_REASON_DATA_TYPE);
   if (!is_f32(graph.out(node))) return refused("the result is " + described(graph.out(node)), IPR_REASON_DATA_TYPE);
   if (node.text("data_layout") != "NCHW") return refused("takes images in NCHW", IPR_REASON_ATTRIBUTE);
+  const Tensor& in = *graph.in(node, 0);
+  if (std::max(in.extent(2), in.extent(3)) > kMaxExtent)
+    return refused("images of this size are not supported", IPR_REASON_SHAPE);
   return taken();
 }
 

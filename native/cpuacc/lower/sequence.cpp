@@ -186,11 +186,11 @@ struct CacheUpdate {
     const Range range = split(self.samples * self.middle, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
       const int64_t first = step.in[1] ? index_at(run.at(step.in[1]), self.wide, n / self.middle) : 0;
-      if (!self.circular && (first < 0 || first + self.added > self.steps))
+      if (!self.circular && (first < 0 || first > self.steps - self.added))
         return run.fail("the new steps do not fit into the cache");
       char* row = run.at<char>(step.out[0]) + n * self.steps * self.bytes;
       for (int64_t i = 0; i < self.added; ++i) {
-        const int64_t place = ((first + i) % self.steps + self.steps) % self.steps;
+        const int64_t place = (first % self.steps + i + self.steps) % self.steps;
         std::memcpy(row + place * self.bytes, updates + (n * self.added + i) * self.bytes, size_t(self.bytes));
       }
     }

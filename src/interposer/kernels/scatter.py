@@ -142,10 +142,11 @@ def tensor_scatter(op: TensorScatter, x: Array, updates: Array, start: Array | N
     samples, steps = np.moveaxis(out, op.axis, 1), np.moveaxis(updates, op.axis, 1)
     length, count = samples.shape[1], steps.shape[1]
     first = np.zeros(len(x), np.int64) if start is None else start.astype(np.int64)
-    wrong = first[(first < 0) | (first + count > length)]
+    wrong = first[(first < 0) | (first > length - count)]
     if wrong.size and not op.circular:
         raise InvalidArgumentError(f"{count} steps from {wrong[0]} on do not fit into a cache of {length}")
-    places = (first[:, np.newaxis] + np.arange(count)) % max(length, 1)
+    period = max(length, 1)
+    places = (first[:, np.newaxis] % period + np.arange(count)) % period
     samples[np.arange(len(x))[:, np.newaxis], places] = steps
 
 

@@ -29,9 +29,11 @@ from interposer.ops import (
     Resize,
     ResizeMethod,
     RoiAlign,
+    RoiAlignMode,
     ScatterElements,
     ScatterFunction,
     ScatterNd,
+    TensorScatter,
     TopK,
     Transpose,
     Where,
@@ -245,3 +247,27 @@ def test_indices_become_one_hot_like_by_the_reference(axis):
 def test_an_einsum_runs_on_cpuacc():
     x, y = floats(2, 50, 3, 16), floats(2, 60, 3, 16)
     assert_like_the_reference(Einsum("bqhd,bkhd->bhqk"), x, y, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", RoiAlignMode, ids=str)
+@pytest.mark.parametrize("corner", [np.nan, np.inf, -np.inf])
+def test_regions_whose_corners_are_not_finite_are_an_error(mode, corner):
+    arrays = [floats(1, 2, 5, 6), np.array([[corner, 0, corner, 2]], np.float32), np.zeros(1, np.int32)]
+    op = RoiAlign(output_height=2, output_width=2, mode=mode)
+    with pytest.raises(ExecutionError, match="a region is too large to be sampled"):
+        model_of(op, arrays, "CpuAcc").run(arrays)
+
+
+def test_steps_that_begin_at_the_largest_index_do_not_fit_into_a_cache():
+    arrays = [floats(2, 4, 3), floats(2, 2, 3), np.array([np.iinfo(np.int64).max, 0])]
+    for backend, text in (("CpuAcc", "the new steps do not fit into the cache"), ("CpuRef", "2 steps from 9223")):
+        with pytest.raises(ExecutionError, match=text):
+            model_of(TensorScatter(axis=1), arrays, backend).run(arrays)
+
+
+def test_steps_from_a_large_index_on_are_written_around_a_cache():
+    old, new = np.zeros((1, 5), np.int32), np.array([[1, 2, 3]], np.int32)
+    start = np.array([np.iinfo(np.int64).max])  # 2 more than a multiple of 5
+    for backend in ("CpuAcc", "CpuRef"):
+        [result] = model_of(TensorScatter(axis=1, circular=True), [old, new, start], backend).run([old, new, start])
+        assert result.tolist() == [[0, 0, 1, 2, 3]]
