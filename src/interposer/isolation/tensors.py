@@ -27,7 +27,7 @@ FIRST_CONSTANT: Final = -2
 
 
 class Users(Protocol):
-    """The steps of a network, which run on its tensors in the child, as the memory of the tensors knows them."""
+    """The interface through which `SharedMemory` notifies the steps that run on its tensors in the child."""
 
     def acquire(self) -> None:
         """Prepare for runs, after the memory of the tensors was acquired."""
@@ -113,7 +113,7 @@ class SharedMemory(MemoryManager):
             handle.bind(None)
 
     def sort(self, handle: SharedHandle, mode: int) -> None:
-        """Set the kind of a tensor and bind it to its arena; the location must then be sent to the child."""
+        """Set the arena of a tensor (`mode`) and bind the tensor to it; the child must then get its new location."""
         handle.mode = mode
         self.version += 1
         region = self.region(handle)
@@ -122,7 +122,7 @@ class SharedMemory(MemoryManager):
             handle.bind(array_at(region.bytes, handle.place, handle.info.dtype, shape))
 
     def region(self, handle: SharedHandle) -> Region | None:
-        """Return the arena of a tensor."""
+        """Return the arena of a tensor; None before `acquire` and after `release`."""
         return self.made if handle.mode == MADE else self.given
 
     def renew(self) -> None:

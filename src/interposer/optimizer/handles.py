@@ -86,7 +86,7 @@ class _Placer:
         return result
 
     def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
-        """Return the side of a layer that writes or reads a value; the host only works on memory that can be mapped."""
+        """Return the kinds of memory on which a layer can write or read a value; the host needs mappable memory."""
         if isinstance(layer.op, Input | Output) and graph.owner is None:
             return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _is_hosts(layer):

@@ -134,5 +134,5 @@ def tile(node: Node) -> list[Value]:
 
 @operator("REVERSE_V2")
 def reverse(node: Node) -> list[Value]:
-    """Convert REVERSE_V2 along given axes."""
+    """Convert REVERSE_V2, which reverses the order of elements along constant axes."""
     return node.result(ReverseV2(node.ints(1, "the axes")), node.input(0))

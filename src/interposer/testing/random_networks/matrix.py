@@ -18,7 +18,7 @@ _FLOAT = ("float",)
 
 
 def columns(growth: Growth, rows: int, depth: int) -> int:
-    """Return a number of columns for a product with `rows` rows and sums of `depth` products: often 1."""
+    """Return a number of columns for a matrix product of `rows` rows that sums `depth` products; it is often 1."""
     most = min(
         growth.room // max(1, rows), growth.operations_left // max(1, 2 * rows * depth), growth.room // max(1, depth)
     )
@@ -88,7 +88,7 @@ def _product(growth: Growth, value: Value) -> None:
 
 
 def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
-    """Add a product with a constant matrix as the first operand."""
+    """Add a BatchMatMul with a constant matrix as the first operand."""
     if x.known.rank < 2:
         raise Skipped
     depth = x.known.shape[-2]

@@ -73,7 +73,10 @@ def as_rank(growth: Growth, value: Value, rank: int) -> Value:
 
 
 def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) -> Value:
-    """Return float (or quantized) numbers of this rank: the value, another one, a new input, or the value reshaped."""
+    """Return a value of this rank: `value` itself, another value, a new input, or `value` reshaped.
+
+    It is quantized if `stored` is True, else float.
+    """
     draw = growth.draw
     if value.known.rank != rank:
         other = growth.another(lambda item: item.known.rank == rank) if draw.chance(3, 4) else None

@@ -96,7 +96,7 @@ _SPREAD: Final = {
 
 
 def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = -4.0, high: float = 4.0) -> Given:
-    """Return an operand that is not quantized; without bounds, integers cover more of their type's range."""
+    """Return an operand that is not quantized; without bounds, integers cover more of their data type's range."""
     if dtype.is_integer and (low, high) == (-4.0, 4.0):
         low, high = -_SPREAD.get(dtype, 1000.0), _SPREAD.get(dtype, 1000.0)
     return Given(TensorInfo(shape, dtype), low=max(low, 0.0) if str(dtype).startswith("uint") else low, high=high)
@@ -140,20 +140,20 @@ def f16(values: object) -> Array:
 
 
 def f32(values: object) -> Array:
-    """Return an expected array of float32."""
+    """Return `values` as a float32 array, for the expected result of a sample."""
     return np.asarray(values, np.float32)
 
 
 def i8(values: object) -> Array:
-    """Return an expected array of int8."""
+    """Return `values` as an int8 array, for the expected result of a sample."""
     return np.asarray(values, np.int8)
 
 
 def i32(values: object) -> Array:
-    """Return an expected array of int32."""
+    """Return `values` as an int32 array, for the expected result of a sample."""
     return np.asarray(values, np.int32)
 
 
 def u8(values: object) -> Array:
-    """Return an expected array of uint8."""
+    """Return `values` as a uint8 array, for the expected result of a sample."""
     return np.asarray(values, np.uint8)

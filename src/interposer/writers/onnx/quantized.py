@@ -189,7 +189,7 @@ _BINARY: Final[dict[BinaryOperation, Rule]] = {
     ElementwiseBinary, Addition, Division, Maximum, Minimum, Multiplication, Subtraction, quantized=True, computes=True
 )
 def binary_of_codes(draft: Draft, op: ElementwiseBinary) -> Tensor:
-    """Write quantized arithmetic at a common scale, if the operator's rule is that."""
+    """Write a quantized elementwise operator by its rule in `_BINARY`; refuse operators without a rule."""
     rule = _BINARY.get(op.operation)
     for info in (draft.info(0), draft.info(1), draft.results[0]):
         single(info)
@@ -273,7 +273,7 @@ def reduction_of_codes(draft: Draft, op: Mean | Reduce) -> Tensor:
 
 
 def _divided(factor: Factor, count: int) -> Factor:
-    """Return the factor divided by a count, with as many additional bits as there is room for."""
+    """Return the factor divided by a count, with as many additional bits of precision as the integer type can hold."""
     bits = min(count.bit_length() - 1, 31 + int(factor.shift))
     return Factor(np.asarray((int(factor.multiplier) << bits) // count), np.asarray(factor.shift - bits))
 
