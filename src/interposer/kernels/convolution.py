@@ -132,7 +132,7 @@ def convolution(
     _slide(image, windows, target, compute)
 
 
-@kernel(IntegerConvolution2d)
+@kernel(IntegerConvolution2d, quantized=False)
 def integer_convolution(
     op: IntegerConvolution2d, x: Array, weights: Array, input_zero_point: Array | None,
     weights_zero_point: Array | None, *, out: Array,

@@ -84,7 +84,7 @@ def batch_matmul_quantized(op: BatchMatMul, a: Array, b: Array, *, info: KernelI
     return requantize(np.asarray(left @ right))
 
 
-@kernel(IntegerMatMul)
+@kernel(IntegerMatMul, quantized=False)
 def integer_matmul(
     op: IntegerMatMul, a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None
 ) -> Array:
