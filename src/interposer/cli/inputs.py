@@ -283,7 +283,10 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
 
 
 def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
-    """Return the info with its single open dimension set from a file of `size` bytes; None if that is impossible."""
+    """Return the info with its single open dimension set from a file of `size` bytes.
+
+    The dimension is 1 if no multiple fits. None stands for several open dimensions or an open rank.
+    """
     if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None
     single = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)

@@ -15,7 +15,10 @@ __all__ = ["Needs", "needs_of"]
 
 
 class Needs(NamedTuple):
-    """The inputs whose values must be known, and whether the shapes of all inputs must be known."""
+    """The inputs of a model whose values must be known (`values=`) so that an operand is known.
+
+    It also says whether the shapes of all inputs must be known (`shapes=`).
+    """
 
     values: frozenset[str] = frozenset()
     shapes: bool = False

@@ -70,10 +70,10 @@ def check_names(values: Values, inputs: Iterable[str]) -> None:
 
 
 def value_of(name: str, info: TensorInfo, value: Any) -> Array:
-    """Return a caller's value for an input as an array of the input's type; a number may stand for a single element.
+    """Return a caller's value for an input, converted to the input's type; a number is one element.
 
     Raises:
-        InvalidArgumentError: the value is not an array of the input's type, or does not fit its shape.
+        InvalidArgumentError: the value cannot be converted to the input's type, or does not fit its shape.
     """
     if not info.is_tensor:
         raise InvalidArgumentError(f"values: {name!r} is {info}; only tensors can be given values")

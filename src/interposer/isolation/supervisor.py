@@ -61,7 +61,9 @@ class Supervisor:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, action: Callable[[Life], _T]) -> _T:
-        """Perform an action with the process; after a crash, repeat it in a new process as long as restarts are left.
+        """Perform an action with the process; after a crash, repeat it in a new process.
+
+        It is tried `ATTEMPTS` times at most, and only while restarts are left.
 
         Raises:
             BackendCrashedError: the process failed too often.

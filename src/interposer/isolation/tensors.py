@@ -72,7 +72,7 @@ class SharedMemory(MemoryManager):
         return result
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
-        """Return the handle of a new tensor of this network."""
+        """Return a new handle, with the next free slot, for a tensor of this network; its memory is assigned later."""
         handle = SharedHandle(info, self, len(self.handles))
         self.handles.append(handle)
         return handle

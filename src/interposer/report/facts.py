@@ -262,7 +262,7 @@ class _Borders:
             [value] = producer.values
 
     def between(self, givers: Sequence[str], takers: Sequence[str], size: int) -> int | None:
-        """Return the crossing of a tensor of `size` bytes between these backends, or None."""
+        """Return the number of a crossing between these layers, of `size` bytes if there is one; None without any."""
         result = [item for giver in givers for taker in takers for item in self._between.get((giver, taker), ())]
         fitting = [item for item in result if self._crossings[item].num_bytes == size]
         return next(iter(fitting or result), None)

@@ -90,7 +90,7 @@ class Clock:
         return self._work.get(name, 0.0) / together if together else 1 / len(self._inside[unit])
 
     def part(self, part: Part) -> Time:
-        """Return the time of a part."""
+        """Return the time of a part: measured if its units were timed, else estimated from the work of its layers."""
         if part.units and self._times.units:
             return self._known(sum(map(self._of_unit, part.units)), True)
         return self._estimated(part.layers)

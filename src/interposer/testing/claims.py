@@ -59,7 +59,7 @@ def claims(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
-    """Yield a few samples of every operator that the backend supports, with different data types where available."""
+    """Yield a few samples of every supported operator, with different data types; or those with a constant input."""
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
         if with_constants and not any(item is not None and item.constant for item in sample.inputs):

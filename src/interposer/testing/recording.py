@@ -312,7 +312,10 @@ class Recording:
         replace_method(handle, "export_memory", export_memory)
 
     def _is_copy(self, handle: TensorHandle, exported: Any) -> bool:
-        """Return True if a change of the first byte of an exported array does not appear in the tensor."""
+        """Return True if a change of the first element of an exported array does not appear in the tensor.
+
+        A read-only array cannot be tried: False.
+        """
         if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
             return False
         before, first = self._content(handle), (0,) * exported.ndim

@@ -107,6 +107,7 @@ def region(
 ) -> Region | None:
     """Return the region for a graph whose inputs have `infos`; None if the graph has unsupported operators.
 
+    `outer` resolves names of the enclosing graph, and `arrays` are the initializers if they have been read already.
     Raises:
         ParseError: the graph violates the format.
     """

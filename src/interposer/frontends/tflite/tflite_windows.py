@@ -34,7 +34,10 @@ def sliding(node: Node, image: Sequence[int], window: Sequence[int]) -> dict[str
 
 
 def _padding(node: Node, size: int, window: Window, axis: str) -> tuple[int, int]:
-    """Return the pads before and after an axis."""
+    """Return the pads before and after an axis for the SAME or VALID padding of the node.
+
+    `axis` is the name of the axis in messages.
+    """
     padding = node.options["padding"]
     if padding not in {SAME, VALID}:
         node.fail(f"padding {padding} is not known; expected {SAME} (SAME) or {VALID} (VALID)")

@@ -76,7 +76,7 @@ def _pieces(growth: Growth, value: Value) -> None:
 
 @grower(1, OptionalConstruct, OptionalEmpty, OptionalGetElement, OptionalHasElement, SequenceEmpty)
 def _optional(growth: Growth, value: Value) -> None:
-    """Add an optional that holds the value or nothing, and an empty sequence into which the value is inserted."""
+    """Add a full optional, an empty optional or an empty sequence for the value, and an operator that reads it."""
     info = value.known
     kind = growth.choice((OptionalConstruct, OptionalConstruct, OptionalEmpty, SequenceEmpty), lambda op: op)
     if kind is SequenceEmpty and not info.is_quantized:

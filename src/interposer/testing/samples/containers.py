@@ -111,7 +111,7 @@ def sequence_erase() -> Iterator[Sample]:
 
 @samples(SequenceAt)
 def sequence_at() -> Iterator[Sample]:
-    """Yield every type and every position, for elements of equal shape, of different shapes, and of different ranks."""
+    """Yield every type for elements of equal shape, every position for different shapes, and elements of two ranks."""
     for label, item in _of_types():
         yield Sample(SequenceAt(), [item, _position(1)], name=f"type-{label}")
     for number in range(-3, 3):

@@ -19,7 +19,10 @@ __all__: list[str] = []
 
 
 def _windows(draft: Draft, op: LpPooling | MaxPoolingWithIndices) -> tuple[Sequence[Window], int | None]:
-    """Return the windows and the rounding mode; explicit pads replace the rounding mode if the size is known."""
+    """Return the windows and `ceil_mode` of ONNX, which is 1, or None for floor.
+
+    If the sizes are known, the pads express the rounding, and the mode is None.
+    """
     sizes, counts = draft.info(0).shape[2:], draft.results[0].shape[2:]
     if any(isinstance(dimension, Dim) for dimension in sizes):
         return op.windows(), 1 if op.output_shape_rounding is OutputShapeRounding.CEILING else None

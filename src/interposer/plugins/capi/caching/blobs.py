@@ -112,7 +112,9 @@ class Blobs:
     def restore_tables(
         self, blob: Blob, flat: FlatGraph | ImageGraph | None, table: OptionTable, owner: object
     ) -> Executable:
-        """Restore a compiled part with the tables of its part, which are not validated; the result keeps `owner` alive.
+        """Restore a compiled part from a blob; the result keeps `owner` alive.
+
+        `flat` is the graph of the part, or None if the blob needs none; it is not validated. `table` has the options.
 
         Raises:
             CallError: the plug-in failed.

@@ -403,7 +403,7 @@ class Allocators:
         self._library, self._functions = library, functions
 
     def refusal(self, source: MemorySource) -> str | None:
-        """Return why memory of this kind cannot be used, or None if it can."""
+        """Return why the plug-in refuses a custom allocator of this kind of memory, or None if it accepts it."""
         try:
             with self._library.serialized():
                 self._library.call("accept", self._functions["accept"], self._library.self, int(source))
