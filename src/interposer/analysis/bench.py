@@ -75,20 +75,27 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The candidates in the order in which they were passed."""
+    """The result of `bench`: what was measured for each choice of backends of one network.
+
+    `network` is the name of the network. `candidates` has one entry per choice, in the order in which the choices were
+    passed.
+    """
 
     network: str
     candidates: tuple[Candidate, ...]
 
     @property
     def quickest(self) -> Candidate | None:
-        """The candidate with the lowest median time; None if none ran."""
+        """The candidate with the lowest median time of a run; None if no candidate ran."""
         ran = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
         return min(ran, key=lambda item: item.timing.median if item.timing else 0.0, default=None)
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
-        """The fastest candidate, and all candidates whose times differ from it by no more than the noise."""
+        """The fastest candidate, and the candidates that are too close to it to be certainly slower.
+
+        These win against the fastest one in more than a sixth of the turns.
+        """
         timed = {
             str(number): candidate
             for number, candidate in enumerate(self.candidates)
@@ -109,7 +116,7 @@ class BenchReport:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Ignore the progress; the default of `progress`."""
+    """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
 
 
 def candidates(runtime: Runtime) -> list[tuple[str, ...]]:
@@ -182,7 +189,17 @@ def _measured(
     seconds: float,
     progress: Progress,
 ) -> tuple[Candidate, ...]:
-    """Load the candidates with `loaded`, the last one first, time them in turns, and close them."""
+    """Load the candidates, run and time each of them in turns, close them, and return their measurements in order.
+
+    Args:
+        chosen: the backend ids of each candidate; the last one is loaded first, and its results are the reference.
+        plan: a placement that is measured as one more candidate, or None.
+        loaded: loads a model on the given backend ids, or by a plan.
+        feeds: the input arrays by name.
+        rounds: the number of turns of each candidate.
+        seconds: the duration of a turn.
+        progress: called with the current step, the number of finished steps, and their total.
+    """
     ran: dict[str, _Ran] = {}
     result: dict[int, Candidate] = {}
     try:
@@ -222,7 +239,11 @@ def _load(
     loaded: Callable[[Sequence[str]], Model],
     inputs: Mapping[str, Any],
 ) -> None:
-    """Load a candidate, run it once, and compare its results with those of the candidate that ran first."""
+    """Load a candidate with `loaded`, run it once, and store what was measured in the candidate.
+
+    Its results are compared with those of the first entry in `ran`, and the loaded model is added to `ran` under `key`.
+    If loading or running fails, the candidate gets the reason instead.
+    """
     model = None
     try:
         start = time.perf_counter()
@@ -300,7 +321,11 @@ def random_array(generator: np.random.Generator, name: str, info: TensorInfo) ->
 
 
 def _deviation(values: Sequence[Any], expected: Sequence[Any]) -> float | None:
-    """Return the largest difference of numeric tensors; None if there are none."""
+    """Return the largest difference between the numeric outputs of a run and the expected ones.
+
+    It is in steps for integers, and relative to the largest element for floats. None if there is no pair of numeric
+    tensors of the same shape.
+    """
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(values, expected, strict=True)]
     worst = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
     return max(worst, default=None)

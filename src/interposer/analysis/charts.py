@@ -13,11 +13,10 @@ COLOUR: Final = "#1f6fb4"
 
 
 def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes: tuple[str, str] | None = None) -> str:
-    """Return a chart of horizontal bars: each has a name, a length, and a smaller value that is marked by a line.
+    """Return a chart of horizontal bars as the text of an SVG image.
 
-    `axes` are the titles of the axes of names and of lengths; None draws no axes.
-
-    `axes` are what the names and the lengths are called; None draws no axes.
+    Each of `values` is a bar: its name, its length, and a smaller length that is marked by a line across the bar. The
+    lengths are labelled with `unit`. `axes` are the titles of the axes of names and of lengths; None draws no axes.
     """
     longest = max((length for _, length, _ in values), default=0.0) or 1.0
     bottom = TOP + LINE * len(values)
@@ -34,7 +33,11 @@ def bars(title: str, unit: str, values: Sequence[tuple[str, float, float]], axes
 
 
 def _axes(bottom: int, longest: float, unit: str, names: tuple[str, str]) -> Iterator[str]:
-    """Yield the SVG elements of both axes, four tick marks with numbers, and the titles of the axes."""
+    """Yield the SVG elements of both axes, the tick marks with numbers, and the titles of the axes.
+
+    `bottom` is the vertical position of the lower end of the bars in pixels, `longest` the length that fills the width,
+    and `names` the titles of the axes of names and of lengths.
+    """
     yield f'<path d="M{LEFT} {TOP - 4}V{bottom + 4}H{LEFT + WIDTH}" fill="none" stroke="black"/>'
     for part in range(MARKS + 1):
         x = LEFT + WIDTH * part / MARKS

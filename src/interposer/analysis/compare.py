@@ -77,7 +77,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Cut:
-    """A part of a network as a separate network, with the arrays of its inputs."""
+    """The smallest part of a network that reproduces a difference, as a separate network with input arrays."""
 
     network: Network
     inputs: Mapping[str, Any]
@@ -139,7 +139,7 @@ class Comparison:
 
 
 def _silent(what: str, over: int, total: int) -> None:
-    """Ignore the progress; the default of `progress`."""
+    """Do nothing; the default of `progress`, whose arguments are the current step, and the finished and all steps."""
 
 
 def compare(
@@ -254,7 +254,11 @@ class _Comparer:
         return all(self.known[value] is self.own[value] for value in layer.values if not value.is_constant)
 
     def _run(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays | None:
-        """Return the results of a backend for one layer; None if it refuses the layer, with the reason in `refused`."""
+        """Run one layer on a backend, and return its results by value.
+
+        `part` is the network that consists of this layer only, and `arrays` has the tensors that it reads. Returns None
+        if the backend refuses the layer or fails; the reason is then added to `refused`.
+        """
         try:
             with self._loaded(part, backend) as model:
                 result = model.run(self._feeds([layer], arrays))
@@ -368,9 +372,9 @@ class _Comparer:
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the smallest number for which `holds` is True, by bisection.
+    """Return the smallest integer from `low` to `high` for which `holds` is True, by bisection.
 
-    `holds` must be monotonic, and True for `high`.
+    `holds` must be False below some integer and True from it on, and True for `high`.
     """
     while low < high:
         middle = (low + high) // 2

@@ -55,7 +55,11 @@ class Divergence:
 
     @classmethod
     def between(cls, value: Any, requested: Any, info: TensorInfo) -> Divergence:
-        """Compare an array with the expected one; the elements of sequences are compared one by one."""
+        """Compare a result with the expected one, `requested`; the elements of sequences are compared one by one.
+
+        `info` describes the tensor: its data type names the type in the result. Arrays of different shapes or types
+        give a divergence with an error, not an exception.
+        """
         if isinstance(value, list) or isinstance(requested, list) or value is None or requested is None:
             return cls._of_elements(value, requested, info)
         a, b, dtype = np.asarray(value), np.asarray(requested), str(info.dtype)
@@ -101,7 +105,11 @@ class Divergence:
 
 
 def _steps(a: Array, b: Array, apart: Array) -> float:
-    """Return the largest number of representable values from an element of `a` to that of `b`."""
+    """Return the largest distance between an element of `a` and that of `b`, in representable values of their type.
+
+    For integers this is the largest element of `apart`, which has the absolute differences. For floats it is counted in
+    units in the last place, where `apart` is not 0.
+    """
     if "float" not in str(a.dtype):
         return float(apart.max())
     size = f"i{a.dtype.itemsize}"

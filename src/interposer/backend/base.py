@@ -132,7 +132,11 @@ class Backend:
         return ArenaMemoryManager()
 
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
-        """Return the factory of one network's workloads and handles, for the result of `create_memory_manager`."""
+        """Return the factory that creates the workloads and tensor handles of one network on this backend.
+
+        `memory_manager` is what `create_memory_manager` returned for the network, and `options` are the network's model
+        options for this backend.
+        """
         return KernelWorkloadFactory(self.kernels, memory_manager)
 
     def create_backend_context(self, options: Options) -> BackendContext | None:
@@ -179,7 +183,10 @@ class Backend:
         return ""
 
     def without_directory(self, options: Options) -> Options:
-        """Return a network's options without the one that `cache_directory` reads; the rest is a key."""
+        """Return a network's options without the option that names the folder for cached files (see `cache_directory`).
+
+        The remaining options are part of the key of the network's cache entry, so that a moved folder stays valid.
+        """
         return options
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ class Capabilities:
         return len(self._by_name)
 
     def get(self, name: str) -> OptionValue | None:
-        """Return the value of a capability, or None if the backend does not declare it."""
+        """Return the value of the capability `name`, or None if the backend does not declare it."""
         result = self._by_name.get(name)
         return None if result is None else result.value
 

@@ -35,7 +35,10 @@ def checked(answer: object, kind: Callable[..., _T], what: str, backend: str) ->
 
 
 def backend_problem(backend_id: str, backend: object) -> str | None:
-    """Return why `backend` cannot be used under this id, or None if it can."""
+    """Return why an object cannot be registered as the backend with this id, or None if it can.
+
+    Checked are its class, its `id`, its capabilities and its version of the plug-in interface.
+    """
     if not isinstance(backend, Backend):
         return f"its factory returned {type(backend).__name__}, which is not a Backend"
     if getattr(backend, "id", None) != backend_id:

@@ -65,8 +65,9 @@ class TensorHandleFactory(ABC):
         """Return a handle for a tensor, whose memory the runtime manages and allocates: see `TensorHandle`."""
 
     def create_constant(self, info: TensorInfo, array: Array) -> TensorHandle:
-        """Return a handle for a constant, filled with `array`. By default, it is an ordinary handle with its memory.
+        """Return a handle for a constant, filled with `array`.
 
+        By default, this creates a handle by `create`, lets it allocate its own memory, and copies the array into it.
         Constants are not part of the memory plan. Override this if the handles get their memory from a manager, or if
         they cannot be mapped.
         """
@@ -155,7 +156,10 @@ class TensorHandleFactoryRegistry:
         self._pairs[copy_id] = import_id
 
     def matching_import_factory(self, copy_id: str) -> str | None:
-        """Return the id of the factory that may replace `copy_id` for network inputs and outputs, or None."""
+        """Return the import factory that was registered as the pair of the factory `copy_id`, or None if there is none.
+
+        It may replace `copy_id` for inputs and outputs of the network: see `register_copy_and_import_pair`.
+        """
         result = self._pairs.get(copy_id)
         return result if result in self._factories else None
 

@@ -11,15 +11,16 @@ __all__ = ["listed_ids"]
 
 
 def listed_ids(value: object, title: str = "backends", *, ordered: bool = True) -> tuple[str, ...]:
-    """Return the ids in their order without repetitions; a single text is a list with one id.
+    """Return backend ids as a tuple in their order, without repetitions; a single text is a list with one id.
 
     Args:
         value: a text, or an iterable of texts.
         title: the name of the argument in messages.
-        ordered: True if the order matters, so that a set with several ids is refused.
+        ordered: True if the order of the ids matters; a set with several ids is then refused, as it has no order.
 
     Raises:
-        InvalidArgumentError: another type, a text with commas, or a set although the order matters.
+        InvalidArgumentError: `value` has another type, a text in it has commas, or it is a set although the order
+            matters.
     """
     if isinstance(value, str):
         return (_checked(value, title),)

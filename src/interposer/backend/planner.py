@@ -95,7 +95,10 @@ def _first(lifetimes: Sequence[Lifetime]) -> int:
 
 
 def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int]:
-    """Return the bytes in use at each moment from the first to the last one."""
+    """Return the bytes in use at each moment, from the begin of the first lifetime to the end of the last one.
+
+    `rooms` has the size of each tensor in bytes, rounded up to the alignment.
+    """
     first = _first(lifetimes)
     change = [0] * (max((item.ends for item in lifetimes), default=-1) - first + 2)
     for lifetime, room in zip(lifetimes, rooms, strict=True):
@@ -105,7 +108,10 @@ def _live_bytes(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[int
 
 
 def _neighbours(lifetimes: Sequence[Lifetime], rooms: Sequence[int]) -> list[list[int]]:
-    """Return for each tensor the indices of the tensors with overlapping lifetimes; empty tensors are ignored."""
+    """Return for each tensor the indices of the tensors with overlapping lifetimes, which must not share memory.
+
+    `rooms` has the size of each tensor in bytes, rounded up to the alignment. Tensors of size 0 have no neighbours.
+    """
     numberses: list[list[int]] = [[] for _ in lifetimes]
     live: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].begins):
@@ -136,7 +142,10 @@ def _placed(order: Sequence[int], rooms: Sequence[int], neighbours: Sequence[Seq
 
 
 def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the lowest gap that is large enough, or the end of all ranges if there is none."""
+    """Return the start of the lowest free gap of at least `room` bytes, or the end of all ranges if there is none.
+
+    `taken` has the start and the end of the ranges in use, sorted by start.
+    """
     offset = 0
     for start, stop in taken:
         if start - offset >= room:
@@ -146,7 +155,10 @@ def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
 
 
 def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
-    """Return the start of the smallest gap that is large enough, or the end of all ranges if there is none."""
+    """Return the start of the smallest free gap of at least `room` bytes, or the end of all ranges if there is none.
+
+    `taken` has the start and the end of the ranges in use, sorted by start.
+    """
     offset, best, waste = 0, -1, 0
     for start, stop in taken:
         gap = start - offset - room
@@ -157,9 +169,11 @@ def _smallest(taken: Iterable[tuple[int, int]], room: int) -> int:
 
 
 def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence[int]]) -> MemoryPlan:
-    """Return the best plan of all orders, each placed into the lowest gaps.
+    """Return the best plan over all orders of the tensors, where each tensor is placed into the lowest free gap.
 
-    This finds a minimal arena: placing the tensors of an optimal plan in the order of their offsets raises none.
+    This finds an arena of minimal size: placing the tensors of an optimal plan again, in the order of their offsets,
+    moves none of them upwards. `best` is the plan to improve, `rooms` has the size of each tensor in bytes, and
+    `neighbours` the indices of the tensors that must not overlap it. The search ends once the lower bound is reached.
     """
     for order in permutations(range(len(rooms))):
         offsets = _placed(order, rooms, neighbours, _lowest)
@@ -174,7 +188,12 @@ def _least(best: MemoryPlan, rooms: Sequence[int], neighbours: Sequence[Sequence
 def _varied(
     best: MemoryPlan, order: list[int], rooms: Sequence[int], neighbours: Sequence[Sequence[int]]
 ) -> MemoryPlan:
-    """Repeatedly move one of the tensors that end highest to an earlier place in the order, unless the arena grows."""
+    """Improve a plan by random changes of the order in which the tensors are placed into the lowest free gaps.
+
+    Each change moves one of the tensors that end highest to an earlier place in `order`, and is kept unless the arena
+    grows. `rooms` has the size of each tensor in bytes, and `neighbours` the indices of the tensors that must not
+    overlap it.
+    """
     draw = random.Random(len(rooms))
     for _ in range(_TRIES):
         if best.size == best.lower_bound:

@@ -14,7 +14,11 @@ __all__ = ["KernelSupport", "LayerSupport", "Support"]
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The answer whether a layer is supported, with the reasons if it is not. Its truth value is the answer."""
+    """The answer to the question whether a backend supports a layer.
+
+    `reasons` says why it does not; the layer is supported if there are none. The object is true if the layer is
+    supported.
+    """
 
     reasons: tuple[str, ...] = ()
 

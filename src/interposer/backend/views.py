@@ -45,7 +45,11 @@ class Failure:
 
 
 class OptimizationViews:
-    """A backend's answer for one view: substitutions, failures, and the remaining layers, which stay untouched."""
+    """A backend's answer to `Backend.optimize_subgraph`: what becomes of the layers of one view.
+
+    `substitutions` replace parts of the view, and `failed` has the parts that the backend cannot run. All other layers
+    of the view stay unchanged.
+    """
 
     def __init__(
         self, view: SubgraphView, *, substitutions: Sequence[Substitution] = (), failed: Sequence[Failure] = ()

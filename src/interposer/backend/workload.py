@@ -20,7 +20,10 @@ __all__ = ["KernelWorkload", "KernelWorkloadFactory", "Workload", "WorkloadFacto
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """The infos of a workload's tensors; None for an absent optional input. Infos of constants include their value."""
+    """The infos of the tensors that a workload reads and writes, in the order of the layer's operands and results.
+
+    An absent optional input is None. The info of a constant includes its value.
+    """
 
     inputs: tuple[TensorInfo | None, ...]
     outputs: tuple[TensorInfo, ...]
@@ -121,7 +124,10 @@ class WorkloadFactory:
 
 
 class KernelWorkload(Workload):
-    """Executes a kernel on mapped arrays. Outputs of unknown shape are resized to the kernel's results."""
+    """The workload of a layer that is computed by a kernel (a function on NumPy arrays).
+
+    Outputs whose shape depends on data are resized to what the kernel returns.
+    """
 
     concurrent = in_place = strided = True
 
@@ -159,7 +165,11 @@ class KernelWorkload(Workload):
 
 
 def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -> Array:
-    """Return the array that a handle maps to. Plain `ArrayHandle` objects need no check and are unmapped together."""
+    """Map a tensor handle for the duration of one execution, and return its array.
+
+    A plain `ArrayHandle` needs no check and is added to `mapped`, which the caller unmaps together. Other handles are
+    unmapped by `stack`.
+    """
     if type(handle) is not ArrayHandle:
         return stack.enter_context(handle.mapped())
     array = handle.map()
@@ -168,7 +178,7 @@ def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -
 
 
 def _seen(handle: TensorHandle) -> Array:
-    """Return the array of an `ArrayHandle`, which is the same as long as its memory is."""
+    """Return the array of an `ArrayHandle` after unmapping it; the array stays valid as long as the handle's memory."""
     with handle.mapped() as array:
         return array
 

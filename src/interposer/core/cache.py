@@ -141,7 +141,10 @@ class Record(NamedTuple):
     pieces: Sequence[bytes | memoryview]
 
     def content(self, magic: bytes) -> list[bytes | memoryview]:
-        """Return the file's content in pieces: `magic`, a header with checksums, and the record's padded pieces."""
+        """Return the content of a file with this record, in pieces to be written one after the other.
+
+        These are `magic`, a header with checksums, and the record's own pieces, each padded to a multiple of 64 bytes.
+        """
         sizes = [(len(piece), _sum(piece)) for piece in self.pieces]
         head = json.dumps({"facts": self.facts, "pieces": sizes}).encode()
         start = [magic, hashlib.sha256(head).digest(), len(head).to_bytes(8, "little"), head]
@@ -236,9 +239,10 @@ def has_cached(below: str, ending: str, folder: str = "") -> bool:
 
 
 class _Listing(NamedTuple):
-    """The endings of the names in a folder, from the first dot on.
+    """The last listing of a cache folder, stored to answer `has_cached` without reading the folder again.
 
-    `time` is the folder's modification time when it was listed, in nanoseconds. See `has_cached` for its limits.
+    `endings` has the part of each file name from its first dot on. `time` is the folder's modification time when it was
+    listed, in nanoseconds. See `has_cached` for its limits.
     """
 
     time: int
@@ -329,7 +333,10 @@ def make_room(below: str, names: re.Pattern[str], most: int, needed: int, folder
 
 
 class _Thread:
-    """A background thread that runs jobs in order and ends when none is left; the process does not exit before that."""
+    """A queue of jobs, such as writing cached files, that one background thread runs in order.
+
+    The thread starts when a job is added and ends when none is left. The process does not exit before that.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

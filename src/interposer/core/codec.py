@@ -29,7 +29,10 @@ __all__ = [
 
 
 class Codec:
-    """The codec of one annotated type; `title` is the phrase for the expected value in error messages."""
+    """Checks, compares and converts the values of one annotated type, such as the attributes of an operator.
+
+    It converts values to JSON-compatible data and back. `title` names the expected value in error messages.
+    """
 
     title = "a value"
 
@@ -50,7 +53,7 @@ class Codec:
         raise KeyError(word)
 
     def equal(self, a: Any, b: Any) -> bool:
-        """Return True if both values are the same."""
+        """Return True if both values, in their stored form, are the same."""
         return bool(a == b)
 
     def hash(self, value: Any) -> int:
@@ -59,9 +62,11 @@ class Codec:
 
 
 class _AnyCodec(Codec):
-    """The codec of any value. Values other than numbers, texts, bytes and None are compared by identity.
+    """The codec of the annotation Any.
 
-    Only booleans, integers and texts are written as data, all other values as None.
+    Objects are equal if they are identical; numbers, texts, bytes and None by value.
+
+    Only booleans, integers and texts are written as data; any other value is written as None.
     """
 
     simple = (bool, int, float, str, bytes, type(None))
@@ -104,7 +109,7 @@ class _FloatCodec(_Number):
         return float(plain) if isinstance(plain, str) else plain
 
     def equal(self, a: Any, b: Any) -> bool:
-        """Compare such that NaN equals NaN, and 0.0 differs from -0.0."""
+        """Return True if both floats have the same bits, except that NaN always equals NaN; 0.0 differs from -0.0."""
         return repr(a) == repr(b)
 
     def hash(self, value: Any) -> int:

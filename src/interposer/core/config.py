@@ -79,10 +79,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """The type of a setting's value; `expected` describes valid values in error messages.
+    """The type of a setting's value, such as a number or a list of ids: how to read it from text and from TOML.
 
     `from_text` converts the text of an environment variable, and `from_file` converts a TOML value. Both raise
-    ValueError if the value is not valid. An empty environment variable has the value `empty`; None means "not set".
+    ValueError if the value is not valid, and `expected` describes valid values in the error message. An empty
+    environment variable has the value `empty`; None means "not set".
     """
 
     expected: str

@@ -188,7 +188,7 @@ def give_back_pages(arrays: Iterable[Array]) -> None:
 
 
 class _Known(NamedTuple):
-    """Bytes in memory: a weak reference to the array that owns them, and their address."""
+    """Bytes in memory that `share` can use again: a weak reference to the array that owns them, and their address."""
 
     owner: weakref.ref[Array]
     address: int
@@ -234,7 +234,10 @@ def _owner(array: Array) -> Array:
 
 
 def _seen(known: _Known, size: int) -> Array | None:
-    """Return a view of the known bytes; None if their owner is gone or resized, or their file was written to."""
+    """Return a read-only view of `size` known bytes, as uint8.
+
+    None if the array that owns them is gone or resized, or if the file that they are mapped from was written to.
+    """
     owner = known.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
@@ -245,7 +248,7 @@ def _seen(known: _Known, size: int) -> Array | None:
 
 
 def _sweep() -> None:
-    """Remove entries whose arrays are gone, each time that the table has doubled in size."""
+    """Remove the entries of garbage-collected arrays from the table of known bytes, once it has doubled in size."""
     global _swept  # noqa: PLW0603 - the threshold belongs to the table _known
     if len(_known) < _swept:
         return
@@ -264,7 +267,10 @@ _users: Counter[tuple[int, int]] = Counter()
 
 
 class Users:
-    """A use of arrays, such as by one loaded network; it is counted until the object is garbage-collected."""
+    """Counts who uses which arrays, such as one loaded network its constants, to report memory that is shared.
+
+    The arrays count as used until this object is garbage-collected. Arrays of objects are ignored.
+    """
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         self._arrays = {(_address_of(array), array.nbytes): array for array in arrays if array.dtype.kind != "O"}

@@ -78,7 +78,10 @@ def as_given(info: TensorInfo, stored: Array) -> Any:
 
 
 def refined(info: TensorInfo, stored: Array) -> TensorInfo:
-    """Return `info` refined by a stored value: with its shape and, for a collection, with what its elements share."""
+    """Return `info` with what is known from a stored value: its shape and, for a collection, the infos of its elements.
+
+    The elements' infos are reduced to what they have in common; dimensions that differ are unknown.
+    """
     known = info.with_shape(stored.shape)
     if info.element is None or not len(stored):
         return known

@@ -64,7 +64,10 @@ def _rounded(array: Array, requested: DataType) -> Array:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    """Return the position of a dtype in the order of `_RANKS`; types that are no numbers come last."""
+    """Return the position of a dtype among bool, integers, floats and complex numbers; other types come last.
+
+    Numbers may be converted to a type of the same or a later position.
+    """
     result = _RANKS.get(dtype.kind)
     if result is not None:
         return result
@@ -85,7 +88,10 @@ def _check_range(array: Array, requested: DataType) -> None:
 
 
 def _exact(array: Array, numbers: Any) -> Array:
-    """Return `numbers` as an object array if NumPy rounded large integers among them to floats, else `array`."""
+    """Return `numbers` as an array of Python integers if NumPy rounded large integers to floats in `array`.
+
+    Returns `array` otherwise.
+    """
     if array.dtype.kind != "f":
         return array
     exact = np.array(numbers, object)
@@ -112,7 +118,11 @@ def _whole(requested: DataType) -> str:
 
 
 def _check_retained(array: Array, created: Array, requested: DataType) -> None:
-    """Check that finite numbers are still finite and in range, infinities still infinite, and NaN still NaN."""
+    """Check that a conversion to the float type `requested` has changed `array` into `created` only by rounding.
+
+    Finite numbers must be finite and in range afterwards, infinities infinite, and NaN still NaN. Raises ValueError for
+    the first element that is not.
+    """
     if requested not in _WITHOUT_SPECIAL_VALUES and np.isfinite(created).all():
         return
     value = array if array.dtype.kind in "iuf" else array.astype(np.float32)
@@ -127,7 +137,10 @@ def _check_retained(array: Array, created: Array, requested: DataType) -> None:
 
 
 def _refuse(array: Array, bad: Array, expected: str) -> None:
-    """Raise ValueError for the first element that the mask `bad` marks; return if there is none."""
+    """Raise ValueError for the first element of `array` at which `bad` is True; return if there is none.
+
+    The message has the element, its position, and the text `expected`.
+    """
     bad = np.asarray(bad, np.bool_)
     if bad.any():
         index = tuple(map(int, np.argwhere(bad)[0]))

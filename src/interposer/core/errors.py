@@ -8,7 +8,7 @@
     │   ├── UnknownRankError                   the rank or a dimension of a tensor of unknown rank was requested
     │   └── FileWriteError (OSError)           a file that cannot be written; .path and .reason
     ├── ConfigError (ValueError)               an invalid setting in the environment or in a file; .source
-    ├── InvalidNetworkError                    .errors: all errors of a network, reported together
+    ├── InvalidNetworkError                    .problems: all errors of a network, reported together
     ├── VerificationError                      a pass or a plug-in left a graph that breaks an invariant
     ├── ParseError                             a model file that cannot be read; .path and .where
     │   ├── DamagedFileError                   a file that is truncated or damaged
@@ -136,7 +136,10 @@ class InterposerError(Exception):
 
 
 def _unpickled(kind: type[InterposerError], arguments: tuple[object, ...], facts: Mapping[str, object]) -> object:
-    """Return an exception with its message and attributes, without calling the constructor of its class."""
+    """Create an exception again when it is unpickled, without calling the constructor of its class.
+
+    `kind` is the class, `arguments` are those of the exception (its message), and `facts` its attributes.
+    """
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(facts)
     return error
@@ -174,7 +177,7 @@ class ConfigError(InterposerError, ValueError):
 
 
 class InvalidNetworkError(InterposerError):
-    """A network with errors, all of which are in `errors` (one sentence each)."""
+    """A network that is not valid; `problems` has all of its errors, one sentence each."""
 
     def __init__(self, errors: Sequence[str], name: str = "") -> None:
         self.problems = tuple(errors)
@@ -212,7 +215,7 @@ class ParseError(InterposerError):
 
 
 class DamagedFileError(ParseError):
-    """A model file whose content contradicts its format; `where` and `message` are the place and the detail."""
+    """A model file whose content contradicts its format; `where` is the place in the file, `message` what is wrong."""
 
     summary = "the file is truncated or damaged"
 
@@ -248,10 +251,10 @@ class UnsupportedOperatorError(ParseError):
 
 
 class UnboundInputError(UnsupportedOperatorError):
-    """A model that can only be loaded if more is known of its inputs, because operators depend on it.
+    """A model whose operators depend on shapes or values of inputs that are not known when it is loaded.
 
     `inputs` names the inputs whose values must be known; `shapes` is True if the shapes of all inputs must be known.
-    `operators` and `notes` list the operators that depend on them.
+    `operators` counts the dependent operators by name, and `notes` says what some of them need.
     """
 
     title = "operators that need to know more of the inputs:"

@@ -14,14 +14,14 @@ Infos = Sequence[TensorInfo | None]
 
 
 def is_ranked(info: TensorInfo | None) -> bool:
-    """Return True if the rank is known, or if the operand is absent (None)."""
+    """Return True if the rank of a tensor is known; also for an absent operand (None)."""
     return info is None or info.is_ranked
 
 
 def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:
-    """Yield `infos` with every possible combination of ranks for the tensors of unknown rank.
+    """Yield copies of `infos` in which tensors of unknown rank have a rank, for all combinations of ranks from 0 to 8.
 
-    For one or two such tensors, these are all ranks or all pairs of ranks; for more, all of them get the same rank.
+    With three or more such tensors, only combinations in which all of them have the same rank are yielded.
     """
     places = [place for place, info in enumerate(infos) if not is_ranked(info)]
     ranks = range(MAX_RANK + 1)
@@ -36,9 +36,10 @@ def _of_rank(info: TensorInfo | None, rank: int | None) -> TensorInfo | None:
 
 
 def true_of_all(cases: Iterable[tuple[TensorInfo | None, ...] | None]) -> tuple[TensorInfo | None, ...]:
-    """Return the infos that hold in all valid cases. Each case has one info per result; an invalid case is None.
+    """Return for each result of an operator the info that holds in all valid cases.
 
-    At least one case must be valid.
+    Each of `cases` has the infos of all results under one assumption, or is None if that assumption is not valid. At
+    least one case must be valid. A result is None if it is None in one of the cases.
     """
     first, *others = (case for case in cases if case is not None)
     for other in others:

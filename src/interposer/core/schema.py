@@ -51,7 +51,7 @@ Rank = int | tuple[int, int] | None
 
 
 class _Slot:
-    """The common base of operands and results: a name, an allowed rank, and allowed types."""
+    """The declaration of an operand or a result of an operator: its name, and the ranks and types that it may have."""
 
     name: str = ""
 
@@ -330,7 +330,10 @@ class Op:
         return sum(int(info.num_elements) for info in (*inputs, *outputs) if info is not None)
 
     def arguments(self, ts: Sequence[_T | None]) -> list[Any]:
-        """Return `ts` as one item per operand: None if an optional operand is absent, a tuple for a variadic one."""
+        """Assign a flat list of inputs to the operator's operands, and return one item per operand.
+
+        The item is None if an optional operand is absent, and a tuple of all remaining inputs for a variadic operand.
+        """
         fixed = [o for o in self.operands if not o.variadic]
         padded = [*ts, *[None] * (len(fixed) - len(ts))]
         if len(fixed) < len(self.operands):
@@ -338,12 +341,15 @@ class Op:
         return padded
 
     def operand_name(self, index: int) -> str:
-        """Return the name of the operand at `index`; values of a variadic operand are numbered, as in ``inputs[1]``."""
+        """Return the name of the operand that takes the input at `index`.
+
+        The inputs of a variadic operand are numbered, as in ``inputs[1]``.
+        """
         declared = self.operands[min(index, len(self.operands) - 1)]
         return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
 
     def arity_problem(self, count: int) -> str | None:
-        """Return an error message if `count` operands are too many, else None."""
+        """Return an error message if `count` inputs are more than the operator has operands, else None."""
         variadic = bool(self.operands) and self.operands[-1].variadic
         if variadic or count <= len(self.operands):
             return None

@@ -132,7 +132,7 @@ class TensorShape(tuple[int, ...]):
         return TensorShape(a if a == b else UNKNOWN for a, b in zip(self, other, strict=True))
 
     def merged(self, other: TensorShape) -> TensorShape:
-        """Return the combined knowledge of two shapes of one tensor; dimensions of this shape take precedence."""
+        """Return what is known from two shapes of the same tensor: dimensions unknown here are taken from `other`."""
         if not other.is_ranked:
             return self
         return TensorShape(b if isinstance(a, Dim) else a for a, b in zip(self, other, strict=True))
@@ -145,7 +145,10 @@ class TensorShape(tuple[int, ...]):
 
 
 class _Unranked(TensorShape):
-    """The only shape of unknown rank. Access to its rank or its dimensions raises `UnknownRankError`."""
+    """The class of `UNRANKED`, the shape of a tensor whose rank is unknown before running.
+
+    Access to its rank or its dimensions raises `UnknownRankError`.
+    """
 
     __slots__ = ()
 

@@ -303,7 +303,7 @@ class Quantization:
 
     @property
     def per_axis(self) -> bool:
-        """True if every index along `axis` has its own scale."""
+        """True if there is one scale for every index along `axis`, such as for every output channel of weights."""
         return self.axis is not None
 
     @property
@@ -599,7 +599,10 @@ def _with_article(dtype: DataType) -> str:
 
 
 def _merged_elements(a: TensorInfo, b: TensorInfo, first: TensorInfo, second: TensorInfo) -> TensorInfo:
-    """Return the common description of the elements of two collections; that of an empty collection is ignored."""
+    """Return what the elements of two collections `a` and `b` have in common, from their infos `first` and `second`.
+
+    An empty collection does not restrict the other one: the info of its elements is ignored.
+    """
     if first.dtype is second.dtype and a.shape[0] == 0:
         return second
     return first if first.dtype is second.dtype and b.shape[0] == 0 else first.joined(second)
