@@ -37,7 +37,12 @@ class GarbageError(Exception):
 
 
 class Message(NamedTuple):
-    """One message: its kind, number and body, and the file descriptors that were attached."""
+    """One message between the host and its child process, as `Channel` sends and receives it.
+
+    `kind` is ASK, RUN, ANSWER or PROBLEM (the answer if the request failed). `number` identifies a request, and its
+    answer has the same number. `body` is JSON, or 4-byte integers for RUN. `fds` are the file descriptors that were
+    attached.
+    """
 
     kind: int
     number: int
@@ -57,7 +62,7 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """One end of the socket pair. Not thread-safe."""
+    """One end of the socket pair by which the host and its child process exchange messages. Not thread-safe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -67,7 +72,12 @@ class Channel:
         self._spins = thread_budget() > 1
 
     def send(self, kind: int, number: int, body: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message; raise OSError if the other end is closed, TimeoutError if the other end does not read."""
+        """Send a message with the fields of `Message`.
+
+        Raises:
+            OSError: the other end is closed.
+            TimeoutError: the other end did not read within the timeout that `wait_at_most` set.
+        """
         head = HEAD.pack(MARK, kind, number, len(body))
         if not fds:
             self._socket.sendall(head + body)

@@ -25,7 +25,10 @@ _WHAT: Final = "optimize_subgraph"
 
 
 class RemotePart:
-    """The host's reference to an object that a child compiled: object `number` of the result of `compilation`."""
+    """The host's reference to an object that the backend compiled in the child process.
+
+    It is identified by `number` among the objects of one `compilation`; `title` describes it.
+    """
 
     __slots__ = ("compilation", "number", "title")
 
@@ -37,7 +40,11 @@ class RemotePart:
 
 
 def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
-    """Return a packer of graphs for this child, and a list of the child objects that the packed data refer to."""
+    """Return an encoder of graphs for the child process of this supervisor, and an initially empty list.
+
+    The encoder replaces objects that this child has compiled by tokens. It appends their compilations to the list,
+    because these must exist in the child before the encoded graph is sent to it.
+    """
     needed: list[Lasting] = []
 
     def token(op: Op) -> Plain | None:
@@ -51,7 +58,11 @@ def packer_for(supervisor: Supervisor) -> tuple[Packer, list[Lasting]]:
 
 
 class Compilation:
-    """One request to optimize a subgraph, with its first result."""
+    """One call of the backend's `optimize_subgraph` in the child process, which a restarted child repeats.
+
+    The first result is stored in the host. A repetition must give the same result, since compiled objects are referred
+    to by their numbers in it.
+    """
 
     def __init__(self, supervisor: Supervisor, view: SubgraphView, options: Options) -> None:
         self.supervisor = supervisor
@@ -72,7 +83,7 @@ class Compilation:
         supervisor.forget(self, "compilation", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Compile in this process, unless that is done already.
+        """Optimize the subgraph in the child process `life`, unless that is done already.
 
         Raises:
             BackendCrashedError: the result differs from the first one, so objects of the first result cannot be used.
@@ -92,7 +103,11 @@ class Compilation:
         self._life = life
 
     def _collected(self, life: Life, answer: Mapping[str, Any]) -> list[Array]:
-        """Return copies of the arrays that belong to the answer."""
+        """Return copies of the arrays of a result, such as new constants.
+
+        The child `life` writes them to shared memory. `answer` is the child's answer to the request, which lists their
+        types and shapes.
+        """
         with reading(f"the answer of {_WHAT}"):
             described = [(DataType.of(dtype), [int(size) for size in shape]) for dtype, shape in answer["arrays"]]
             sizes = [aligned(dtype.itemsize * _product(shape)) for dtype, shape in described]

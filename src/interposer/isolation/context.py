@@ -32,7 +32,7 @@ class RemoteContext(BackendContext):
             supervisor.forget(self, "context", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Create the context in this process and notify it of the loaded networks, unless that is done already."""
+        """Create the context in the child process `life` and notify it of loaded networks, unless it exists there."""
         if self._life is life:
             return
         seconds = self.supervisor.how.deadline_seconds

@@ -45,7 +45,7 @@ _MOST_OUTPUT: Final = 1 << 24
 
 
 def during(what: str, layer: str = "") -> str:
-    """Return a description of what a process was doing, with the layer if it is known."""
+    """Return what a process was doing, for error messages: `what`, with the layer if it is known."""
     return f"{what} of layer {layer}" if layer else what
 
 
@@ -122,7 +122,7 @@ class Life:
     def map(self, region: Region, seconds: float | None) -> None:
         """Map a region of shared memory into the process, unless it is mapped.
 
-        It is unmapped when the host deletes it.
+        Wait at most this many seconds for the answer. The process unmaps the region after the host has deleted it.
         """
         if region.number in self._mapped:
             return
@@ -143,6 +143,12 @@ class Life:
     ) -> dict[str, Any]:
         """Send a request and return the answer.
 
+        Args:
+            reported: the request as JSON-compatible data; its entry "do" names the method of `Served`.
+            what: a description of the request, for error messages.
+            seconds: the time limit; None waits without limit.
+            fds: file descriptors to pass to the process.
+
         Raises:
             BackendCrashedError: the process ended, did not answer in time, or sent an invalid answer. It is dead now.
             OptionError: the backend does not declare an option, or a value has the wrong type.
@@ -152,7 +158,13 @@ class Life:
         return self._plain(answer, what)
 
     def run(self, body: bytes, layer_of: Callable[[int], str], seconds: float | None) -> None:
-        """Run a plan in the process; `layer_of` returns the layer of a step index, for error messages."""
+        """Run a plan, a sequence of workloads, in the process; raises the exceptions of `ask`.
+
+        Args:
+            body: the numbers of the network, the plan and the tensors to copy, as 4-byte integers.
+            layer_of: a function that returns the layer's name for the index of a step, for error messages.
+            seconds: the time limit; None waits without limit.
+        """
         self._step[0] = -1
         answer = self._exchange(RUN, body, "the run", seconds, (), layer_of)
         if answer.kind != ANSWER:
@@ -203,11 +215,17 @@ class Life:
         return result
 
     def garbage(self, why: str, what: str) -> BackendCrashedError:
-        """Kill the process and return the error for an invalid answer."""
+        """Kill the process, and return an error that says `why` its answer to the request `what` is invalid."""
         return self._over(f"gave an answer that makes no sense ({why})", what, "")
 
     def _over(self, reason: str, what: str, layer: str) -> BackendCrashedError:
-        """Kill the process if it has not ended by itself, and return the error that describes its end."""
+        """Kill the process if it has not ended by itself, and return the error that describes its end.
+
+        Args:
+            reason: what the process did wrong; empty if it ended by itself, which the error then describes.
+            what: the request that the process was answering.
+            layer: the layer that it was running; empty if it was running none.
+        """
         reason = reason or _ending(self._process)
         self.kill()
         self._reason, self._what, self._layer = reason, what, layer
@@ -296,7 +314,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 
 def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Return True if a process ends within `_POLITELY` seconds."""
+    """Wait for the end of a process; return False if it is still running after `_POLITELY` seconds."""
     deadline = time.monotonic() + _POLITELY
     while process.returncode is None and time.monotonic() < deadline:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:

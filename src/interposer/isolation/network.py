@@ -62,14 +62,17 @@ class RemoteFactory(WorkloadFactory):
         return handle
 
     def ensure(self, life: Life) -> None:
-        """Create the factory in this process, unless it exists already."""
+        """Create the workload factory in the child process `life`, unless it exists there already."""
         if self._life is not life:
             answer = life.ask(self._reported, "create_workload_factory", self.supervisor.how.deadline_seconds)
             self.own_memory = answer.get("own_memory") is True
             self._life, self._described = life, 0
 
     def configure(self, life: Life) -> None:
-        """Create the factory, the workloads and their tensors in this process, and configure the workloads."""
+        """Create the factory, the workloads and their tensors in the child process `life`, and configure the workloads.
+
+        What exists there already is left as it is.
+        """
         self.ensure(life)
         alive = [workload for reference in tuple(self.workloads.values()) if (workload := reference()) is not None]
         for workload in alive:
@@ -79,7 +82,7 @@ class RemoteFactory(WorkloadFactory):
             workload.configure(life)
 
     def describe(self, life: Life) -> None:
-        """Send the infos and lifetimes of the tensors to the process, unless nothing has changed."""
+        """Send the infos and lifetimes of the network's tensors to the child process `life`, unless it has them."""
         count = len(self.memory.handles) + len(self._constants) + len(self.memory.moments)
         if self._described == count:
             return
@@ -129,7 +132,7 @@ class RemoteWorkload(Workload):
         factory.supervisor.forget(self, "workload", self.number)
 
     def ensure(self, life: Life) -> None:
-        """Create the workload in this process, unless it exists already."""
+        """Create the workload in the child process `life`, unless it exists there already."""
         if self._life is life:
             return
         for item in self._needed:
@@ -140,7 +143,7 @@ class RemoteWorkload(Workload):
         self._life = life
 
     def configure(self, life: Life) -> None:
-        """Configure the workload in this process, if `post_allocation_configure` was called."""
+        """Configure the workload in the child process `life`, if `post_allocation_configure` was called in the host."""
         self.ensure(life)
         if self._configured and self._ready is not life:
             self.factory.describe(life)
@@ -165,7 +168,10 @@ class RemoteWorkload(Workload):
             step.owner.add(step)
 
     def _step_on(self, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> Step | None:
-        """Return the step on these tensors if all of them belong to one network; None otherwise."""
+        """Return the step that runs this workload on these tensors.
+
+        None if the tensors do not all belong to one network.
+        """
         owner = steps_of(outputs) or steps_of(inputs)
         step = None if owner is None else owner.step(self, inputs, outputs)
         self._step = step

@@ -48,7 +48,10 @@ class Region:
             _forbid_writing(self.fd)
 
     def place(self, offset: int, array: Array) -> Place:
-        """Return the location of an array of this type and shape at an offset."""
+        """Return the location of an array in this region, as it is sent to the child: (region, offset, type, shape).
+
+        Only the type and the shape of `array` are used; `offset` is in bytes.
+        """
         return (self.number, offset, str(DataType.of(array.dtype)), list(array.shape))
 
 
@@ -60,7 +63,7 @@ def _forbid_writing(fd: int) -> None:
 
 
 def map_region(fd: int, size: int, writable: bool) -> Array:
-    """Return the bytes of a region in the child; the child may close `fd` afterwards."""
+    """Map a region into the child process, and return its bytes; the child may close `fd` afterwards."""
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     return np.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED, protection), np.uint8)
 

@@ -45,7 +45,10 @@ class Served:
         self.results: list[Array] = []
 
     def map(self, number: int, fd: int, size: int, writable: bool) -> None:
-        """Map a region of shared memory; the first one is used to report the index of the running step to the host."""
+        """Map the region of shared memory with this number, and close `fd`.
+
+        The first region is special: in it, the child reports the index of the running step to the host.
+        """
         memory = map_region(fd, size, writable)
         os.close(fd)
         if not self.state.size:
@@ -75,12 +78,15 @@ class Served:
     # --- what messages are made of ------------------------------------------------------------------------------------
 
     def array(self, place: Sequence[Any]) -> Array:
-        """Return the array at a location in shared memory."""
+        """Return the array at a location in shared memory, given as (region, offset, type, shape)."""
         region, offset, dtype, shape = place
         return array_at(self.regions[region], offset, DataType.of(dtype), shape)
 
     def reader(self, reported: Plain, *, lenient: bool = False) -> Reader:
-        """Return the decoder for the graphs and infos in a request."""
+        """Return the decoder for the graphs and infos in a request.
+
+        If `lenient`, operators that this process does not know are decoded to stand-ins, otherwise they are an error.
+        """
         arrays = [self.array(place) for place in reported.get("arrays", ())]
         return Reader(arrays, self._token, importing=True, lenient=lenient)
 
@@ -128,7 +134,7 @@ class Served:
         return plain
 
     def do_collect(self, reported: Plain) -> Plain:
-        """Copy the array results of the last request to the locations that the host chose."""
+        """Copy the arrays that the last request computed to the locations in shared memory that the host chose."""
         for array, (region, offset) in zip(self.results, reported["places"], strict=True):
             np.copyto(array_at(self.regions[region], offset, DataType.of(array.dtype), array.shape), array)
         self.results = []
@@ -192,7 +198,7 @@ class Served:
         return {}
 
     def do_plan(self, reported: Plain) -> Plain:
-        """Store a plan, a sequence of steps."""
+        """Store a plan, a sequence of workloads with the tensors to run them on, which `run` executes by its number."""
         network = self.networks[reported["network"]]
         if reported["alone"]:
             network.plans = {0: []}
@@ -208,7 +214,10 @@ class Served:
         self.networks[network].run(plan, slots[:brought], slots[brought:])
 
     def do_late(self, reported: Plain) -> Plain:
-        """Run a workload on tensors some of which do not belong to the network."""
+        """Run a workload immediately on tensors some of which do not belong to the network.
+
+        Return the shapes of these outputs. The host then fetches the arrays of these outputs by the request "collect".
+        """
         network, reader = self.networks[reported["network"]], self.reader(reported)
         network.bring(reported["bring"])
         inputs = [self._late_input(network, reader, item) for item in reported["inputs"]]
@@ -266,7 +275,10 @@ def _infos(reader: Reader, reported: Sequence[Any]) -> tuple[TensorInfo, ...]:
 
 
 def _cached(op: Op, cached: list[Op]) -> Plain | None:
-    """Return a token for an operator that the host cannot know, and store it in `cached`; None for known ones."""
+    """Return a token for an operator that cannot be sent to the host, and append the operator to `cached`.
+
+    Such operators are compiled subgraphs and operators of other packages. For all others, None is returned.
+    """
     if type(op).__module__.startswith("interposer.") and is_described(op) and not isinstance(op, PreCompiled):
         return None
     cached.append(op)
@@ -309,11 +321,18 @@ class ServedNetwork:
         self._acquired = False
 
     def handle(self, slot: int) -> TensorHandle | None:
-        """Return the handle of a tensor; None for an absent input. Slots below `ABSENT` are constants."""
+        """Return the handle of the tensor with this slot, the number by which the host refers to it.
+
+        Tensors have slots from 0 on. `ABSENT` (-1) is an absent input, which has no handle, and lower slots are
+        constants.
+        """
         return self._handles[slot] if slot >= ABSENT else self._served.constants[slot]
 
     def describe(self, infos: Sequence[TensorInfo], lifetimes: Sequence[Sequence[int]]) -> None:
-        """Create a handle for each tensor, and replay the order in which their lifetimes begin and end."""
+        """Create a handle for each tensor, numbered from slot 0, and replay the beginnings and ends of their lifetimes.
+
+        `lifetimes` has one (slot, ended) pair for each of these moments, in order.
+        """
         make = self.factory.create_tensor_handle if self.own_memory else ArrayHandle
         self._handles |= {slot: make(info) for slot, info in enumerate(infos)}
         for slot, ended in lifetimes if self.own_memory else ():
@@ -322,7 +341,7 @@ class ServedNetwork:
                 (handle.allocate if ended else handle.manage)()
 
     def constant(self, info: TensorInfo | None) -> TensorHandle:
-        """Return the handle of a constant."""
+        """Create a constant in the backend from an info that contains its array, and return the handle."""
         assert info is not None
         assert info.constant is not None
         return checked(
@@ -330,7 +349,11 @@ class ServedNetwork:
         )
 
     def acquire(self, places: Sequence[Sequence[int]]) -> None:
-        """Acquire the memory; may be called again when the location of a tensor in shared memory has changed."""
+        """Acquire the memory on the first call, and store where the tensors lie in shared memory.
+
+        `places` has a triple (slot, region, offset in bytes) for each tensor. The host calls this again if a place has
+        changed.
+        """
         if not self._acquired and self.manager is not None:
             self.manager.acquire()
         self._acquired = True
@@ -356,7 +379,11 @@ class ServedNetwork:
         self._handles.clear()
 
     def run(self, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> None:
-        """Run a plan, with copies of tensors before and after it."""
+        """Run the plan with this number.
+
+        The tensors with the slots `brought` are copied into the backend's memory before it, and those with the slots
+        `fetched` are copied back to shared memory after it.
+        """
         state = self._served.state
         if brought:
             self.bring(brought)
@@ -367,14 +394,14 @@ class ServedNetwork:
             self.fetch(fetched)
 
     def bring(self, slots: Sequence[int]) -> None:
-        """Copy tensors from the shared memory into the backend's memory."""
+        """Copy the tensors with these slots from the shared memory into the backend's memory."""
         for slot in slots:
             handle = self._handles[slot]
             if handle is not None:
                 handle.copy_in(self._shared[slot])
 
     def fetch(self, slots: Sequence[int]) -> None:
-        """Copy tensors from the backend's memory to the shared memory."""
+        """Copy the tensors with these slots from the backend's private memory, if it has any, to the shared memory."""
         for slot in slots if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:

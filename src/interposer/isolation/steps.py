@@ -36,7 +36,10 @@ ABSENT: Final = -1
 
 
 class Network(Protocol):
-    """The factory of one network in the child, as the steps of the network use it."""
+    """The interface that `Steps` needs of the `RemoteFactory` of a network: its number in the child, and its tensors.
+
+    `own_memory` is True if the backend has private memory, so that tensors must be copied.
+    """
 
     number: int
     memory: SharedMemory
@@ -44,22 +47,25 @@ class Network(Protocol):
     own_memory: bool
 
     def configure(self, life: Life) -> None:
-        """Create everything of the network that this process lacks."""
+        """Create the missing objects of the network in the child process `life`: factory, workloads and tensors."""
 
 
 class Work(Protocol):
-    """A workload in the child that steps execute."""
+    """The interface that `Steps` needs of a `RemoteWorkload`: its number in the child, and its layer as `title`."""
 
     number: int
     title: str
 
     @property
     def factory(self) -> Network:
-        """The factory that the workload comes from."""
+        """The factory of the network that the workload belongs to."""
 
 
 class Step:
-    """One execution of a workload on certain tensors, which are identified by their slots."""
+    """One execution of a workload in the child, on certain tensors.
+
+    `reads` and `writes` are the slots of its inputs and outputs: the numbers of these tensors in their network.
+    """
 
     __slots__ = ("inputs", "number", "outputs", "owner", "reads", "workload", "writes")
 
@@ -73,7 +79,10 @@ class Step:
 
 
 class Plan:
-    """A sequence of steps. `reads` are the slots of tensors that must be available before."""
+    """A sequence of steps that the child stores under a number and runs with one message.
+
+    `reads` are the slots of the tensors that must have contents before it, and `writes` those of all its results.
+    """
 
     def __init__(self, number: int, steps: Sequence[Step]) -> None:
         self.number, self.steps = number, steps
@@ -95,7 +104,11 @@ class Plan:
 
 
 class Steps:
-    """The steps of one network."""
+    """Runs the workloads of one network in the child process, with as few messages as possible.
+
+    Executions are queued as steps, and run together when the host accesses a tensor. Steps that have run are logged, so
+    that a restarted child can repeat them.
+    """
 
     def __init__(self, factory: Network) -> None:
         self._factory, self._memory = factory, factory.memory
@@ -118,7 +131,10 @@ class Steps:
     def step(
         self, workload: Work, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]
     ) -> Step | None:
-        """Return the step for a workload on tensors of this network; None if some tensors belong to others."""
+        """Return the step that executes a workload on these tensors, the same object for the same tensors.
+
+        None if some of the tensors belong to another network.
+        """
         if not all(self._is_own(handle) for handle in (*inputs, *outputs)):
             return None
         reads, writes = tuple(map(self._slot, inputs)), tuple(map(self._slot, outputs))
@@ -198,7 +214,10 @@ class Steps:
         self._execute(life, plan)
 
     def _catch_up(self, life: Life) -> None:
-        """Send changed tensor locations to the child; a restarted child repeats the logged steps first."""
+        """Send changed locations of tensors to the child process `life`.
+
+        If the process is new, let it repeat the logged steps.
+        """
         if self._life is life and self._version == self._memory.version:
             return
         self._prepare(life)
@@ -240,7 +259,13 @@ class Steps:
             self._host_lacks |= plan.writes
 
     def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
-        """Return the slots that must be copied into the backend's private memory."""
+        """Return the slots whose tensors the child must copy from shared memory into the backend's private memory.
+
+        Empty if the backend has no private memory.
+
+        Raises:
+            BackendError: the only copy of a tensor was lost with an earlier child process.
+        """
         if not self._factory.own_memory:
             return []
         absent = [slot for slot in slots if self._there.get(slot) is not life]
@@ -251,7 +276,7 @@ class Steps:
         return absent
 
     def _fetch(self, slot: int) -> None:
-        """Copy a tensor from the backend's private memory to the host."""
+        """Let the child copy the tensor with this slot from the backend's private memory to shared memory."""
 
         def action(life: Life) -> None:
             self._catch_up(life)
@@ -282,7 +307,10 @@ class Steps:
     # --- tensors of unknown shape -------------------------------------------------------------------------------------
 
     def run_late(self, workload: Work, inputs: Sequence[TensorHandle | None], outputs: Sequence[TensorHandle]) -> None:
-        """Run a workload immediately on tensors some of which belong to no network; these are copied both ways."""
+        """Run a workload immediately on tensors some of which belong to no network, after all queued steps.
+
+        Such tensors are copied to memory that the child can access, and the results are copied back.
+        """
         if self._queue:
             self.flush()
         result = self._factory.supervisor.call(lambda life: self._run_late(life, workload, inputs, outputs))
@@ -324,7 +352,10 @@ class Steps:
         return list(zip(open_ones, self._collect(life, infos), strict=True))
 
     def _note_late(self, written: Sequence[int]) -> None:
-        """Record that the host has the written tensors; logged steps cannot be repeated any more."""
+        """Record that `run_late` has brought the tensors with these slots up to date in the host.
+
+        The log of steps is deleted, since repeating them would not give these contents.
+        """
         for slot in written:
             self._forget_log()
             self._host_lacks.discard(slot)
@@ -336,7 +367,10 @@ class Steps:
         return self._slot(handle)
 
     def _bring_in(self, life: Life, handles: Sequence[TensorHandle]) -> dict[int, Plain]:
-        """Copy tensors to scratch memory that the child can read; return their locations by the id of the handle."""
+        """Copy tensors to scratch memory that the child `life` can read.
+
+        Returns what the child needs to find each tensor (its info, region and offset), by the `id` of the handle.
+        """
         packer, result = Packer(), dict[int, Plain]()
         scratch, offset = self._room(life, [handle.info for handle in handles]), 0
         with ExitStack() as stack:
@@ -349,7 +383,7 @@ class Steps:
         return result
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
-        """Return copies of the results that the child has computed."""
+        """Return copies of the arrays that the child `life` computed in the last request, whose infos are given."""
         scratch, offset, places, result = self._room(life, infos), 0, list[list[int]](), list[Array]()
         for info in infos:
             places.append([scratch.number, offset])
@@ -368,7 +402,10 @@ class Steps:
 
 
 def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
-    """Return the steps of the first shared tensor among the handles, or None if there is none."""
+    """Return the `Steps` of the network to which the first shared tensor among the handles belongs.
+
+    None without such a tensor.
+    """
     shared = next((handle for handle in handles if isinstance(handle, SharedHandle)), None)
     users = None if shared is None else shared.memory.users
     assert isinstance(users, Steps | None)

@@ -29,10 +29,10 @@ ATTEMPTS: Final = 4
 
 
 class Lasting(Protocol):
-    """An object in the child that the host can create again after a restart."""
+    """The interface of the host's proxies of objects in the child, which are created again after a restart."""
 
     def ensure(self, life: Life) -> None:
-        """Create the object in this process, unless it exists already."""
+        """Create the object in the child process `life`, unless it exists there already."""
 
 
 class Supervisor:
@@ -90,7 +90,16 @@ class Supervisor:
     def ask(
         self, reported: Mapping[str, Any], what: str, *needed: Lasting, arrays: Iterable[Array] = ()
     ) -> dict[str, Any]:
-        """Send a request that needs these objects and arrays in the process; return the answer."""
+        """Send a request to the process, and return the answer.
+
+        After a crash, repeat it in a new process as `call` does.
+
+        Args:
+            reported: the request as JSON-compatible data.
+            what: a description of the request, for error messages.
+            needed: proxies whose objects must exist in the process, and are created there before if they do not.
+            arrays: arrays that the request refers to, which are copied to shared memory.
+        """
         arrays = tuple(arrays)
 
         def action(life: Life) -> dict[str, Any]:
@@ -102,7 +111,7 @@ class Supervisor:
         return self.call(action)
 
     def once(self, action: Callable[[Life], _T]) -> _T:
-        """Perform an action with the process; it is not repeated after a crash."""
+        """Perform an action with the process and return its result; unlike `call`, do not repeat it after a crash."""
         with self._lock:
             return self._tried(action)
 
@@ -177,11 +186,15 @@ class Supervisor:
     # --- what goes ----------------------------------------------------------------------------------------------------
 
     def forget(self, owner: object, kind: str, number: int) -> None:
-        """Delete an object in the process when its owner in the host is garbage-collected."""
+        """Let the process delete its object of this kind and number once `owner` is deleted.
+
+        The kind is "workload", "constant" and so on. `owner` is the host's proxy of the object; it is watched by a weak
+        reference.
+        """
         weakref.finalize(owner, _drop_later, weakref.ref(self), kind, number).atexit = False
 
     def drop_later(self, kind: str, number: int) -> None:
-        """Schedule the deletion of an object in the process for the next call."""
+        """Schedule the deletion of the process's object of this kind and number for the next call."""
         self._dropped.append((kind, number))
 
     def _drop(self, life: Life) -> None:
@@ -223,7 +236,10 @@ class Constants:
         self._regions: dict[int, tuple[Region, int]] = {}
 
     def placed(self, arrays: Collection[Array], life: Life) -> list[Place]:
-        """Return the locations of arrays in shared memory, after mapping them into the process."""
+        """Return the location of each array in shared memory, which is mapped into the child process `life`.
+
+        New arrays are copied to shared memory first.
+        """
         self._add([array for array in arrays if id(array) not in self._regions])
         supervisor = self._supervisor()
         seconds = supervisor.how.deadline_seconds if supervisor is not None else None
@@ -252,7 +268,7 @@ class Constants:
         self._regions.clear()
 
     def forget(self, key: int) -> None:
-        """Release an array that the host has deleted."""
+        """Release the shared memory of an array that the host has deleted; `key` is the `id` that the array had."""
         self._regions.pop(key, None)
 
 

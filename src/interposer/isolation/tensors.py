@@ -27,7 +27,7 @@ FIRST_CONSTANT: Final = -2
 
 
 class Users(Protocol):
-    """The interface through which `SharedMemory` notifies the steps that run on its tensors in the child."""
+    """The interface of `Steps` that `SharedMemory` calls before the host uses tensors that the child may be writing."""
 
     def acquire(self) -> None:
         """Prepare for runs, after the memory of the tensors was acquired."""
@@ -72,7 +72,10 @@ class SharedMemory(MemoryManager):
         return result
 
     def new_handle(self, info: TensorInfo) -> SharedHandle:
-        """Return a new handle, with the next free slot, for a tensor of this network; its memory is assigned later."""
+        """Return a new handle for a tensor of this network; its memory is assigned by `acquire`.
+
+        It gets the next free slot, the number by which the child knows the tensor.
+        """
         handle = SharedHandle(info, self, len(self.handles))
         self.handles.append(handle)
         return handle
@@ -113,7 +116,10 @@ class SharedMemory(MemoryManager):
             handle.bind(None)
 
     def sort(self, handle: SharedHandle, mode: int) -> None:
-        """Set the arena of a tensor (`mode`) and bind the tensor to it; the child must then get its new location."""
+        """Put a tensor into the arena `given` (mode GIVEN) or `made` (MADE), and bind the handle to its memory there.
+
+        The increased `version` shows that the child does not know the new location yet.
+        """
         handle.mode = mode
         self.version += 1
         region = self.region(handle)
@@ -189,7 +195,10 @@ class SharedHandle(ArrayHandle):
 
 
 class ConstantHandle(ArrayHandle):
-    """A constant, shared by all runs of a network; the child has a copy in shared memory."""
+    """The handle of a constant of a network, which all its runs share; the child has a copy in shared memory.
+
+    `slot` is the number by which the child knows the constant; it is below -1.
+    """
 
     _numbers: Final = itertools.count(FIRST_CONSTANT, -1)
 

@@ -64,21 +64,24 @@ class Packer:
         self._tokens = tokens
 
     def array(self, array: Array) -> int:
-        """Return the index of an array."""
+        """Add an array to `arrays`, unless it is there, and return its index, which stands for it in the data."""
         if id(array) not in self._numbers:
             self._numbers[id(array)] = len(self.arrays)
             self.arrays.append(array)
         return self._numbers[id(array)]
 
     def info(self, info: TensorInfo | None) -> Plain | None:
-        """Return an encoded info, including its constant."""
+        """Return an info as JSON-compatible data.
+
+        The array of a constant is added to `arrays`. None is encoded as None.
+        """
         if info is None:
             return None
         constant = info.constant
         return info_to_plain(info) | ({} if constant is None else {"constant": self.array(constant)})
 
     def op(self, op: Op) -> Plain:
-        """Return an encoded operator."""
+        """Return an operator as JSON-compatible data: its name, module and attributes, or a token in place of it."""
         token = self._tokens(op)
         if token is not None:
             return token

@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 def shortened(text: str) -> str:
-    """Return the message of an engine without the parts of the model that it repeats."""
+    """Return an engine's error message, truncated with "..." if it is long, as some engines append the whole model."""
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ..."
 
 
@@ -73,7 +73,10 @@ class Executable(ABC):
 
 
 class _Unread(Executable):
-    """A subgraph whose results no layer reads, so that nothing is computed. Models of engines need an output."""
+    """The executable of a subgraph without outputs: it does nothing, since no layer reads what the subgraph computes.
+
+    Such a subgraph is not passed to an engine, because a model of an engine needs at least one output.
+    """
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         pass
@@ -170,7 +173,10 @@ class Engine(Backend):
         return _border_refusals(layer, self.types) or self.refusals(layer, options)
 
     def _tried(self, view: SubgraphView, layers: list[Layer], options: dict[str, Any]) -> dict[Layer, str]:
-        """Return why the engine does not run each layer (empty if it does); bisects if a joint trial fails."""
+        """Return the reason why the engine cannot run each layer, by layer; an empty text for a layer that it can run.
+
+        The `layers` of the view are tried together. If that fails, each half of them is tried, and so on.
+        """
         if not layers:
             return {}
         try:
@@ -188,7 +194,7 @@ _NAME: Final = "\0layer\0"
 
 
 class _EngineSupport(LayerSupport):
-    """The layer support of an engine with specific options."""
+    """Answers which layers an engine supports, if it is used with these values of its options."""
 
     def __init__(self, engine: Engine, options: Chosen) -> None:
         self.engine, self.options = engine, options
@@ -199,7 +205,11 @@ class _EngineSupport(LayerSupport):
 
 
 class _Reasons:
-    """Cached results of trials by kind of layer: a reason, or an empty text. Thread-safe."""
+    """A thread-safe cache of trials: why an engine cannot compile a layer, or an empty text if it can.
+
+    Layers of the same kind (see `_kind_of`) share one entry, and the oldest entries are dropped. A cached reason holds
+    a placeholder for the layer's name.
+    """
 
     def __init__(self) -> None:
         self._found: OrderedDict[Hashable, str] = OrderedDict()
@@ -210,7 +220,10 @@ class _Reasons:
             return self._found.get(kind)
 
     def of(self, kind: Hashable, layer: Layer) -> list[str]:
-        """Return the cached reasons for a kind of layer, with the name of this layer."""
+        """Return the cached reason as a list of one text that names `layer`.
+
+        Empty if nothing is cached or the trial succeeded.
+        """
         reason = self.get(kind)
         return [reason.replace(_NAME, repr(layer.name))] if reason else []
 
@@ -222,7 +235,11 @@ class _Reasons:
 
 
 def _kind_of(layer: Layer) -> Hashable:
-    """Return a key that is equal for two layers if the engine gives the same verdict for both."""
+    """Return a key for the cache of trials, equal for two layers if the engine must give the same verdict for both.
+
+    It consists of the operator with its attributes, the operands' infos with small constants, repeated operands, and
+    the infos of the outputs.
+    """
     values = [None if value is None else (value.index, value.producer.guid) for value in layer.inputs]
     operands = tuple(None if value is None else _operand(value) for value in layer.inputs)
     return layer.op, operands, tuple(values.index(value) for value in values), layer.output_infos

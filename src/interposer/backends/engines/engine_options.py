@@ -51,7 +51,7 @@ def _named(kind: type) -> str:
 
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
-    """Return the capabilities of an engine: its options with defaults and descriptions, and the common capabilities."""
+    """Return an engine's capabilities: its declared options with defaults, ``OnlyByName=True``, and all of `others`."""
     described = (Capability(item.name, item.default, f"An option: {item.doc}") for item in declared)
     return Capabilities(*described, OnlyByName=True, **others)
 

@@ -56,7 +56,7 @@ class LiteRt(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return what TFLite cannot express, and cases in which LiteRT's kernels read out of bounds."""
+        """Return the reasons against a layer: TFLite cannot express it, or LiteRT's kernels would crash or be wrong."""
         infos = [value.known for value in (*layer.values, *layer.outputs)]
         if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
             return ["it has an empty tensor, which LiteRT's kernels do not support"]
@@ -66,7 +66,11 @@ class LiteRt(Engine):
         return list(_weight_problems(layer, options)) or writer.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return an interpreter for the subgraph with allocated tensors."""
+        """Return an interpreter for the subgraph with allocated tensors.
+
+        Raises:
+            RefusedError: TFLite cannot express a layer, or LiteRT rejects the model.
+        """
         try:
             part = writer.traced(view)
         except UnwritableError as error:
@@ -74,7 +78,13 @@ class LiteRt(Engine):
         return _Interpreter(part, options)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Compile the layers and run small ones, since some kernels report an unsupported type only when they run."""
+        """Compile the layers and run them on zeros, since some kernels report an unsupported type only when they run.
+
+        Large layers are compiled only.
+
+        Raises:
+            RefusedError: LiteRT cannot compile or run the layers.
+        """
         created = self.compile(view, {**options, "threads": 1})
         outputs = _part_outputs(view)
         infos = [[value.known for value in values] for values in (view.inputs, outputs)]
@@ -88,7 +98,10 @@ class LiteRt(Engine):
 
 
 def _weight_problems(layer: Layer, options: dict[str, Any]) -> Iterator[str]:
-    """Yield the reasons why LiteRT's kernels crash or compute wrong results with the weights of a convolution."""
+    """Yield the reasons why LiteRT would crash or compute wrong results with the weights of a layer.
+
+    Only depthwise and transposed convolutions have such reasons.
+    """
     if not isinstance(layer.op, DepthwiseConvolution2d | TransposeConvolution2d):
         return
     weights = layer.operand("weights")
@@ -116,12 +129,12 @@ def _rough_function(layer: Layer) -> str | None:
 
 
 def _part_outputs(view: SubgraphView) -> Sequence[Value]:
-    """Return the outputs for the model of a subgraph; if it has none, all values that no layer reads."""
+    """Return the outputs of a subgraph's TFLite model: the subgraph's, or if it has none, all unread results."""
     return view.outputs or [value for layer in view for value in layer.outputs if not value.uses]
 
 
 class _Interpreter(Executable):
-    """An interpreter that serves one run at a time."""
+    """A LiteRT interpreter of one compiled subgraph; it can do only one run at a time."""
 
     concurrent: ClassVar = False
     weight_copies: ClassVar = 2  # one in the model, and one packed by XNNPACK

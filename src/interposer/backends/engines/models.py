@@ -12,9 +12,11 @@ __all__ = ["OnnxPart", "constants_as_inputs", "onnx_part", "onnx_reasons"]
 
 
 class OnnxPart(NamedTuple):
-    """A model (`onnx.ModelProto`), names of its inputs and outputs in the subgraph's order, and its large constants.
+    """A subgraph as an ONNX model, for an engine that reads ONNX.
 
-    The model declares these constants as external data, and does not contain their values.
+    `model` is an `onnx.ModelProto`. `inputs` and `outputs` are the names that the subgraph's inputs and outputs have in
+    it, in the subgraph's order. `constants` are the arrays of the large constants by name: the model declares them as
+    external data, and does not contain their values.
     """
 
     model: Any
@@ -24,7 +26,12 @@ class OnnxPart(NamedTuple):
 
 
 def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> OnnxPart:
-    """Return a subgraph as an ONNX model; raise `UnwritableError` if ONNX cannot express a layer."""
+    """Return a subgraph as an ONNX model; raise `UnwritableError` if ONNX cannot express a layer.
+
+    With `exact`, quantized layers whose ONNX form rounds differently cannot be written; otherwise they become float
+    layers between DequantizeLinear and QuantizeLinear. `opset` is the opset of the model; None means the writer's
+    default.
+    """
     from interposer.writers import onnx  # noqa: PLC0415 - large, and not needed to know that a backend is there
 
     constants: dict[str, Array] = {}
@@ -35,7 +42,7 @@ def onnx_part(view: SubgraphView, *, exact: bool, opset: int | None = None) -> O
 
 
 def onnx_reasons(layer: Layer, *, exact: bool, opset: int | None = None) -> list[str]:
-    """Return the reasons why ONNX cannot express a layer; empty if it can."""
+    """Return the reasons why `onnx_part` cannot write a layer with this `exact` and `opset`; empty if it can."""
     from interposer.writers import onnx  # noqa: PLC0415
 
     return onnx.reasons(layer, exact=exact, opset=opset)

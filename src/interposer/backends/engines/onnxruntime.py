@@ -51,12 +51,15 @@ class OnnxRuntime(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a missing provider, what ONNX cannot express, and known defects of ONNX Runtime."""
+        """Return the reasons against a layer.
+
+        They are a missing provider, what ONNX cannot express, or known defects of ONNX Runtime.
+        """
         absent = _unknown_provider(options["provider"])
         return absent or onnx_reasons(layer, exact=options["exact"]) or RULES.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return a session for the subgraph."""
+        """Return an ONNX Runtime session for the subgraph; raise `RefusedError` if it cannot be created."""
         try:
             part = onnx_part(view, exact=options["exact"])
         except UnwritableError as error:
@@ -132,7 +135,7 @@ class _Binding:
 
 
 def _signature(values: Any) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Return names, types and shapes."""
+    """Return the name, the ONNX element type and the shape of each input or output (`ValueInfoProto`) of a model."""
     types = ((value.name, value.type.tensor_type) for value in values)
     return [(name, kind.elem_type, tuple(dim.dim_value for dim in kind.shape.dim)) for name, kind in types]
 
@@ -157,7 +160,10 @@ _LEVELS: Final = {
 
 
 def _shared(package: Any, model: Any, name: str, array: Array) -> Any:
-    """Return a constant as an `OrtValue` that shares the array's memory."""
+    """Return a constant as an `OrtValue` that shares the array's memory if the array is contiguous.
+
+    `package` is the module ``onnxruntime``; `name` is the constant's name in `model`, where its ONNX type is declared.
+    """
     whole = np.ascontiguousarray(array)
     code = next(item.data_type for item in model.graph.initializer if item.name == name)
     if whole.dtype.kind in "iufb":

@@ -50,12 +50,18 @@ class OpenVino(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a missing device, known defects of OpenVINO, and what ONNX cannot express."""
+        """Return the reasons against a layer.
+
+        They are a missing device, known defects of OpenVINO, or what ONNX cannot express.
+        """
         known = _unknown_device(options["device"]) or RULES.reasons(layer)
         return known or onnx_reasons(layer, exact=options["exact"], opset=_OPSET)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Query the device for every operator of the converted layers; virtual devices compile them instead."""
+        """Ask the device whether it supports every operator of the converted layers.
+
+        Raise `RefusedError` if it does not. Virtual devices, which do not answer this, compile the layers instead.
+        """
         if _is_virtual(options["device"]):
             self.compile(view, options)
             return
@@ -68,7 +74,10 @@ class OpenVino(Engine):
             raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(kinds)}")
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return a model that is compiled for the device."""
+        """Return the subgraph's model, compiled for the device.
+
+        Raise `RefusedError` if OpenVINO or ONNX cannot express it.
+        """
         return _Compiled(_written(view, options), options)
 
 
@@ -103,7 +112,10 @@ def _written(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:
 
 
 class _own_errors:  # noqa: N801 - reads as a statement
-    """Translate exceptions of OpenVINO into `RefusedError`."""
+    """A context manager that turns an exception of OpenVINO into a `RefusedError`.
+
+    The message is ``OpenVINO``, `what` (such as "cannot read it"), and the message of the exception.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what

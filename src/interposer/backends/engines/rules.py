@@ -24,7 +24,7 @@ class Rules:
         self._by_kind: dict[str, list[Rule]] = {}
 
     def __call__(self, *ops: type[Op]) -> Callable[[R], R]:
-        """Register the decorated function as a rule for some operators, or for all."""
+        """Register the decorated function as a rule for layers of the types `ops`; for all layers if there are none."""
 
         def add(rule: R) -> R:
             for kind in [op.op_name() for op in ops] or [""]:

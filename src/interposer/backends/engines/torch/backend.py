@@ -39,15 +39,18 @@ class Torch(Engine):
     capabilities: ClassVar = capabilities(_OPTIONS, NonConstWeights=True, HasFp16=True)
 
     def refusals(self, layer: Layer, options: dict[str, Any]) -> list[str]:
-        """Return a missing device, and the layers without a torch function."""
+        """Return the reasons against a layer: the device is missing, or the layer has no torch function."""
         return _no_device(options["device"]) or refusals(layer)
 
     def try_layers(self, view: SubgraphView, options: dict[str, Any]) -> None:
-        """Trace all layers, as `compile` does."""
+        """Trace all layers to a torch module, as `compile` does.
+
+        Raise `RefusedError` if one of them cannot be traced.
+        """
         _module(view)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:
-        """Return a module of the subgraph."""
+        """Return the subgraph as a traced torch module; raise `RefusedError` if a layer cannot be traced."""
         return Traced(view, options)
 
 

@@ -27,14 +27,20 @@ _LAST = (0, 2, 3, 1)
 
 
 def _with_channels_first(layout: DataLayout, function: Function) -> Function:
-    """Wrap a function of channels-first images for images of this layout; other tensors are passed unchanged."""
+    """Return a torch function of images of `layout` that permutes its first argument and its result around `function`.
+
+    `function` takes an NCHW image. Its other arguments, such as weights, are passed unchanged.
+    """
     if layout is DataLayout.NCHW:
         return function
     return lambda x, *others: function(x.permute(_FIRST), *others).permute(_LAST)
 
 
 def _padding(rows: Any, columns: Any) -> list[int]:
-    """Return the padding of two windows in torch's order."""
+    """Return the padding along height and width in the order of torch's `pad`: left, right, top, bottom.
+
+    `rows` is the window along the height, and `columns` the one along the width.
+    """
     return [columns.pad_before, columns.pad_after, rows.pad_before, rows.pad_after]
 
 
@@ -106,7 +112,11 @@ def transpose_convolution(op: TransposeConvolution2d, layer: Layer) -> Function:
 
 
 def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]]:
-    """Return where to crop the full output, and how many zeros to append to it, in torch's order."""
+    """Return how to trim the full output of a transposed convolution to the output shape of the layer.
+
+    The first list has the ends of the rows and columns to retain. The second one has the zeros to append, in the order
+    of torch's `pad`: left, right, top, bottom.
+    """
     (image, weights), out = [value.known.shape for value in layer.values[:2]], layer.output_infos[0].shape
     strides, dilations = (op.stride_y, op.stride_x), (op.dilation_y, op.dilation_x)
     ends, missing = [], []
@@ -123,7 +133,7 @@ def _cut(op: TransposeConvolution2d, layer: Layer) -> tuple[list[int], list[int]
 def pooling(op: Pooling2d, layer: Layer) -> Function:
     """Return the torch function; the image is padded first, so that all windows are complete.
 
-    Means are over the elements that count.
+    An average is divided by the number of elements that the padding method counts; see `_counts`.
     """
     h, w, _ = op.data_layout.axes()
     before, after = layer.values[0].known.shape, layer.output_infos[0].shape
@@ -150,13 +160,23 @@ def pooling(op: Pooling2d, layer: Layer) -> Function:
 
 
 def _behind(window: Any, size: int, places: int) -> int:
-    """Return how many elements the last window needs after the end of the image."""
+    """Return how many elements the last of `places` windows along an axis extends beyond an image of this size."""
     consumers: int = (places - 1) * window.stride + (window.size - 1) * window.dilation + 1 - size - window.pad_before
     return consumers
 
 
 def _counts(op: Pooling2d, windows: Any, sizes: tuple[int, int], pads: list[int], how: dict[str, Any]) -> Any:
-    """Return how many elements count in each window; None if all do."""
+    """Return how many elements of each window count for its average; None if all elements of all windows do.
+
+    With IGNORE_VALUE, elements of the declared padding count too, otherwise only those of the image.
+
+    Args:
+        op: the pooling.
+        windows: its windows along height and width.
+        sizes: the height and the width of the image.
+        pads: the padding in the order of torch's `pad`.
+        how: the kernel size and the stride, as arguments of torch's pooling.
+    """
     rows, columns = windows
     ones = torch.ones(1, 1, *sizes)
     if op.padding_method is PaddingMethod.IGNORE_VALUE:

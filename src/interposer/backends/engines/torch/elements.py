@@ -260,7 +260,10 @@ def to_bfloat16(op: ConvertFp32ToBf16, layer: Layer) -> Function:
 
 @makes(Cast, types=ANY)
 def cast(op: Cast, layer: Layer) -> Function:
-    """Return a function that casts between types that torch has, as torch does where a float overflows an integer."""
+    """Return torch's cast; raise `RefusedError` for a float that is cast to an integer, as out-of-range results differ.
+
+    The operand must not be quantized, and torch must have both types.
+    """
     source, target = layer.values[0].known.dtype, op.dtype
     if layer.values[0].known.is_quantized:
         raise RefusedError("a cast takes stored integers")

@@ -20,7 +20,10 @@ __all__ = ["as_codes", "as_reals", "rounded"]
 
 @makes(Quantize, Dequantize)
 def convert(op: Quantize | Dequantize, layer: Layer) -> Function:
-    """Return the identity: dequantizing the input and quantizing the output do all the work."""
+    """Return a cast to the output's float type.
+
+    The caller of the function dequantizes the operand before it, and quantizes the result after it.
+    """
     info = layer.output_infos[0]
     kind = torch.float32 if info.is_quantized else getattr(torch, str(info.dtype))
     return lambda x: x.to(kind)

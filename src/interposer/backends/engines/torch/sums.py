@@ -102,7 +102,7 @@ def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
 
 
 def _channels(layout: DataLayout, layer: Layer) -> list[int]:
-    """Return the shape in which one number per channel broadcasts with the first operand."""
+    """Return the shape, such as [1, -1, 1, 1], in which one number per channel broadcasts with the first operand."""
     rank = layer.values[0].known.rank
     shape = [1] * rank
     shape[1 if layout is DataLayout.NCHW else rank - 1] = -1

@@ -51,10 +51,12 @@ _TABLE: Final[dict[str, _Entry]] = {}
 
 
 def makes(*ops: type[Op], types: Collection[DataType] = FLOATS, moves: bool = False) -> Callable[[M], M]:
-    """Register the decorated function, which returns the torch function for an operator and a layer, or refuses.
+    """Register the decorated function for these operators.
 
-    `types` are the accepted types of the first operand; a quantized operand counts as float32. An operator that only
-    `moves` elements takes stored integers unchanged if all tensors have the same quantization.
+    It takes the operator and a layer, and returns a torch function on the layer's tensors. It raises `RefusedError` for
+    a layer that torch cannot compute. `types` are the accepted types of the first operand; a quantized operand counts
+    as float32. An operator that only `moves` elements takes stored integers unchanged if all tensors have the same
+    quantization.
     """
 
     def add(make: M) -> M:
@@ -80,7 +82,10 @@ def refusals(layer: Layer) -> list[str]:
 
 
 def _wide_codes(layer: Layer) -> Iterator[str]:
-    """Yield a reason for each quantized tensor that float32 cannot represent; a bias is allowed."""
+    """Yield a reason for each tensor whose quantized type has more values than float32 can represent.
+
+    Only the first two operands and the outputs are checked, as a bias may be int32.
+    """
     for value in (*layer.values[:2], *layer.outputs):
         if value.known.is_quantized and value.known.dtype not in CODES:
             yield f"{value.name!r} is quantized {value.known.dtype}; takes {', '.join(sorted(map(str, CODES)))}"
@@ -99,7 +104,10 @@ def only_moves(layer: Layer) -> bool:
 
 
 def _is_moved(layer: Layer) -> bool:
-    """Return True if all tensors of the output's type have the same quantization, with a single scale."""
+    """Return True if elements can be moved as stored integers: all tensors of the output's type share one quantization.
+
+    It must be per-tensor, not per-axis.
+    """
     held = [
         value.known for value in (*layer.values, *layer.outputs) if value.known.dtype is layer.output_infos[0].dtype
     ]

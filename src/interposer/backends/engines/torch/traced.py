@@ -80,7 +80,10 @@ def _trace(layer: Layer, tensors: _Tensors) -> None:
 
 
 def _called(function: Function, layer: Layer, read: Callable[[Value], Any]) -> Sequence[Any]:
-    """Return the results of a function for the tensors of a layer, one for each output."""
+    """Return the results of a layer's torch function, one for each output.
+
+    `read` returns the torch tensor of an operand; absent operands are passed as None.
+    """
     result = [None if value is None else read(value) for value in layer.inputs]
     created = function(*result, *[None] * (len(layer.op.operands) - len(result)))
     return created if isinstance(created, tuple | list) else (created,)
@@ -129,5 +132,5 @@ def _tracer_type() -> type[Any]:
 
 
 def _identifier(name: str) -> str:
-    """Return a valid Python identifier."""
+    """Return the name with "_" in place of the characters that a Python identifier must not have."""
     return "_" + re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -14,7 +14,11 @@ __all__ = ["Kind", "kind_of"]
 
 
 class Kind(NamedTuple):
-    """The kind of an attribute: ``abi.KIND_...``, whether it may be absent, the width of rows, and the choices."""
+    """How the C interface represents an attribute of an operator.
+
+    `number` is ``abi.KIND_...``. `optional` is True if the attribute may be None. `columns` is the length of each row
+    of a table, or 0. `choices` is the enumeration of which the attribute is a member, or None.
+    """
 
     number: int
     optional: bool = False

@@ -53,9 +53,11 @@ _retained_texts: list[_Text] = []
 
 
 class Shown:
-    """The description of one operator for plug-ins of one revision of the vocabulary; `shown` creates and caches it.
+    """How layers of one operator are shown to plug-ins of one revision of the vocabulary.
 
-    `refusal` is the reason why no layer of the operator is passed to such plug-ins, or None.
+    Created and cached by `shown`. The vocabulary is the set of operators, operands and attributes in the C interface;
+    each has the revision that added it. A plug-in that was written to an earlier revision must not get what it does not
+    know. `refusal` is the reason why no layer of the operator is passed to such plug-ins, or None.
     """
 
     def __init__(self, op: type[Op], revision: int) -> None:
@@ -173,7 +175,11 @@ def _is_ours(kind: type) -> bool:
 
 
 def _versions(op: type[Op]) -> tuple[int, dict[str, int], dict[str, tuple[str, int]]]:
-    """Return the versions of an operator and its parts; names that other packages declare have version 0."""
+    """Return the revisions of the vocabulary in which an operator, its operands and its attributes were added.
+
+    The second element maps operands to revisions. The third one maps attributes to pairs of the kind, such as "float",
+    and the revision. Operators of other packages are not in the vocabulary, and have revision 0.
+    """
     if op.__module__.startswith(OWN):
         return LAYERS.get(op.op_name(), (NEVER, {}, {}))
     return 0, {operand.name: 0 for operand in op.operands}, {name: ("", 0) for name in op.attributes}

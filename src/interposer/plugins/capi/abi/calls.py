@@ -79,7 +79,7 @@ class ErrorBuffer:
         self.words = memoryview(self.error).cast("B").cast("Q")  # quicker to read than fields of the structure
 
     def is_blank(self) -> bool:
-        """Return True unless a function filled in the error although it succeeded."""
+        """Return True if the struct is unchanged; a function that succeeded must not have filled in an error."""
         return not (self.words[_KIND] or self.words[_LENGTH])
 
     def overrun(self) -> bool:

@@ -36,7 +36,7 @@ _scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), a
 
 
 class Withholding:
-    """The layers that are withheld from plug-ins with a certain revision of the vocabulary, and the reasons."""
+    """Decides which layers are not passed to plug-ins of one revision of the vocabulary (see `Shown`), and why."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -123,7 +123,7 @@ class FlatGraph:
 
     @classmethod
     def of(cls, view: SubgraphView, **how: Any) -> FlatGraph:
-        """Return the tables of a view."""
+        """Return the tables of a view; `how` has the revision, alignment and infos that the constructor takes."""
         return cls(view.layers, view.inputs, view.outputs, name=view.graph.name, **how)
 
     def index(self, value: Value) -> int:
@@ -187,7 +187,10 @@ class FlatGraph:
         self._constant_table = table
 
     def _constant(self, array: Array, alignment: int) -> tuple[int, int, int, int]:
-        """Return the address, the size and the file position of the data; a copy for alignment is made only once."""
+        """Return where the data of a constant is: address, size in bytes, and descriptor and offset of the mapped file.
+
+        Without a file, these are -1 and 0. Data that is not aligned is copied, but only once.
+        """
         place = address_of(array)
         if place % max(alignment, 16) or not array.flags.c_contiguous:
             result = aligned(array, alignment)

@@ -24,9 +24,10 @@ ALIGNMENT: Final = 64
 
 
 class Image:
-    """The tables of a part as bytes: `data`, the ``ipr_graph`` first, and `places`, the offsets of pointers in it.
+    """A copy of an ``ipr_graph``, its tables and its constants as one block of bytes that can be stored in a file.
 
-    Each offset is a uint64. `digest` is of both.
+    `data` begins with the ``ipr_graph``. `places` lists the positions in `data` at which there is a pointer, each as a
+    uint64; such a pointer holds an offset in `data`. `digest` is a digest of both.
     """
 
     def __init__(self, data: bytes | memoryview, places: bytes | memoryview, digest: str | None = None) -> None:
@@ -69,7 +70,7 @@ def _is_same(copied: bytes | memoryview, constant: abi.Constant) -> bool:
 
 
 def outline(tables: abi.Graph) -> str:
-    """Return a short fingerprint of the tables, for quick comparison."""
+    """Return the numbers of layers, tensors, constants, inputs and outputs as text, to find equal tables quickly."""
     counts = (tables.layer_count, tables.tensor_count, tables.constant_count, tables.input_count, tables.output_count)
     return "-".join(map(str, counts))
 
@@ -158,7 +159,10 @@ class _Writer:
         self._point(at + abi.String.data.offset, text.data, text.size + 1)  # including the final NUL
 
     def _point(self, at: int, address: int | None, size: int) -> int:
-        """Copy the data at an address, and set the pointer at offset `at` to the copy."""
+        """Copy `size` bytes at an address to the end of the image, and return their offset in it; 0 for NULL.
+
+        The pointer at the offset `at` of the image is set to the copy.
+        """
         if not address:
             return 0
         result = self._copy(address, size)

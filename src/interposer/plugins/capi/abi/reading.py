@@ -159,9 +159,9 @@ class CodeMap:
         self._ranges = _mapped_ranges()
 
     def fault(self, address: int | None) -> str | None:
-        """Return why this cannot be the address of a function.
+        """Return why an address cannot be that of a function, such as "is NULL", for error messages.
 
-        None if it can be, or if the system has no information.
+        None if it can be, or if the system does not list the address ranges.
         """
         if not address:
             return "is NULL"

@@ -18,10 +18,15 @@ _SIZE: Final = ctypes.sizeof(abi.Tensor)
 
 
 class TensorTable:
-    """An array of ``ipr_tensor`` for many runs: `bind` all tensors, run, and `finish`.
+    """An array of ``ipr_tensor``, the input or the output tensors of runs: `bind` all tensors, run, then `finish`.
 
-    Plug-ins read `inputs` and write outputs. With `strided`, the plug-in accepts arrays that are not contiguous
-    (``IPR_CAP_STRIDED``). The table keeps no reference to the caller's arrays.
+    The table keeps no reference to the caller's arrays.
+
+    Args:
+        infos: the infos of the tensors.
+        alignment: the alignment in bytes that the plug-in requires.
+        inputs: True for tensors that the plug-in only reads.
+        strided: True if the plug-in accepts arrays that are not contiguous (``IPR_CAP_STRIDED``).
     """
 
     def __init__(self, infos: Sequence[TensorInfo], alignment: int, *, inputs: bool, strided: bool = False) -> None:
@@ -47,7 +52,7 @@ class TensorTable:
         self._items[index].data = place
 
     def bind_private(self, index: int, number: int) -> None:
-        """Bind a tensor to the plug-in's tensor with this number."""
+        """Bind the tensor at an index to a tensor in the plug-in's private memory, which has this number there."""
         item = self._items[index]
         item.memory_kind, item.native_handle, item.data = abi.MEMORY_PRIVATE, number, None
         item.strides = None
@@ -91,7 +96,10 @@ class TensorTable:
         return address_of(copy)
 
     def finish(self, arrays: Sequence[Array] | Mapping[int, Array]) -> None:
-        """Copy the results of a run from copies to the arrays that were bound."""
+        """Copy results to the caller's arrays after a run, for the tensors that `bind` bound to a copy.
+
+        `arrays` are the arrays that were passed to `bind`, by index.
+        """
         for index, copy in self._copies.items():
             if self._items[index].data == address_of(copy):
                 np.copyto(arrays[index], copy)
@@ -102,7 +110,7 @@ class TensorTable:
         self._items[index].size = self.infos[index].with_shape(shape).num_bytes
 
     def reset(self) -> None:
-        """Reset the shapes of tensors, and the data of tensors of unknown shape."""
+        """Prepare tensors of unknown shape for the next run: give them their declared shapes again, and no data."""
         for index, info in enumerate(self.infos):
             if not info.is_concrete:
                 self._shapes[index][:] = list(info.shape)
@@ -110,7 +118,14 @@ class TensorTable:
 
 
 def describe(item: Any, info: TensorInfo, shape: Any, flags: int) -> None:
-    """Fill in an ``ipr_tensor`` in host memory, except for its address."""
+    """Fill in an ``ipr_tensor`` in host memory, except for its address.
+
+    Args:
+        item: the struct.
+        info: the type and shape of the tensor.
+        shape: the shape as an array of ctypes, which must stay alive as long as the struct.
+        flags: ``abi.TENSOR_...``.
+    """
     code, bits = dlpack_type(info.dtype)
     item.device_type, item.ndim = 1, info.rank
     item.dtype_code, item.dtype_bits, item.dtype_lanes = code, bits, 1

@@ -52,7 +52,7 @@ class Blobs:
         self._library, self._functions, self._owner = library, functions, owner
 
     def fingerprint(self, options: Options | OptionTable | None = None) -> str:
-        """Return a string that differs between settings whose blobs are not interchangeable."""
+        """Return the plug-in's text for these options and this machine; it differs if blobs are not interchangeable."""
         out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
         table = options if isinstance(options, OptionTable) else self._options(options)
         with self._library.serialized():

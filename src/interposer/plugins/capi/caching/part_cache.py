@@ -81,7 +81,10 @@ _log = logging.getLogger("interposer.cache")
 
 @dataclass(frozen=True)
 class CachedPart:
-    """A cached compiled part; `origin` has the backend, the part and the options that it was compiled from."""
+    """The content of a cache file: a compiled subgraph as a blob.
+
+    `origin` maps names to what the subgraph was compiled with: the backend, its version and file, and all options.
+    """
 
     origin: Mapping[str, Any]
     blob: Blob
@@ -137,7 +140,7 @@ def _declared_directory(library: Library) -> DeclaredOption | None:
 
 
 def keeps_parts(library: Library, options: OptionTable) -> bool:
-    """Return whether there is a folder for the compiled parts of a plug-in."""
+    """Return True if a plug-in's compiled parts can be cached: these options or the settings name a folder for them."""
     return cache_folder(cache_directory(library, options.options)) is not None
 
 
@@ -146,7 +149,14 @@ class PartKeeper:
 
     @classmethod
     def of(cls, library: Library, image: Image, outline: str, options: OptionTable) -> PartKeeper | None:
-        """Return the keeper of a part; None if there is no cache folder, or the plug-in has no usable blobs."""
+        """Return the keeper of a part; None if there is no cache folder, or the plug-in has no usable blobs.
+
+        Args:
+            library: the plug-in.
+            image: the tables of the part.
+            outline: their `outline`, which becomes the last part of the file name.
+            options: the options that the part is compiled with.
+        """
         folder = cache_folder(cache_directory(library, options.options))
         if folder is None:
             return None
@@ -184,9 +194,9 @@ class PartKeeper:
         return f"{FOLDER}/{digest[:32]}{self._outline}"
 
     def restored(self, tables: FlatGraph | ImageGraph, owner: object) -> Executable | None:
-        """Return the compiled part, for the tables that it was made from.
+        """Return the compiled part from the cache; None if it is not cached or no longer usable.
 
-        None if it is not cached or no longer usable.
+        `tables` are those of the part, and the result keeps `owner` alive.
         """
         settle(self._job)
         if not has_cached(FOLDER, self._outline, self._folder):
@@ -203,7 +213,10 @@ class PartKeeper:
             return None
 
     def keep(self, executable: Executable, source: str) -> None:
-        """Store a compiled part that was not cached; large parts are stored in the background if possible."""
+        """Store a compiled part that was not cached; large parts are stored in the background if possible.
+
+        `source` is the name of the network's file, which is stored with the part.
+        """
         if executable.concurrent and executable.memory > LATER:
             later(self._job, lambda: self._keep(executable, source))
         else:
@@ -225,7 +238,11 @@ class PartKeeper:
 
 
 class Mark(Enum):
-    """The state of the mark file of a part."""
+    """What the mark file of a part says about earlier attempts to save or restore it.
+
+    The file is created before a plug-in saves or restores the part, and deleted afterwards. If it is still there, the
+    process has ended in between, probably because the plug-in crashed.
+    """
 
     NONE = "there is none, or its process is alive"
     ONCE = "a process ended while a backend saved this part, which is tried once more"
@@ -234,7 +251,10 @@ class Mark(Enum):
 
 
 def read_mark(name: str, folder: str = "") -> Mark:
-    """Return the state of a part's mark; old marks expire and have no lasting effect."""
+    """Return what the mark file of a cached part says.
+
+    `name` is the part's file in `folder`, or in the cache folder.
+    """
     where = cache_folder(folder)
     if where is None:
         return Mark.NONE
@@ -245,7 +265,10 @@ def read_mark(name: str, folder: str = "") -> Mark:
 
 
 def _locked(path: Path) -> tuple[int, Mark]:
-    """Return the mark of a process that has ended: the open and locked file, or -1 if there is none."""
+    """Open and lock a mark file whose process has ended; return its descriptor and what it says.
+
+    If there is no file, or the process that created it is alive, the result is (-1, `Mark.NONE`).
+    """
     try:
         descriptor = os.open(path, os.O_RDWR)
     except (OSError, ValueError):
@@ -302,7 +325,7 @@ def trial(name: str, folder: str = "", *, saves: bool = False) -> Iterator[bool]
 
 
 def _taken_away(path: Path) -> Mark:
-    """Return the state of the mark at `path`, and delete the mark unless it forbids a trial."""
+    """Return what the mark file at `path` says, and delete it unless it forbids another attempt (`Mark.FATAL`)."""
     descriptor, result = _locked(path)
     if descriptor >= 0:
         if result is not Mark.FATAL:

@@ -17,9 +17,10 @@ __all__ = ["Recording", "current_recording", "recording"]
 
 @dataclass(frozen=True)
 class Recording:
-    """The compiled parts, paired with copies of the tables that they were made from if `whole` is True.
+    """Collects the subgraphs that plug-ins compile in a block of `recording`, so that the network cache can store them.
 
-    `source` is the name of the network's file.
+    `parts` has a pair of executable and tables for each; the tables are only copied if `whole` is True. `source` is the
+    name of the network's file.
     """
 
     source: str

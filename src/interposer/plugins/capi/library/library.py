@@ -67,7 +67,10 @@ class Identity(NamedTuple):
 
 
 def version_problem(version: tuple[int, int], here: tuple[int, int] | None = None) -> str | None:
-    """Return why this version is not compatible, or None: it needs the same major, and no greater minor version."""
+    """Return why a plug-in's version (major, minor) is not compatible with version `here`, or None if it is compatible.
+
+    It must have the same major version, and no greater minor version. `here` is by default that of this package.
+    """
     here = abi.API_VERSION if here is None else here
     if version[0] == here[0] and version[1] <= here[1]:
         return None
@@ -207,7 +210,7 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
 
 
 class _Held(NamedTuple):
-    """An object of the plug-in that must be released, and the data that must stay valid until then."""
+    """An object that the plug-in allocated: the function to release it, and `data` that must stay alive until then."""
 
     release: Callable[[], None] | None
     data: object
@@ -298,7 +301,7 @@ class Library:
 
     @property
     def stamp(self) -> str:
-        """A string that differs after the file has changed."""
+        """A text that changes if the plug-in's file is replaced: its id, version, size and modification time."""
         result = os.stat(self.path)
         return f"{self.id} {self.info.version} {result.st_size} {result.st_mtime_ns}"
 

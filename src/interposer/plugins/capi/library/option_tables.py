@@ -17,7 +17,13 @@ _SCOPE_NAMES = {abi.SCOPE_INIT: "a runtime", abi.SCOPE_MODEL: "a network"}
 
 
 def checked_options(backend: str, options: Options, declared: Iterable[DeclaredOption], scope: int) -> Options:
-    """Return the given options, converted to the declared types.
+    """Return the options of a backend, with their values converted to the declared types.
+
+    Args:
+        backend: the id of the backend, for error messages.
+        options: the user's options by name.
+        declared: the options that the plug-in declares.
+        scope: whether they are options of the runtime or of a network.
 
     Raises:
         OptionError: the name is unknown, the option has another scope, or the value has the wrong type.

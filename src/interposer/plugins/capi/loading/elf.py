@@ -182,7 +182,11 @@ class _Tables:
         return cls(elf, loaded, _dynamic_entries(elf, *dynamic[0]))
 
     def offset(self, tag: int) -> int:
-        """Return the file offset of the table of a dynamic entry."""
+        """Return the file offset of the table to which the dynamic entry with this tag (``DT_...``) points.
+
+        Raises:
+            ValueError: the file does not contain it.
+        """
         address = self.entries[tag]
         for start, offset, size in self.loaded:
             if start <= address < start + size:

@@ -130,7 +130,7 @@ class _Search:
         """Ids of the package's own backends that are disabled; other backends may use these ids."""
 
     def own(self, files: Mapping[str, str]) -> None:
-        """Load the package's own files, given by the ids in their names."""
+        """Load the package's own shared objects; `files` maps the ids in their names to their paths."""
         for name, path in files.items():
             if name in self.options.disabled:
                 self.vacant.add(name)
@@ -173,7 +173,10 @@ def _entries(folder: str) -> list[str]:
 
 
 class _File:
-    """The loading of one file; every step updates the record."""
+    """Loads the backend of one file in steps, from resolving the path to registration; `record` has the last step.
+
+    `own_id` is the backend's id for a file of this package, otherwise it is empty.
+    """
 
     def __init__(self, search: _Search, path: str, *, own_id: str = "") -> None:
         self.search, self.options, self.ours = search, search.options, bool(own_id)
@@ -224,7 +227,10 @@ class _File:
 
     @property
     def _exactly(self) -> bool:
-        """Whether to load the content that was hashed, even if the file at the path is replaced in the meantime."""
+        """True if the loaded content must be the one that was hashed, even if another file replaces it at the path.
+
+        That is the case if the user allows only files with certain digests.
+        """
         return self.options.allowed is not None and not self.ours
 
     def _check_probe(self, descriptor: int) -> None:

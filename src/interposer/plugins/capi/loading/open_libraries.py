@@ -79,9 +79,11 @@ def opened_file(path: str) -> Iterator[int]:
 
 @dataclass(eq=False)
 class _Opened:
-    """An open shared object. `busy` is True from the start of its backend until the backend is shut down.
+    """A shared object that this process has open, with its backend as long as something refers to it.
 
-    `stuck` is True if the backend could not be shut down, so that it cannot be started again.
+    `descriptor` keeps the file open if it is not None. `unload` is True if the library is unloaded with its backend.
+    `busy` is True from the start of its backend until the backend is shut down. `stuck` is True if the backend could
+    not be shut down, so that it cannot be started again.
     """
 
     path: str

@@ -27,7 +27,11 @@ TRIAL: Final = "interposer.session.trial"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a trial: the id and version of the backend, and the error, or None if it can be loaded."""
+    """The result of loading a shared object in another process: whether it can be loaded safely in this one.
+
+    `id` and `version` are those of the backend, as far as they were read. `error` is the reason against loading it, or
+    None.
+    """
 
     id: str = ""
     version: str = ""
@@ -71,7 +75,11 @@ def probe(
 
 
 class _Watch:
-    """Reads the messages of the trial process."""
+    """Waits for the process that loads a shared object on trial, and turns its messages and its end into a `Verdict`.
+
+    The messages report what the process does next (`doing`), the backend's id and version, and a failed check. The
+    process hangs if it takes longer than `seconds`.
+    """
 
     def __init__(self, child: Child, seconds: float) -> None:
         self.child, self.seconds = child, seconds
@@ -152,7 +160,7 @@ def keep_verdict(digest: str, verdict: Verdict, options: Mapping[str, Options]) 
 
 
 def _state(path: str) -> list[int] | None:
-    """Return the size and modification time of a file; None if the file is missing."""
+    """Return the size and the modification time of a file, to notice that it has changed; None if it is missing."""
     try:
         result = os.stat(path)
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ __all__ = ["DynamicBackendRecord", "State", "Step", "StepError"]
 
 
 class State(Enum):
-    """The result of loading a file."""
+    """How the loading of a file ended."""
 
     LOADED = "loaded"
     """The backend of the file is registered."""

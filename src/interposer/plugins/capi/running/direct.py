@@ -30,12 +30,13 @@ MOST_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The network around a compiled part that is its only layer.
+    """The facts about a network that a direct call needs, if a compiled part is the network's only layer.
 
-    `inputs` and `outputs` are the names and infos of the network's tensors. The part reads the inputs with the indices
-    `operands` and writes the outputs with the indices `results`. Outputs must not overlap the ranges of addresses in
-    `constants`, which are sorted and do not overlap each other. A run is in `runs`, by thread, while it lasts. `failed`
-    converts the error of a run, and `left` is called at the end of a run if the call was closed during it.
+    `inputs` and `outputs` are the names and infos of the network's tensors. `operands` are the indices of the inputs
+    that the part reads, and `results` those of the outputs that it writes. `constants` are sorted, disjoint ranges of
+    addresses that outputs must not overlap. `runs` maps the id of a thread to its run in progress. `failed` converts
+    the exception of a run into the one to raise. `left` is called at the end of a run during which the network was
+    unloaded.
     """
 
     inputs: Sequence[tuple[str, TensorInfo]]
@@ -96,7 +97,7 @@ def direct_call(workload: DynamicWorkload, around: Surroundings) -> DirectCall |
 
 
 def _is_plain(workload: DynamicWorkload, around: Surroundings) -> bool:
-    """Return True if all tensors are numbers of known shape, in memory that new arrays can be."""
+    """Return True if all tensors are numeric, of known shape, and as aligned as every new NumPy array."""
     infos = [info for _, info in (*around.inputs, *around.outputs)]
     alignment = workload.executable.library.info.alignment
     return alignment <= MOST_ALIGNMENT and all(

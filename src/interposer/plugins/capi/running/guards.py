@@ -70,7 +70,10 @@ def _field(size: int) -> Array:
 
 
 def _first_change(field: Array, size: int) -> int | None:
-    """Return the offset, relative to the output, of the first changed byte in the guard areas; None if none changed."""
+    """Return where the plug-in first wrote outside of an output, as a byte offset from its start; None if it did not.
+
+    `field` is the memory with guard areas before and after the `size` bytes of the output.
+    """
     changed = field != _CANARY
     changed[MARGIN : MARGIN + size] = False
     return int(changed.argmax()) - MARGIN if changed.any() else None

@@ -71,11 +71,14 @@ class Handles:
                 for row in rows]  # fmt: skip
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call one of the functions; raise `CallError` if it fails."""
+        """Call a function of the extension by its name in the table; raise `CallError` if it fails."""
         self.library.call(name, self.functions[name], self.library.self, *arguments)
 
     def register(self, registry: TensorHandleFactoryRegistry, owner: object) -> None:
-        """Register the handle factories, which share the memory of one run."""
+        """Register a tensor handle factory for each kind of memory; together they allocate from one new memory pool.
+
+        The pool keeps `owner`, the backend, alive.
+        """
         pool = NativePool(self, registry.custom_allocators.get(self.library.id), owner)
         registry.register_memory_manager(pool)
         for index, kind in enumerate(self.kinds):
@@ -88,7 +91,10 @@ def _sources(kinds: int) -> MemorySource:
 
 
 class NativePool(MemoryManager):
-    """The memory of one run, created with the first tensor, because the optimizer only needs factory properties."""
+    """The plug-in's memory pool of one run, for tensors of all its kinds of memory.
+
+    It is created in the plug-in with the first tensor, because the optimizer only asks factories for their properties.
+    """
 
     def __init__(self, handles: Handles, allocator: CustomAllocator | None, owner: object) -> None:
         self.handles, self._allocator, self._owner = handles, allocator, owner
@@ -114,7 +120,10 @@ class NativePool(MemoryManager):
         return pool
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function on the pool."""
+        """Call a function of the extension by name with the pool as its first argument.
+
+        Raise `CallError` if it fails.
+        """
         self.handles.call(name, self.pool, *arguments)
 
     def acquire(self) -> None:
@@ -273,7 +282,10 @@ class NativeHandle(TensorHandle):
 
 
 class _NativeCopy(Workload):
-    """A copy by a device, to or from its memory of one kind; the tensor on the other side can be mapped."""
+    """A workload in which the plug-in's device copies a tensor to or from its memory of one kind.
+
+    The tensor on the other side must be one that the host can map.
+    """
 
     concurrent = strided = True
 
@@ -344,7 +356,10 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
 
 
 class Lent:
-    """A custom allocator as ``ipr_allocator``; its blocks are referenced here until they are freed."""
+    """The user's custom allocator as an ``ipr_allocator`` that a plug-in can call.
+
+    Allocated blocks are referenced here until the plug-in frees them.
+    """
 
     def __init__(self, allocator: CustomAllocator) -> None:
         self._allocator, self._given = allocator, dict[int, Array]()

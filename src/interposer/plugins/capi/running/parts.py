@@ -59,7 +59,11 @@ class Optimizer:
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
     def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
-        """Return the layers that the plug-in does not support in this part, such as those of an incomplete group."""
+        """Return the layers of a part that the plug-in does not support in it, with the reasons as text.
+
+        The plug-in is asked about the part alone, so layers are found that it supports only together with missing
+        layers.
+        """
         verdicts = ask(self._library, flat, self._options)
         return {
             layer: "; ".join(verdict.reasons)

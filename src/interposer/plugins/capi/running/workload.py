@@ -97,7 +97,7 @@ class DynamicWorkload(Workload):
         return call if not self.executable.workspace_size else partial(self._call_borrowing, run, call)
 
     def _call_borrowing(self, run: RunTables, call: Callable[[], None]) -> None:
-        """Call a prepared run with the workspace of another idle run."""
+        """Perform `call`, which executes the prepared `run`, with the workspace of other tables that are not in use."""
         try:
             lender = self.free.pop()
         except IndexError:
@@ -117,7 +117,10 @@ def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
 
 
 def _seen(handle: ArrayHandle) -> Array:
-    """Return the array of a handle, which stays the same as long as its memory does."""
+    """Return the mapped array of a handle.
+
+    The same object is returned as long as the handle's memory does not change.
+    """
     with handle.mapped() as array:
         return array
 
@@ -127,7 +130,11 @@ def _fits(array: object, info: TensorInfo) -> bool:
 
 
 class RunTables:
-    """The tables of successive runs, with an ``ipr_run`` at `address`."""
+    """The C structs with which one thread executes a compiled part again and again.
+
+    `address` is that of the ``ipr_run``. Concurrent runs have separate tables. Unless `workspace` is False, they have a
+    workspace of their own.
+    """
 
     def __init__(
         self,
@@ -175,7 +182,10 @@ class RunTables:
         self._executable.library.fail("execute", status, self._error)
 
     def bind(self, read: Sequence[Array], written: Sequence[Array]) -> bool:
-        """Bind the tensors to these arrays for all runs; return False if one would have to be copied."""
+        """Bind the inputs `read` and the outputs `written` for all following runs, without a copy.
+
+        Returns False, and binds nothing, if the plug-in cannot use one of the arrays directly.
+        """
         if not (self._inputs.takes(read) and self._outputs.takes(written)):
             return False
         self._cached = (*read, *written)
@@ -207,7 +217,11 @@ class RunTables:
     def _bind_all(
         self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
     ) -> dict[int, Array]:
-        """Bind the tensors of known shape; return the arrays of those in ordinary memory."""
+        """Bind the tensors of a table to handles, except tensors in ordinary memory whose shape is unknown.
+
+        Returns the bound arrays in ordinary memory by index. Handles that had to be mapped are appended to `mapped`, so
+        that the caller unmaps them.
+        """
         result: dict[int, Array] = {}
         for index, handle in enumerate(handles):
             if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
@@ -218,7 +232,10 @@ class RunTables:
         return result
 
     def execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
-        """Run on arrays."""
+        """Execute the part once, with the inputs `read` and the outputs `written`.
+
+        Checking mode detects stray writes.
+        """
         if self._executable.library.checking:
             with GuardedRun(self._executable, read, written, self._outputs.infos) as guarded:
                 self._execute(read, guarded.outputs)
@@ -239,7 +256,15 @@ class RunTables:
         handles: Sequence[TensorHandle],
         mapped: list[TensorHandle],
     ) -> None:
-        """Run with outputs whose shapes are determined by the run; mapped handles are appended to `mapped`."""
+        """Execute the part once, with the inputs `read`, if the plug-in determines shapes of outputs during the run.
+
+        `handles` are those of the outputs. Handles that had to be mapped are appended to `mapped`, so that the caller
+        unmaps them.
+
+        Raises:
+            CallError: the plug-in failed.
+            BackendContractError: the plug-in gave an output no shape.
+        """
         self._outputs.reset()
         self._bind_all(self._inputs, read, mapped)
         self._handles, self._mapped, self._problem = handles, mapped, None
@@ -259,9 +284,16 @@ class RunTables:
         self._outputs.finish(self._written)
 
     def _resized(self, _: Any, output: int, shape: int | None, rank: int) -> int:
-        """Resize an output; this is the host's ``resize`` callback.
+        """Give an output the shape that the plug-in computed.
 
-        Errors are stored, as C code cannot propagate them.
+        This is the host's ``resize`` callback, called during a run.
+
+        Args:
+            output: the index of the output.
+            shape: the address of its dimensions, `rank` elements of int64.
+            rank: the number of dimensions.
+
+        Returns a status code. Exceptions are stored for `execute_open`, as C code cannot propagate them.
         """
         try:
             self._give_shape(output, shape, rank)
