@@ -190,7 +190,7 @@ def _varied(
 ) -> MemoryPlan:
     """Improve a plan by random changes of the order in which the tensors are placed into the lowest free gaps.
 
-    Each change moves one of the tensors that end highest to an earlier place in `order`, and is kept unless the arena
+    Each change moves one of the tensors that end highest to an earlier place in `order`, and is undone if the arena
     grows. `rooms` has the size of each tensor in bytes, and `neighbours` the indices of the tensors that must not
     overlap it.
     """

@@ -44,11 +44,18 @@ class Builders(ABC):
         source: str = "",
         regions: Sequence[Builders | Graph] = (),
     ) -> Layer:
-        """Add a layer that runs `op` on `values`."""
+        """Add a layer that runs `op` on `values`, one for each operand in order (None for an absent one).
+
+        `outputs` declares infos of the outputs, `source` is the layer's origin in a model file, and `regions` are the
+        subgraphs of a control flow layer. See `Network.add_layer`.
+        """
 
 
 class _LazyBuilder:
-    """An attribute of `Builders` that replaces itself by the operator's method when it is first read."""
+    """An attribute of `Builders` that stands for an operator's method until the method is first read.
+
+    The method is then created and replaces this object, so that importing the package does not create all methods.
+    """
 
     def __init__(self, op: type[Op]) -> None:
         self._op = op
@@ -60,9 +67,10 @@ class _LazyBuilder:
 
 
 def _builder(op: type[Op]) -> Callable[..., Layer]:
-    """Return the method of an operator, with the signature that its declaration gives it.
+    """Create the method of `Builders` that adds a layer of this operator, such as ``add_softmax_layer``.
 
-    The method is compiled from text, as those of data classes are, so that Python itself checks its arguments.
+    Its signature has the operands and attributes that the operator declares. The method is compiled from text, as those
+    of data classes are, so that Python itself checks its arguments.
     """
     name = builder_name(op)
     parameters, arguments = ", ".join(builder_parameters(op)), ", ".join(builder_arguments(op))

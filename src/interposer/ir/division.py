@@ -19,9 +19,11 @@ Kind = Callable[[Layer], Hashable | None]
 
 
 def divided(graph: Graph, kind: Kind) -> list[list[Layer]]:
-    """Return the layers of each part, in topological order; layers of kind None and constants are left out.
+    """Divide the layers of a graph into connected parts of one kind each, such as all layers of one backend.
 
-    The parts are in the order of their first layers. No two adjacent parts of one kind could be merged without a cycle.
+    Returns the layers of each part in topological order; the parts are in the order of their first layers. `kind`
+    returns the kind of a layer; layers for which it returns None, and constants, are in no part. No two adjacent parts
+    of one kind could be merged without a cycle between parts.
     """
     layers = [layer for layer in graph.topological() if not isinstance(layer.op, Constant)]
     kinds = [kind(layer) for layer in layers]
@@ -35,7 +37,11 @@ def divided(graph: Graph, kind: Kind) -> list[list[Layer]]:
 
 
 class _Quotient:
-    """A graph of parts, which are numbered like one of their layers. A level is higher than those of all producers."""
+    """The graph of parts into which `divided` divides a graph: parts are merged here while no cycle results.
+
+    A part has the number of one of its layers. Every part has a level, which is higher than the levels of all parts
+    that it reads, so that a search for cycles can end early.
+    """
 
     def __init__(self, layers: list[Layer], kinds: list[Hashable | None]) -> None:
         self._kinds = kinds
@@ -55,7 +61,7 @@ class _Quotient:
             self._connect(self.part(index), map(self.part, sources))
 
     def _step(self, producer: int, consumer: int) -> int:
-        """Return 0 if two adjacent layers may be in one part, else 1."""
+        """Return how much higher the level of the layer `consumer` is: 0 if both layers may be in one part, else 1."""
         return int(self._kinds[producer] is None or self._kinds[producer] != self._kinds[consumer])
 
     def _connect(self, part: int, producers: Iterable[int]) -> None:
@@ -65,7 +71,7 @@ class _Quotient:
                 self._after[producer].add(part)
 
     def part(self, index: int) -> int:
-        """Return the part of the layer with this index."""
+        """Return the number of the part that has the layer with this index, after all merges so far."""
         merged = self._merged
         while merged[index] != index:
             merged[index] = index = merged[merged[index]]
@@ -102,7 +108,10 @@ class _Quotient:
         return False
 
     def _merge(self, first: int, second: int) -> None:
-        """Merge two parts; the one with more connections keeps its number."""
+        """Merge two parts, given by number, into one; the part with more connections keeps its number.
+
+        The levels of the parts after it are raised where necessary.
+        """
         level = max(self._levels[first], self._levels[second])
         connections = {part: len(self._before[part]) + len(self._after[part]) for part in (first, second)}
         gone, merged = sorted((first, second), key=lambda part: (connections[part], -part))

@@ -62,7 +62,10 @@ def _same_op(a: Op, b: Op, opaque: bool) -> bool:
 
 
 def _input_names(layer: Layer) -> list[str]:
-    """Return the names of a layer's inputs, without trailing absent inputs, which have no meaning."""
+    """Return each input of a layer as ``%producer:index``, or ``_`` if it is absent.
+
+    Absent inputs at the end are left out, because they have no meaning.
+    """
     names = ["_" if value is None else f"%{value.producer.name}:{value.index}" for value in layer.inputs]
     while names and names[-1] == "_":
         names.pop()

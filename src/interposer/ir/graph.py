@@ -32,7 +32,10 @@ class Use(NamedTuple):
 
 
 class Uses(Collection[Use]):
-    """The uses of one value in order of creation. Adding, removing and looking up a use take constant time."""
+    """All uses of one value by layers, in order of creation.
+
+    Adding, removing and looking up a use take constant time.
+    """
 
     __slots__ = ("_uses",)
     __hash__ = None  # type: ignore[assignment]
@@ -371,7 +374,11 @@ class Graph:
         return gone
 
     def constant(self, value: Array, *, like: TensorInfo | None = None, name: str = "constant") -> Value:
-        """Return the output of a new Constant layer, with the quantization of `like`."""
+        """Add a Constant layer for an array, and return its output.
+
+        `like` is the info of a tensor whose quantization the constant gets, or None. `name` is the layer's name; a
+        number is appended if it is not unique.
+        """
         layer = self.add(Constant(value, like.quantization if like else None), name=name)
         layer.output.info = layer.op.infer_infos()[0]
         return layer.output
@@ -471,7 +478,7 @@ class Graph:
 
 
 def _connect(layer: Layer, inputs: Sequence[Value | None]) -> None:
-    """Connect a new layer to its inputs, without trailing absent ones."""
+    """Set the inputs of a new layer, and add it to the uses of these values. Absent inputs at the end are left out."""
     taken = list(inputs)
     while taken and taken[-1] is None:
         del taken[-1]
@@ -489,7 +496,11 @@ def binding_id(layer: Layer) -> int:
 
 
 def cycle_problem(stuck: Sequence[Layer]) -> str:
-    """Return an error message that names the layers in a cycle, without layers that only depend on the cycle."""
+    """Return an error message that names the layers in a cycle.
+
+    `stuck` has the layers that cannot be put in topological order, as `Graph.schedule` returns them. Layers that only
+    depend on a cycle are not named.
+    """
     among = set(stuck)
     left = {layer: sum(use.layer in among for value in layer.outputs for use in value.uses) for layer in among}
     ends = [layer for layer, count in left.items() if count == 0]
@@ -513,7 +524,10 @@ def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) ->
 
 
 def copy_attributes(source: Layer, target: Layer) -> None:
-    """Copy all attributes of `source` except operator, name and connections to `target`."""
+    """Copy backend, hint, source and the names of replaced layers from `source` to `target`, and copies of its regions.
+
+    Operator, name and connections stay as they are.
+    """
     target.backend, target.hint = source.backend, source.hint
     target.source, target.merged = source.source, source.merged
     target.regions = tuple(region.clone() for region in source.regions)

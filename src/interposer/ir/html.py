@@ -44,7 +44,10 @@ _TEXT: Final = "white-space:pre;font-family:monospace;background:none;color:inhe
 
 
 def graph_html(kind: str, graph: Graph) -> str:
-    """Return a network as HTML: inputs, outputs, numbers of layers by operator, and the text form, folded up."""
+    """Return a network as HTML for notebooks; `kind` is the title, such as "Network".
+
+    It shows inputs, outputs, the number of layers of each operator, and the text form, folded up.
+    """
     inputs = [(layer.name, layer.output.info) for layer in graph.inputs]
     outputs = [(layer.name, layer.values[0].info if layer.values else None) for layer in graph.outputs]
     layers = [layer for layer in graph if not isinstance(layer.op, Input | Output | Constant)]
@@ -62,17 +65,17 @@ def graph_html(kind: str, graph: Graph) -> str:
 
 
 def box(*pieces: str) -> str:
-    """Return the outermost element, with the given pieces of HTML in it."""
+    """Return pieces of HTML in a styled box, which is the outermost element of an object's display."""
     return f'<div style="{_BOX}">{"".join(pieces)}</div>'
 
 
 def title(kind: str, name: str) -> str:
-    """Return a line with the kind and the name of the displayed object."""
+    """Return the first line of an object's display as HTML: the kind of object, such as "Model", and its name."""
     return f"<div><strong>{escape(kind)}</strong> <code>{escape(name)}</code></div>"
 
 
 def paragraph(text: str) -> str:
-    """Return escaped text as a block, or an empty text if it is empty."""
+    """Return a text as a block of HTML, with special characters escaped; empty if the text is empty."""
     return f"<div>{escape(text)}</div>" if text else ""
 
 
@@ -87,7 +90,10 @@ def folded(summary: str, content: str) -> str:
 
 
 def border_table(inputs: Border, outputs: Border) -> str:
-    """Return a table of inputs and outputs with their types; an unknown type is a question mark."""
+    """Return an HTML table of inputs and outputs with their types.
+
+    Both are pairs of name and info; an unknown info is shown as a question mark.
+    """
     rows = [("input", name, "?" if info is None else str(info)) for name, info in inputs]
     rows += [("output", name, "?" if info is None else str(info)) for name, info in outputs]
     return table(("", "name", "type"), rows)
@@ -117,5 +123,5 @@ def _shortened(text: str) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a count with its noun, such as "2 layers"."""
+    """Return a count with its noun in singular or plural, such as "1 layer" or "2 layers"."""
     return f"{count} {what if count == 1 else f'{what}s'}"

@@ -85,9 +85,10 @@ def _inferred(layer: Layer) -> Sequence[TensorInfo | None]:
 
 
 def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
-    """Return the infos of a control flow layer's outputs; carried values get infos that are valid in every iteration.
+    """Infer the infos in the regions of a control flow layer, and return the infos of the layer's outputs.
 
-    The loop ends, as every round makes at least one dimension of a carried value unknown.
+    The regions of a loop are inferred repeatedly, until the infos of carried values are valid in every iteration. This
+    ends, as every round makes at least one dimension of a carried value unknown.
     """
     operands = op.arguments(layer.input_infos)
     carried = tuple(info.with_constant(None) for info in op.initial(operands))
@@ -103,7 +104,13 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
 
 
 def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
-    """Return the infos of a region's outputs when its inputs are bound to tensors with these infos."""
+    """Infer the infos in the layer's region `index` when its inputs are bound to tensors with the infos `bound`.
+
+    Returns the infos of the region's outputs.
+
+    Raises:
+        InvalidNetworkError: layers of the region have errors; lists all of them.
+    """
     region = layer.regions[index]
     order, stuck = region.schedule()
     errors = [cycle_problem(stuck)] if stuck else []
@@ -119,7 +126,11 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
 
 
 def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
-    """Raise an error if a region's outputs do not fit the declared inputs of the next iteration."""
+    """Check that the values that one iteration passes to the next one fit the declared inputs of the regions.
+
+    `bound` has the infos of these values for the inputs of each region. Raises `InvalidArgumentError` if one does not
+    fit.
+    """
     for index, (region, infos) in enumerate(zip(layer.regions, bound, strict=True)):
         for inner, info in zip(region.inputs, infos, strict=True):
             result = bound_info(inner.output, info)
@@ -128,7 +139,9 @@ def _check_bound(layer: Layer, bound: Sequence[Infos]) -> None:
 
 
 def infos_for(layer: Layer, inputs: Sequence[TensorInfo | None]) -> list[TensorInfo]:
-    """Return the infos of a layer's outputs for inputs with these infos, merged with the known infos of the outputs.
+    """Return the infos of a layer's outputs for other inputs, which have the infos `inputs`; the layer is not changed.
+
+    What is already known of the outputs remains; a control flow layer keeps all infos of its outputs.
 
     Raises:
         InvalidArgumentError: the operator does not accept the inputs, or its results contradict the known infos.

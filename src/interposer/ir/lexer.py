@@ -32,7 +32,11 @@ SHOWN: Final = 40
 
 
 class Token(NamedTuple):
-    """One token of the text; `kind` is a group of the pattern or "end"."""
+    """One token of the text: its text, the position of its first character, and whether it is the first on its line.
+
+    `kind` is "name", "string", "opaque", "elided", "number", "word", "mark" (punctuation), or "end" after the last
+    token.
+    """
 
     kind: str
     text: str
@@ -71,7 +75,10 @@ class Lexer:
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def sees(self, kind: str, text: str | None = None, ahead: int = 0) -> bool:
-        """Return True if the next token is of this kind and, if `text` is not None, has this text."""
+        """Return True if a token is of this kind and, if `text` is not None, has this text; nothing is consumed.
+
+        The token is the next one, or the one that is `ahead` tokens after it.
+        """
         token = self.peek(ahead)
         return token.kind == kind and text in (None, token.text)
 
@@ -84,14 +91,17 @@ class Lexer:
         return token
 
     def take(self, kind: str, text: str | None = None, what: str = "") -> Token:
-        """Consume and return the next token; raise `ParseError` unless it is of this kind and text."""
+        """Consume and return the next token, which must be of this kind and, if `text` is not None, have this text.
+
+        Otherwise raises a `ParseError`, which says that `what` was expected; by default, the text or the kind.
+        """
         token = self.accept(kind, text)
         if token is None:
             raise self.expected(what or (f"'{text}'" if text else _TITLES[kind]))
         return token
 
     def expected(self, what: str, token: Token | None = None) -> ParseError:
-        """Return the error for a token at which `what` was expected."""
+        """Return the error that says that `what` was expected in place of `token`; None means the next token."""
         token = token or self.peek()
         return self.error(token, f"expected {what}, found {token}")
 

@@ -43,13 +43,13 @@ def parse_graph(text: str, *, opaque: Mapping[str, Any] | None = None) -> Graph:
 
 
 class _Word(str):
-    """A bare word in place of a value: the name of an enum member."""
+    """A bare word as the value of an attribute: the name of an enum member, whose class is not known to the parser."""
 
     __slots__ = ()
 
 
 class _Opaque:
-    """A placeholder for an object that text cannot represent."""
+    """Stands for the value ``<opaque>``: an object that text cannot represent, such as a compiled part."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,11 @@ class _Output:
 
 @dataclass(slots=True)
 class _Statement:
-    """One layer of the text; `names` has the tokens of its results, `places` the positions of its inputs."""
+    """What the text says about one layer, before the layer is created.
+
+    `start` is the first token, `names` has the tokens of its results, `kind` the token of the operator, and `places`
+    the tokens of its inputs. `attributes` has the token and the value of each attribute, by name.
+    """
 
     start: Token
     names: list[Token]
@@ -302,7 +306,10 @@ class _Parser:
 
     @contextmanager
     def at(self, token: Token) -> Iterator[None]:
-        """Raise an error in the ``with`` block as a `ParseError` at `token`."""
+        """Return a context that turns an error about a value into a `ParseError` with the position of `token`.
+
+        Such errors are ValueError, TypeError and OverflowError.
+        """
         try:
             yield
         except (ValueError, TypeError, OverflowError) as error:
@@ -427,14 +434,20 @@ class _Builder:
 
 
 def _with_value(info: TensorInfo | None, op: Op) -> TensorInfo | None:
-    """Return the info of a constant's output with the constant's value, which the text has only once."""
+    """Return the info of a Constant's output with the operator's array; return any other info unchanged.
+
+    The text of a constant has its value only once, as an attribute of the operator.
+    """
     if info is None or not isinstance(op, Constant):
         return info
     return info.with_constant(op.value) if info.constant is None else info
 
 
 def _named(value: Any, codec: Codec) -> Any:
-    """Replace bare words by the enum members that they name."""
+    """Return a value in which bare words are replaced by the enum members that they name, also inside of tuples.
+
+    `codec` is that of the attribute. A KeyError is raised for a word that names no member.
+    """
     if isinstance(value, tuple):
         return tuple(_named(item, codec) for item in value)
     return codec.named(value) if isinstance(value, _Word) else value

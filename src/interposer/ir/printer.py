@@ -158,7 +158,10 @@ def _dimensions(shape: TensorShape) -> str:
 
 
 def _operands(layer: Layer) -> list[str]:
-    """Return a layer's inputs as text, without trailing absent inputs, which have no meaning."""
+    """Return each input of a layer as text, ``_`` if it is absent.
+
+    Absent inputs at the end are left out, because they have no meaning.
+    """
     shown = ["_" if value is None else _value(value) for value in layer.inputs]
     while shown and shown[-1] == "_":
         shown.pop()
@@ -178,7 +181,11 @@ def _quantization(q: Quantization) -> str:
 
 
 def _content(array: Array, most: int) -> str:
-    """Return the numbers of a small array if they represent every bit (those of most NaNs do not), else base64."""
+    """Return the elements of an array as text from which the parser reads the same bits.
+
+    These are numbers for at most `most` elements, unless an element (such as most NaNs) has no exact number; then, and
+    for larger arrays, base64. Strings are always listed.
+    """
     if array.dtype.kind == "O":
         return ", ".join(map(_quoted, array.ravel()))
     if array.size <= most:

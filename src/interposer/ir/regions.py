@@ -95,7 +95,10 @@ def _id_problems(title: str, kind: str, layers: Iterable[Layer], count: int) -> 
 
 
 def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
-    """Return the info of a region's input that is bound to a tensor with `info`, or why it cannot be bound."""
+    """Return the info that a region's input `value` gets when it is bound to a tensor with `info`.
+
+    Returns a text with the reason if the tensor does not fit what the input declares. Large constants are dropped.
+    """
     declared, constant = value.declared, info.constant
     if constant is not None and constant.size > _KNOWN_ELEMENTS:
         info = info.with_constant(None)

@@ -45,7 +45,10 @@ def builder_summary(op: type[Op]) -> str:
 
 
 def builder_parameters(op: type[Op]) -> list[str]:
-    """Return the parameters of an operator's method as source text, ``self`` first."""
+    """Return the parameters of the method that adds a layer of this operator, as source text, ``self`` first.
+
+    One of them is, for example, ``axis: int = -1``.
+    """
     operands = [_operand_parameter(op, index) for index in range(len(op.operands))]
     attributes = [_attribute_parameter(op, attribute) for attribute in settable_attributes(op)]
     star = [] if op.operands and op.operands[-1].variadic else ["*"]
@@ -55,7 +58,10 @@ def builder_parameters(op: type[Op]) -> list[str]:
 
 
 def builder_arguments(op: type[Op]) -> list[str]:
-    """Return the arguments with which an operator's method calls `Builders.add_layer`, as source text."""
+    """Return the arguments that the method of this operator passes to `Builders.add_layer`, as source text.
+
+    The first one creates the operator from its attributes, as in ``Softmax(axis=axis)``.
+    """
     attributes = ", ".join(f"{attribute.name}={attribute.name}" for attribute in settable_attributes(op))
     values = [f"*{operand.name}" if operand.variadic else operand.name for operand in op.operands]
     regions = ["regions=regions"] if issubclass(op, ControlFlow) else []

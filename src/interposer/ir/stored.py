@@ -16,7 +16,11 @@ _VALUE = ("info", "declared", "factory", "aliases")
 
 
 def parts_of(graph: Graph) -> tuple[Any, ...]:
-    """Return the contents of a graph as tuples, one per layer in running order, for `graph_of`."""
+    """Return a graph as nested tuples that can be pickled: its name, its layers in running order, and folded constants.
+
+    The tuple of a layer has its operator, its name, the numbers of its inputs, the facts about its outputs and itself,
+    and its regions. `graph_of` creates the graph again.
+    """
     order = graph.topological()
     numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
     layers = [
@@ -33,7 +37,10 @@ def parts_of(graph: Graph) -> tuple[Any, ...]:
 
 
 def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -> Graph:
-    """Return the graph for the data that `parts_of` returned."""
+    """Create a graph again from the items of the tuple that `parts_of` returned for it.
+
+    `folded` has the infos of `Graph.folded` by name.
+    """
     graph = Graph(name)
     graph.folded = folded
     values: list[Any] = []
@@ -50,13 +57,16 @@ def graph_of(name: str, layers: list[tuple[Any, ...]], folded: dict[str, Any]) -
 
 
 def _without_constant(fact: Any, op: Op) -> Any:
-    """Return the info of a constant's output without the array, which the operator has."""
+    """Return a fact about a layer's output for storing; the array of a Constant is left out, as its operator has it.
+
+    Such an info becomes a tuple with the info without its array. Every other fact is returned unchanged.
+    """
     known = isinstance(fact, TensorInfo) and isinstance(op, Constant) and fact.constant is op.value
     return (fact.with_constant(None),) if known else fact
 
 
 def _with_constant(fact: Any, op: Op) -> Any:
-    """Return the info of a constant's output with the operator's array, the inverse of `_without_constant`."""
+    """Return a stored fact about a layer's output as it was: the inverse of `_without_constant`."""
     if isinstance(op, Constant) and isinstance(fact, tuple) and fact and isinstance(fact[0], TensorInfo):
         return fact[0].with_constant(op.value)
     return fact

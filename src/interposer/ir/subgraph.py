@@ -33,7 +33,10 @@ class SubgraphView:
     """
 
     def __init__(self, graph: Graph, layers: Iterable[Layer], order: Iterable[Layer] | None = None) -> None:
-        """Create a view of `layers`; `order` is a known topological order, which saves computing one."""
+        """Create a view of those of `layers` that are not constants.
+
+        `order` is a topological order of at least these layers; without it, the whole graph is sorted.
+        """
         requested = {layer.guid for layer in layers if not isinstance(layer.op, Constant)}
         self.graph = graph
         self.layers = tuple(layer for layer in order or graph.topological() if layer.guid in requested)
@@ -103,18 +106,20 @@ def _only_user(layer: Layer) -> Layer | None:
 
 
 def select(graph: Graph, kind: Callable[[Layer], Hashable | None]) -> list[SubgraphView]:
-    """Divide the layers for which `kind` does not return None into parts of one kind each.
+    """Divide a graph into connected parts of one kind each, such as all layers of one backend, and return their views.
 
-    The parts are in the order of their first layers, with the properties described in the docstring of this module.
-    Constant layers are left out.
+    `kind` returns the kind of a layer, or None for a layer that is in no part. Constant layers are left out. The parts
+    are in the order of their first layers. No dependency between parts forms a cycle, and no two adjacent parts of one
+    kind could be merged without one.
     """
     return [SubgraphView(graph, layers, layers) for layers in divided(graph, kind)]
 
 
 def quotient_is_acyclic(layers: Iterable[Layer], parts: Sequence[Iterable[Layer]]) -> bool:
-    """Return True if the quotient graph of these parts has no cycle; other layers count as separate parts.
+    """Return True if no dependency between parts forms a cycle: no part both feeds and reads another part.
 
-    `layers` are a whole graph, or a convex part of it, which contains every cycle through its layers.
+    The path between them may lead through other parts and layers. `layers` are a whole graph, or a convex part of it,
+    which contains every cycle through its layers. Layers that are in none of `parts` count as separate parts.
 
     Raises:
         InvalidArgumentError: a layer is in two parts.

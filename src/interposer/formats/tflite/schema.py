@@ -299,7 +299,10 @@ def _scalar(name: str, type: str, default: str) -> Field:
 
 
 def _declared(text: str) -> list[Field | None]:
-    """Return the one or two slots that one word of a table's line declares."""
+    """Return the fields that one word of a table's declaration stands for, such as ``name:i32=1``.
+
+    A union is two fields: its type and its value. The word "-" is a slot that is no longer used, and gives None.
+    """
     if text == "-":
         return [None]
     name, _, rest = text.partition(":")
