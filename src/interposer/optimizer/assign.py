@@ -40,7 +40,7 @@ def query(backend: Backend, view: SubgraphView, options: Options) -> list[Suppor
 
 
 def _layers_beyond(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
-    """Return the layers that a backend cannot run because it lacks a capability, each with the reason."""
+    """Return the layers of a view that a backend cannot run because it lacks a capability, each with the reason."""
     return _late_layers(backend, view) | _layers_of_collections(backend, view)
 
 
@@ -93,9 +93,11 @@ def _not_answered(backend: Backend, view: SubgraphView, error: Exception) -> lis
 
 
 class Records:
-    """The records of a network's assignment: all refusals, messages, and the backend of every layer.
+    """What the optimizer records while it assigns a network's layers to backends.
 
-    The name of a layer in a region is preceded by the names of the layers and regions around it.
+    `refusals` has the refusals of layers by backends, `messages` the messages to the user, and `placements` the backend
+    of every layer by name. The name of a layer in a region is preceded by the names of the layers and regions around
+    it.
     """
 
     def __init__(self) -> None:
@@ -105,9 +107,16 @@ class Records:
 
 
 class Assigner:
-    """Assigns the layers of one graph (the network's own or a region), and records all answers in `records`.
+    """Assigns the layers of one graph (the network's own or a region) to backends, and records the answers.
 
-    `prefix` precedes the layers' names in the records.
+    Args:
+        graph: the graph, whose layers get the ids of their backends.
+        backends: the backends in order of preference.
+        options: the model options by backend id.
+        absent: requested backends that are not available, for error messages.
+        records: the records to add to; None creates new ones.
+        prefix: precedes the layers' names in the records; empty for the network's own graph.
+        exclude: by operator name, the ids of the backends that must not run it.
     """
 
     def __init__(
@@ -136,7 +145,7 @@ class Assigner:
         return f"{self.prefix}{layer.name}"
 
     def options(self, backend: Backend) -> Options:
-        """Return the model options for a backend."""
+        """Return the model options for a backend; empty if there are none."""
         return self._options.get(backend.id, {})
 
     def assign(self, layers: Iterable[Layer]) -> None:
@@ -158,7 +167,10 @@ class Assigner:
             remaining = added
 
     def refuse(self, backend: Backend, layers: Iterable[Layer], reason: str) -> None:
-        """Record that a backend returned layers unsupported, and remove their assignment."""
+        """Record that a backend accepted these layers, but could not compile them, for this reason.
+
+        The layers have no backend then, and can be assigned again.
+        """
         for layer in layers:
             layer.backend = None
             self._note(backend, layer, (reason,), "optimize")
@@ -234,9 +246,10 @@ class Assigner:
         return UnsupportedLayerError("\n".join(head + texts + absent), cached)
 
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
-        """Return a function from a backend's id to its reasons against each layer of `snapshot`, by name.
+        """Return a function that answers why a backend does not run layers, for explanations.
 
-        The function asks each backend once, when it is first called for it.
+        The function takes a backend's id and returns its reasons against each layer of `snapshot`, by the layer's name;
+        no reasons if it supports the layer. Each backend is asked once, when the function is first called for it.
         """
         known: dict[str, dict[str, tuple[str, ...]]] = {}
         by_id: dict[str, Backend] = {backend.id: backend for backend in self.backends}

@@ -31,7 +31,13 @@ def place_tensors(graph: Graph, default: str, offers: Offers) -> list[Crossing]:
     consumers. A control flow layer reads its operands from any memory that the host can map. Other layers of the
     runtime get the backend of the layer whose result they read. Regions are treated in the same way.
 
-    Returns the crossings in running order.
+    Args:
+        graph: the graph, whose layers are assigned to backends; it is changed.
+        default: the id of the backend for layers of the runtime without consumers.
+        offers: the kinds of memory that the backends accept.
+
+    Returns:
+        A record of each tensor that passes from one backend to another, in running order, whether copied or not.
 
     Raises:
         IncompatibleMemoryError: a tensor cannot be moved from one backend's memory to another's.
@@ -86,7 +92,10 @@ class _Placer:
         return result
 
     def _side(self, layer: Layer, value: Value, graph: Graph) -> Side:
-        """Return the kinds of memory on which a layer can write or read a value; the host needs mappable memory."""
+        """Return the kinds of memory on which a layer of `graph` can write or read a value.
+
+        The runtime itself, which executes some layers, needs memory that the host can map.
+        """
         if isinstance(layer.op, Input | Output) and graph.owner is None:
             return Side(_HOST, self._mappable, self._border_costs, guest_cost=int(isinstance(layer.op, Output)))
         if _is_hosts(layer):
@@ -126,7 +135,10 @@ def _is_hosts(layer: Layer) -> bool:
 
 
 def _grouped(value: Value) -> list[list[Layer]]:
-    """Return the consumers of a value in groups: those of each backend, and those of the host by operator."""
+    """Return the layers that read a value, in groups that can share one copy of it.
+
+    There is one group for each backend, and one for each operator that the runtime executes itself.
+    """
     groups: dict[str, list[Layer]] = {}
     for layer in value.consumers:
         groups.setdefault(type(layer.op).__name__ if _is_hosts(layer) else f"on {layer.backend}", []).append(layer)
@@ -141,10 +153,10 @@ def _backend_of(layer: Layer, default: str) -> str:
 
 
 def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossing]:
-    """Return a "direct" crossing for each other backend that reads a value without a copy.
+    """Return a record for each backend, other than the producer's, that reads a value in place, without a copy.
 
-    The list is empty for an input of the graph. `groups` has the layers that read the value, by reader; `prefix` is
-    put before the value's name.
+    The list is empty for an input of the graph. `groups` has the layers that read the value, as `_grouped` returns
+    them; `prefix` is put before the value's name in the records.
     """
     source, memory = str(value.producer.backend), (str(value.factory), str(value.factory))
     if isinstance(value.producer.op, Input):
@@ -157,7 +169,19 @@ def _direct(value: Value, groups: list[list[Layer]], prefix: str) -> list[Crossi
 def _insert(
     graph: Graph, value: Value, source: Value, hop: Hop, readers: list[Layer], prefix: str
 ) -> tuple[Value, Crossing]:
-    """Insert the copy or import layer of one step; return its output and the record of the crossing."""
+    """Insert the layer that copies or imports a tensor in one step of its route to other memory.
+
+    Args:
+        graph: the graph that the layer is added to.
+        value: the tensor as its producer computes it.
+        source: the tensor as the previous step left it; `value` for the first step.
+        hop: the step: the kinds of memory, and whether to copy or to import.
+        readers: the layers that read the result; empty if only further steps do.
+        prefix: the text before the names in the record.
+
+    Returns:
+        The output of the new layer, and the record of the step.
+    """
     owner = next((layer for layer in readers if layer.backend is not None), value.producer)
     last = readers[0].name if readers else hop.target
     op = MemImport() if hop.how == IMPORT else MemCopy()

@@ -34,7 +34,7 @@ class ComputeInIntegers:
     _ranks: dict[object, int] = field(default_factory=dict)
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Apply the rewrites."""
+        """Apply the rewrites to a graph, and return how often each was applied."""
         return apply_rewrites(
             graph, [Rewrite(integer.name, integer.ops, self._careful(integer)) for integer in INTEGERS]
         )
@@ -55,7 +55,11 @@ class ComputeInIntegers:
         )
 
     def _rank(self, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo | None]) -> int:
-        """Return the position of the first backend that supports such a layer; the number of backends if none does."""
+        """Return the position in the order of preference of the first backend that supports a layer.
+
+        The layer has this operator and tensors with these infos. The number of backends is returned if none supports
+        it.
+        """
         key = (op, tuple(inputs), tuple(outputs))
         if key not in self._ranks:
             view = _alone(op, inputs, outputs)
@@ -65,7 +69,10 @@ class ComputeInIntegers:
 
 
 def _made(new: New, info: TensorInfo | None) -> Iterator[tuple[New, TensorInfo | None]]:
-    """Yield a new layer and the new layers that it reads, without constants, each with its info."""
+    """Yield the layers that a rewrite would create, each with the info of its output; constants are left out.
+
+    `new` describes the layer that replaces the old one, and `info` its output. The others are the ones that it reads.
+    """
     if isinstance(new.op, Constant):
         return
     yield new, info

@@ -25,7 +25,11 @@ _PADDING = "PaddingRequired"
 
 @dataclass(frozen=True)
 class Offers:
-    """All kinds of memory by id, and for each backend with layers the ids of the accepted kinds, best first."""
+    """The kinds of memory between which the optimizer chooses for each tensor; one kind per tensor handle factory.
+
+    `kinds` has all kinds by id. `preferences` has, for each backend with layers, the ids of the kinds that it accepts,
+    best first. `registry` has the factories.
+    """
 
     kinds: Mapping[str, Kind]
     preferences: Mapping[str, tuple[str, ...]]
@@ -55,7 +59,10 @@ class Offers:
         return cls(kinds, preferences, registry, not plain)
 
     def at_the_border(self, backend: str) -> dict[str, int]:
-        """Return the ranks of the kinds that a backend accepts for inputs and outputs of the network."""
+        """Return the kinds of memory that a backend accepts for inputs and outputs of the network, by id with rank.
+
+        Rank 0 is the best. Kinds that can use the caller's memory have the rank of the kind that they may replace.
+        """
         ranks = self.ranks(backend)
         for rank in tuple(ranks):
             pair = self.registry.matching_import_factory(rank)
@@ -64,7 +71,7 @@ class Offers:
         return ranks
 
     def ranks(self, backend: str) -> dict[str, int]:
-        """Return the ranks of the kinds that a backend accepts; 0 is the best."""
+        """Return the kinds of memory that a backend accepts, by id with their rank; 0 is the best."""
         return {preference: rank for rank, preference in enumerate(self.preferences[backend])}
 
     def padded(self, layer: Layer, consumers: Iterable[Layer]) -> frozenset[str]:
@@ -112,7 +119,11 @@ def _preferences(
 
 
 def _unnamed(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
-    """Return the only kind of a backend without preferences: the default one, or that of its workload factory."""
+    """Return the id of the kind of memory of a backend that names no preferences.
+
+    This is ordinary memory, unless the backend's workload factory creates handles of its own; these then become a new
+    kind in `kinds`. `alone` is True if no other backend has layers, so that no tensor passes between backends.
+    """
     if type(backend).create_memory_manager is Backend.create_memory_manager:
         own = type(backend).create_workload_factory is not Backend.create_workload_factory
         if not own or alone or _makes_arrays(backend, options):

@@ -97,7 +97,10 @@ def optimize(
 
 
 def _divided(assigner: Assigner) -> Graph:
-    """Assign the layers, and let the backends replace their parts; return a copy of the graph from before that."""
+    """Assign the layers to backends, and let each backend replace its parts of the graph.
+
+    Returns a copy of the graph as it was after the assignment, before any replacement.
+    """
     graph, records = assigner.graph, assigner.records
     _assign(assigner.with_regions())
     verify(graph, after="assignment")
@@ -131,14 +134,21 @@ def simplified(
 
 
 def _cross(graph: Graph, backends: Sequence[Backend], options: OptimizerOptions) -> list[Crossing]:
-    """Place the tensors in the memory of the backends that have layers."""
+    """Choose the kind of memory of every tensor, once the layers are assigned, and insert copies between backends.
+
+    Returns a record of each tensor that passes from one backend to another. `backends` are in order of preference.
+    """
     used = {place.layer.backend for place in places(graph)} - {None} or {backends[0].id}
     offers = Offers.of(backends, {str(item) for item in used} | {str(backends[0].id)}, options.model_options)
     return place_tensors(graph, str(backends[0].id), offers)
 
 
 def _assign(assigners: Sequence[Assigner]) -> None:
-    """Assign the layers of the network and of all regions; report all unsupported layers in a single error."""
+    """Assign the layers of the network and of all regions; there is one assigner for each graph, the network's first.
+
+    Raises:
+        UnsupportedLayerError: no backend supports some layers; a single error for all graphs.
+    """
     failures = []
     for assigner in assigners:
         try:
@@ -159,7 +169,10 @@ def _reported(place: Place) -> Message:
 
 
 def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:
-    """Return the placements of the layers that still exist, in order; conversions may have been removed since."""
+    """Return the recorded placements of the layers in these graphs and their regions, in running order.
+
+    Records of layers that no longer exist, such as removed conversions, are left out.
+    """
     names = dict.fromkeys(place.name for graph in graphs for place in places(graph))
     return tuple(records.placements[name] for name in names if name in records.placements)
 

@@ -85,7 +85,8 @@ def choose_backends(
 ) -> tuple[tuple[Backend, ...], tuple[AbsentBackend, ...]]:
     """Return the backends to use in order of preference, and the requested ones that are not available.
 
-    Without preferences, these are all available backends except those with `OnlyByName`, CpuRef last.
+    `preferences` are backend ids. None means all available backends except those with the capability `OnlyByName`,
+    CpuRef last.
 
     Raises:
         UnknownBackendError: no backend has one of the ids.

@@ -73,7 +73,7 @@ class RewritePass:
     rewrites: tuple[Rewrite, ...]
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Apply the rewrites."""
+        """Apply the rewrites to a graph until none matches, and return how often each was applied."""
         return apply_rewrites(graph, self.rewrites)
 
 
@@ -84,7 +84,7 @@ class SquashEqualLayers:
     name: str = "squash equal layers"
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Replace every layer that equals an earlier one."""
+        """Replace every layer that computes the same as an earlier one by it; return how many were replaced."""
         pairs = list(equal_layers(graph))
         for layer, outputs in pairs:
             replace(graph, layer, outputs, by=equal_layers.__name__)
@@ -99,7 +99,7 @@ class GraphPass:
     function: Callable[[Graph], Rewritten]
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Call the function."""
+        """Call the function with the graph, and return its result: how often each rewrite was applied."""
         return self.function(graph)
 
 
@@ -120,7 +120,7 @@ class DropDeadLayers:
     name: str = "drop dead layers"
 
     def apply(self, graph: Graph) -> Rewritten:
-        """Remove the layers."""
+        """Remove the layers on which no output depends, and return how many were removed."""
         return Rewritten(Counter({"erase_dead": len(graph.erase_dead())}))
 
 
@@ -154,8 +154,9 @@ INVERSE_CONVERSIONS: Final[Sequence[Pass]] = (
 
 @dataclass(frozen=True)
 class PassRecord:
-    """The record of one pass: how often each rewrite was applied, and the number of layers before and after.
+    """What one pass of the optimizer did to a graph, for the user and for debugging.
 
+    `counts` says how often each rewrite was applied, by name. `layers_before` and `layers_after` are numbers of layers.
     `finished` is False if the pass was stopped because its rewrites did not come to an end.
     """
 

@@ -38,7 +38,10 @@ FP32: Final = DataType.FLOAT32
 
 
 class Half(NamedTuple):
-    """A half-precision type, with the conversion operators to and from it, and its name in the names of layers."""
+    """The conversion operators for a half-precision type: `narrow` converts from float32 to it, `widen` back.
+
+    `title` is the name of the type in the names of inserted layers, such as "fp16".
+    """
 
     narrow: type[Op]
     widen: type[Op]
@@ -82,7 +85,10 @@ def _reduce(graph: Graph, dtype: DataType) -> list[Message]:
 
 
 class _Reducer:
-    """Reduces layers in running order; a value that layers need in the other type is converted once."""
+    """Changes the layers of one graph from float32 to a half-precision type, visiting them in running order.
+
+    A value that layers need in both types is converted once. `messages` has warnings about layers that stay in float32.
+    """
 
     def __init__(self, graph: Graph, dtype: DataType) -> None:
         self.graph, self.dtype = graph, dtype
@@ -92,7 +98,7 @@ class _Reducer:
         self._reduced: set[Value] = set()
 
     def visit(self, layer: Layer) -> None:
-        """Reduce one layer, or convert its inputs to float32 if it must stay in float32."""
+        """Change one layer to half precision, or convert its inputs to float32 if it must stay in float32."""
         if isinstance(layer.op, Input | Constant):
             return
         if not any(info.dtype is FP32 for info in (*_infos(layer), *layer.output_infos)) and not self._took(layer):
@@ -110,7 +116,10 @@ class _Reducer:
         return any(value in self._reduced for value in layer.values)
 
     def _reduced_op(self, layer: Layer) -> Op | None:
-        """Return the operator in half precision; None if the layer must stay in float32."""
+        """Return the layer's operator for half precision; None if the layer must stay in float32.
+
+        A message is added if the reason is a constant beyond the range of the half-precision type.
+        """
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced = _retyped(layer, {FP32: self.dtype})
@@ -226,7 +235,10 @@ def _infos(layer: Layer) -> tuple[TensorInfo, ...]:
 
 
 def _on_tensors(layer: Layer) -> bool:
-    """Return False if a layer has a sequence or an optional, whose elements keep their type."""
+    """Return True if all inputs and outputs of a layer are tensors.
+
+    Layers with sequences or optionals are not converted, because the elements of these keep their type.
+    """
     return all(info.is_tensor for info in (*_infos(layer), *layer.output_infos))
 
 
@@ -235,7 +247,10 @@ def _with_types(info: TensorInfo, types: Mapping[DataType, DataType]) -> TensorI
 
 
 def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
-    """Return the layer's operator with all its types replaced; None if it does not support tensors of the new types."""
+    """Return the layer's operator for inputs of other types; None if it does not support them.
+
+    `types` maps each data type to the one that replaces it, in the inputs and in attributes that are types.
+    """
     values = layer.op.attribute_values()
     changes = {name: types[value] for name, value in values.items() if isinstance(value, DataType) and value in types}
     try:
@@ -247,7 +262,10 @@ def _retyped(layer: Layer, types: Mapping[DataType, DataType]) -> Op | None:
 
 
 def _change_type(layer: Layer, op: Op, types: Mapping[DataType, DataType]) -> None:
-    """Set a layer's operator, and the infos of its outputs that follow from its inputs."""
+    """Set the operator of a layer whose inputs have changed type, and infer the infos of its outputs again.
+
+    `types` maps each replaced data type to its replacement, for declared outputs that inference does not cover.
+    """
     layer.op = op
     inferred = op.infer_infos(*layer.input_infos)
     for value, info in zip(layer.outputs, inferred, strict=True):
@@ -262,7 +280,10 @@ def _cast(array: Array, dtype: DataType) -> Array:
 
 
 def _convert(graph: Graph, value: Value, dtype: DataType, slot: int, name: str) -> Value:
-    """Return the value in another type: a constant is converted immediately, anything else by a new layer."""
+    """Return a value in the type `dtype`: a constant is converted immediately, anything else by a new layer.
+
+    `slot` and `name` go into the new layer's name: the number of the operand or result, and its layer's name.
+    """
     info = value.known
     if value.is_constant:
         return graph.constant(_cast(np.asarray(value.constant), dtype), name=value.name)

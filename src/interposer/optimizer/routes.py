@@ -20,7 +20,11 @@ COPY, DEVICE_COPY, IMPORT = "copy", "device copy", "import"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of memory: the properties that its tensor handle factory declares."""
+    """A kind of memory, and how a tensor can get into it and out of it, as its tensor handle factory declares.
+
+    `maps` is True if the host can map it, and `copies_itself` if its device copies from and to mapped memory. `imports`
+    and `exports` are the memory sources that it can use in place, and offers to others.
+    """
 
     id: str
     maps: bool = True
@@ -40,7 +44,10 @@ class Kind:
         )
 
     def way_to(self, other: Kind, padded: bool = False) -> str | None:
-        """Return how a tensor gets from this kind to the other kind in one step; None if it cannot."""
+        """Return how a tensor gets from this kind of memory to the other one in one step, or None if it cannot.
+
+        The result is `IMPORT`, `DEVICE_COPY` or `COPY`. A `padded` tensor can be copied, but not imported.
+        """
         if self.exports & other.imports and not padded:
             return IMPORT
         if (self.copies_itself and other.maps) or (other.copies_itself and self.maps):
@@ -78,9 +85,10 @@ class Side:
         return self.name, tuple(self.ranks.items()), tuple(self.costs.items()), self.guest_cost
 
     def best(self, kinds: Mapping[str, bool]) -> tuple[int, int, str] | None:
-        """Return copies, rank and id of the best of these kinds; None if this side works on none of them.
+        """Return the best of these kinds for this side: its number of additional copies, its rank and its id.
 
-        The values of `kinds` say whether the tensor is only imported there.
+        The keys of `kinds` are ids; the values are True if the tensor is only imported there. None if this side works
+        on none of them.
         """
         able = [kind for kind in kinds if kind in self.ranks]
         return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in able), default=None)
@@ -99,7 +107,11 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The kind of memory where a tensor is computed, the steps in order, and the kind that each reader uses."""
+    """How a tensor gets from its writer to all of its readers.
+
+    `home` is the kind of memory in which it is computed, `hops` are the copies and imports in order, and `reads` has
+    the kind that each reader uses.
+    """
 
     home: str
     hops: tuple[Hop, ...]
@@ -134,7 +146,11 @@ _State = tuple[int, int, tuple[str, ...], tuple[Hop, ...]]
 def _states(
     kinds: Mapping[str, Kind], giver: Side, padded: frozenset[str]
 ) -> Iterator[tuple[int, str, tuple[Hop, ...]]]:
-    """Yield all sets of kinds that the tensor can be copied or imported to, each with the fewest copies."""
+    """Yield every combination of kinds of memory that can hold the tensor, reached with the fewest copies, best first.
+
+    Each is the number of copies, the kind in which the writer computes the tensor, and the copies and imports from
+    there.
+    """
     queue: list[_State] = [(giver.costs.get(home, 0), 0, (home,), ()) for home in giver.ranks if home in kinds]
     heapq.heapify(queue)
     seen = set()
@@ -152,7 +168,11 @@ def _states(
 
 
 def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
-    """Return the cheapest import and the cheapest copy to a kind; an imported tensor may need a copy to get further."""
+    """Return the cheapest ways of bringing a tensor into the kind of memory `target`: one by import, one by copy.
+
+    `reached` has the kinds that the tensor is in already, and `padded` those that can neither import nor export it.
+    Both ways matter, as an imported tensor may need a copy later that a copied one does not need.
+    """
     ways = [(item, kinds[item].way_to(kinds[target], item in padded or target in padded)) for item in reached]
     hops = [Hop(item, target, how) for item, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))

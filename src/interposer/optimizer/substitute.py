@@ -24,9 +24,10 @@ _log = logging.getLogger("interposer.optimizer")
 
 
 def let_backends_optimize(assigner: Assigner) -> None:
-    """Offer every backend its parts, including layers that other backends returned, until nothing is left to offer.
+    """Let every backend replace the parts of the graph that are assigned to it, until nothing is left to offer.
 
-    A layer is offered to each backend at most once, and each backend returns it at most once.
+    Layers that a backend returns are assigned to other backends, and offered to them. A layer is offered to each
+    backend at most once, and each backend returns it at most once.
 
     Raises:
         BackendContractError: the answer of a backend is invalid.
@@ -86,7 +87,11 @@ def _blaming(backend: Backend) -> Iterator[None]:
 def _apply(
     assigner: Assigner, backend: Backend, answer: OptimizationViews, offered: set[tuple[int, str]]
 ) -> list[Layer]:
-    """Apply the answer of a backend; return the layers that it returned, which have no backend now."""
+    """Replace the parts for which a backend returned substitutions, and remove the assignment of its failed layers.
+
+    Returns the failed layers. `offered` has the pairs of layer guid and backend id that are not offered again; the new
+    layers are added to it.
+    """
     stands_for: dict[Value, Value] = {}
     for substitution in answer.substitutions:
         with _blaming(backend):

@@ -52,7 +52,10 @@ def _can_fold(producer: Producer[Convolution], op: BatchNormalization, layer: La
 def _folded(
     convolution: Convolution, weights: Value, bias: Value | None, op: BatchNormalization, layer: Layer
 ) -> tuple[Array, Array]:
-    """Return the new weights and bias, computed in float64."""
+    """Return weights and bias with which the convolution alone computes what `layer`, the BatchNormalization, does.
+
+    `weights` and `bias` are those of the convolution. The result is computed in float64, and has their types.
+    """
     with np.errstate(all="ignore"):
         mean, variance, beta, gamma = (_doubles(value) for value in layer.values[1:])
         scale = gamma / np.sqrt(variance + op.eps)

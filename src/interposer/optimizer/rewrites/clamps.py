@@ -13,7 +13,7 @@ __all__ = ["CLAMPS"]
 
 
 class Bounds(NamedTuple):
-    """The interval that values are clamped to."""
+    """The interval to which an activation, a Minimum or a Maximum clamps values; infinite if a side has no bound."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """A value that a layer bounds by a constant number, above or below."""
+    """The operand that a Minimum or a Maximum bounds, and the constant number that bounds it."""
 
     value: Value
     bound: float
@@ -50,9 +50,9 @@ def bound_by_activation(op: Minimum | Maximum, layer: Layer) -> Replacement:
 
 
 def _limit(layer: Layer) -> Limit | None:
-    """Return the operand and the number of a Minimum or Maximum with a constant.
+    """Return the bounded operand of a Minimum or Maximum with a constant number, and the number.
 
-    None if it changes shape or quantization.
+    None if there is no such constant, or if the layer changes the operand's shape or quantization.
     """
     for value, other in (layer.values, reversed(layer.values)):
         bound, info = scalar(other), value.known

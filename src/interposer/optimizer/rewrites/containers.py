@@ -103,9 +103,10 @@ CONTAINERS: Final = (
 
 
 def take_apart(graph: Graph) -> Rewritten:
-    """Apply the rewrites, and infer the following layers again.
+    """Remove sequences and optionals whose elements are known: apply the rewrites of this module to a graph.
 
-    The info of a tensor has more than that of the elements of a sequence.
+    The infos of the following layers are then inferred again, because the info of a tensor says more than the common
+    info of a sequence's elements. Returns how often each rewrite was applied.
 
     Raises:
         InvalidNetworkError: dimensions that became known do not fit a layer.

@@ -31,7 +31,10 @@ _PER_LAYER: Final = 16
 
 @dataclass
 class Rewritten:
-    """The result of applying rewrites: how often each was applied, and whether they came to an end."""
+    """What a pass did to a graph: how often each rewrite was applied, by name.
+
+    `finished` is False if the rewrites were stopped because they did not come to an end.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     finished: bool = True
@@ -39,6 +42,9 @@ class Rewritten:
 
 def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
     """Try every rewrite on every layer in running order, and repeat this until nothing changes.
+
+    Returns how often each rewrite was applied. They are stopped, with a warning, after a number of applications that
+    only an endless sequence can reach.
 
     Raises:
         VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
@@ -56,7 +62,15 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite]) -> Rewritten:
 def _sweep(
     graph: Graph, rewrites: Sequence[Rewrite], by_op: dict[type[Op], tuple[Rewrite, ...]], done: Rewritten, bound: int
 ) -> bool:
-    """Run one round over all layers; return True if another round is needed."""
+    """Try the rewrites once on all layers, and on the layers that this creates; return True if another round is needed.
+
+    Args:
+        graph: the graph to change.
+        rewrites: the rewrites in the order in which they are tried.
+        by_op: caches the rewrites that apply to each operator.
+        done: counts the applications.
+        bound: the number of applications after which to stop.
+    """
     before = done.counts.total()
     pending = deque(graph.topological())
     while pending:
@@ -92,10 +106,13 @@ def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replaceme
 
 
 def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
-    """Replace the outputs of `layer` by `replacement` and erase the layer; return the layers to examine again.
+    """Replace the outputs of `layer` by `replacement` and erase the layer.
+
+    Layers that are not used any more are erased too. Returns the layers to examine again: the new ones, and the users
+    of the outputs. `by` is the name of the rewrite.
 
     Raises:
-        VerificationError: the replacement is invalid; names the rewrite `by` and the errors.
+        VerificationError: the replacement is invalid; names the rewrite and the errors.
     """
     requested = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
@@ -114,10 +131,15 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
 
 
 def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Sequence[Layer]) -> None:
-    """Record the names of erased layers in the layers that replace them.
+    """Record the names of erased layers in the layers that replace them, for explanations.
 
     These are the new layers with `like` set to the erased layer, else the other new layers, else the producers of the
-    stand-ins.
+    values that replace the outputs.
+
+    Args:
+        created: the new layers, each with its description.
+        stand_ins: the values that replace the outputs of the rewritten layer.
+        gone: the erased layers.
     """
     for layer, new in created.items():
         _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
@@ -130,20 +152,23 @@ def _remember(created: Mapping[Layer, New], stand_ins: Iterable[Value], gone: Se
 
 
 def _note(layer: Layer, names: MergedNames) -> None:
-    """Set the names of the layers that a layer replaces; none if it only replaces itself."""
+    """Set the names of the layers that a layer has replaced; none if it only stands for itself."""
     layer.merged = NO_NAMES if names.is_only(layer.name) and not isinstance(layer.op, Constant) else names
 
 
 def _stood_for(layer: Layer) -> MergedNames:
-    """Return the names of the original layers that a layer represents, including itself unless it is a constant."""
+    """Return the names of the layers of the original network that a layer stands for.
+
+    This is its own name if it has replaced no other layer. Inserted layers and constants stand for none.
+    """
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
     return layer.merged or (MergedNames([layer.name]) if original else NO_NAMES)
 
 
 class _Maker:
-    """Creates the new layers of one replacement.
+    """Creates the new layers that the replacement of one layer describes, for the rewrite named `by`.
 
-    They are named last, when the names of the replaced layers are free.
+    They get their names last, when the names of the replaced layers are free.
     """
 
     def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
@@ -153,7 +178,11 @@ class _Maker:
         self._names: dict[Layer, str] = {}
 
     def stand_in(self, item: Value | New | None, old: Value) -> Value:
-        """Return the value that replaces `old`, after checking that it has the same info."""
+        """Return the value that replaces the output `old` of the rewritten layer: `item`, or the output of a new layer.
+
+        Raises:
+            VerificationError: the replacement is missing or has another info than `old`.
+        """
         if item is None:
             raise VerificationError([f"no stand-in for {old!r}"], after=self._title())
         value = item if isinstance(item, Value) else self._root(item, old)

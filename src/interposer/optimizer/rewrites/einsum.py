@@ -42,7 +42,10 @@ class _Term(NamedTuple):
     roundings: int = 0
 
     def with_value(self, value: Value | New, names: Sequence[str], roundings: int | None = None) -> _Term:
-        """Return a term whose axes are some of the axes of this one, by name."""
+        """Return a term for `value`, which was computed from this term and has only the axes `names`.
+
+        The sizes of the axes are those of this term, and so is the number of roundings if `roundings` is None.
+        """
         size = dict(zip(self.names, self.sizes, strict=True))
         count = self.roundings if roundings is None else roundings
         return _Term(value, tuple(names), tuple(size[name] for name in names), count)
@@ -104,7 +107,11 @@ def _full_sizes(names: Iterable[tuple[str, ...]], infos: Iterable[TensorInfo]) -
 
 
 def _simple(value: Value, names: tuple[str, ...], sizes: dict[str, int]) -> _Term | None:
-    """Return an operand without axes of size 1, and with the diagonal for a name that occurs twice; else None."""
+    """Return an operand as a term without axes of size 1, in which every name occurs once.
+
+    If a name occurs twice, the diagonal of these axes is taken; None if their sizes differ or are 0. `names` are the
+    names of the operand's axes, and `sizes` their full sizes.
+    """
     shape = value.known.shape
     axes = [(name, size) for name, size in zip(names, shape, strict=True) if size != 1]
     if any(name in names[:index] for index, name in enumerate(names)) and not _has_equal_axes(names, shape):
@@ -142,7 +149,7 @@ def _diagonal(term: _Term, name: str) -> _Term:
 
 
 def _contracted(terms: list[_Term], free: Sequence[str]) -> _Term:
-    """Multiply all terms, pair by pair, and sum over the axes that are not free."""
+    """Multiply all terms, pair by pair, and sum over the axes that are not in `free`, the axes of the result."""
     for places in _path(terms, free):
         chosen = [terms[place] for place in places]
         terms = [term for place, term in enumerate(terms) if place not in places]
@@ -155,7 +162,11 @@ def _contracted(terms: list[_Term], free: Sequence[str]) -> _Term:
 
 
 def _path(terms: Sequence[_Term], free: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return which terms to multiply in each step, so that there are few operations."""
+    """Return the positions of the terms to multiply in each step, in an order that needs few operations.
+
+    The product of each step is appended to the remaining terms. `free` are the axes of the result. The list is empty
+    for fewer than three terms.
+    """
     if len(terms) < 3:
         return []
     numbers = {name: number for number, name in enumerate(dict.fromkeys(name for term in terms for name in term.names))}
@@ -169,7 +180,7 @@ def _path(terms: Sequence[_Term], free: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _product(a: _Term, b: _Term, free: Sequence[str]) -> _Term:
-    """Multiply two terms, and sum over the axes that are not free."""
+    """Multiply two terms, and sum over the axes that are not in `free`: as a matrix product where one is of use."""
     a, b = _summed(a, {*b.names, *free}), _summed(b, {*a.names, *free})
     rows, columns = ([name for name in free if name in x.names and name not in y.names] for x, y in ((a, b), (b, a)))
     if rows and columns and free.index(columns[0]) < free.index(rows[0]):
@@ -182,7 +193,7 @@ def _product(a: _Term, b: _Term, free: Sequence[str]) -> _Term:
 
 
 def _summed(term: _Term, free: Collection[str]) -> _Term:
-    """Sum over the axes that are not free."""
+    """Sum a term over the axes that are not in `free`; return it unchanged if there are none."""
     axes = tuple(axis for axis, name in enumerate(term.names) if name not in free)
     if not axes:
         return term
@@ -193,7 +204,7 @@ def _summed(term: _Term, free: Collection[str]) -> _Term:
 
 
 def _multiplied(a: _Term, b: _Term, names: Sequence[str]) -> _Term:
-    """Multiply element by element; axes that one operand lacks are broadcast."""
+    """Multiply two terms element by element; the result has the axes `names`, and absent axes are broadcast."""
     size = {**dict(zip(a.names, a.sizes, strict=True)), **dict(zip(b.names, b.sizes, strict=True))}
     operands = [_spread(_transposed(x, [name for name in names if name in x.names]), names) for x in (a, b)]
     sizes = tuple(size[name] for name in names)
@@ -201,14 +212,21 @@ def _multiplied(a: _Term, b: _Term, names: Sequence[str]) -> _Term:
 
 
 def _spread(term: _Term, names: Sequence[str]) -> Value | New:
-    """Give a term axes of size 1 for the names that it lacks after its first axis."""
+    """Insert axes of size 1 into a term, so that its axes line up with `names` for broadcasting.
+
+    Names before the first axis of the term are left out, because broadcasting adds them.
+    """
     size = dict(zip(term.names, term.sizes, strict=True))
     missing = next((place for place, name in enumerate(names) if name in size), len(names))
     return _reshaped(term, [size.get(name, 1) for name in names[missing:]])
 
 
 def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], columns: list[str]) -> _Term:
-    """Multiply by BatchMatMul, whose operands have one axis for rows, one for columns and one for the sum."""
+    """Multiply two terms by BatchMatMul, and return the product with the axes `batch`, `rows` and `columns`.
+
+    `batch` are axes of both terms that remain, `rows` those of `a` alone, and `columns` those of `b` alone. All other
+    axes are summed over. Each group of axes is merged into one for the BatchMatMul.
+    """
     summed = min(
         ([name for name in x.names if name not in {*batch, *rows, *columns}] for x in (a, b)),
         key=lambda order: _moves(a, batch, rows, order) + _moves(b, batch, columns, order),
@@ -224,12 +242,19 @@ def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], colum
 
 
 def _moves(term: _Term, batch: list[str], rows: list[str], summed: list[str]) -> bool:
-    """Return True if the axes have to be transposed for a matrix product."""
+    """Return True if a term has to be transposed to become a batch of matrices of `rows` by `summed` axes.
+
+    Both orders of the last two groups are possible without it.
+    """
     return term.names not in ((*batch, *rows, *summed), (*batch, *summed, *rows))
 
 
 def _matrices(term: _Term, batch: list[str], rows: list[str], summed: list[str]) -> tuple[Value | New, bool]:
-    """Return a batch of matrices, and whether the rows are their last axis. A transposition keeps the last axis."""
+    """Return a term as a batch of matrices, and True if its rows are their last axis, else False.
+
+    The groups of axes `batch`, `rows` and `summed` are merged into one axis each. If the term has to be transposed, the
+    group with its last axis stays last.
+    """
     moves = _moves(term, batch, rows, summed)
     rows_last = term.names[-1] in rows if moves else bool(rows) and term.names == (*batch, *summed, *rows)
     order = [*batch, *summed, *rows] if rows_last else [*batch, *rows, *summed]

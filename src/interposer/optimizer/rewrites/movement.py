@@ -62,9 +62,10 @@ def join_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 @rewrite(Transpose, Permute)
 def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
-    """Move a Transpose from the output of an elementwise layer to its inputs if it can be merged with one further up.
+    """Move a Transpose from the output of an elementwise layer to its inputs, if it then meets another Transpose.
 
-    Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot be merged.
+    Both can be merged. Constant inputs are transposed immediately. At most one input gets a new Transpose that cannot
+    be merged.
     """
     inner = above(layer.inputs[0], *POINTWISE)
     if inner is None or len(inner.layer.output.uses) > 1 or not keeps_codes(layer):
@@ -78,7 +79,11 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
 
 
 def _leads_to_transpose(value: Value, far: int) -> bool:
-    """Return True if a Transpose moved up from here meets transposes at all inputs but one, or at the only input."""
+    """Return True if a Transpose of `value` can move to earlier layers until it meets another Transpose to merge with.
+
+    It must meet one at all inputs of an elementwise layer but one, or at the only input. At most `far` elementwise
+    layers are examined on a path.
+    """
     if above(value, Transpose, Permute):
         return True
     inner = above(value, *POINTWISE)
@@ -90,9 +95,10 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
 
 
 def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
-    """Return the value with permuted axes, after axes of size 1 are added up to the broadcast rank.
+    """Return an elementwise operand transposed by `axes`, or None if its shape or quantization does not allow that.
 
-    None if impossible.
+    An operand of lower rank first gets axes of size 1 in front, as broadcasting does; a single element needs nothing.
+    `below` is the name of the Transpose that moves, from which the new layer gets its name.
     """
     info, missing = value.known, len(axes) - value.known.rank
     name = f"moved_up-{below.removeprefix('moved_up-')}"
@@ -142,7 +148,10 @@ def join_reshapes(op: Reshape, layer: Layer) -> Replacement:
 
 
 def _reshape_to(shape: TensorShape) -> Reshape | None:
-    """Return a Reshape that always gives this shape; None if it has two unknown sizes, or one beside a size of 0."""
+    """Return a Reshape to this shape, which stays right for every value of an unknown dimension.
+
+    None if the shape has two unknown dimensions, or one and also a dimension of 0.
+    """
     unknown = sum(isinstance(dim, Dim) for dim in shape)
     if unknown > 1 or (unknown and 0 in shape):
         return None

@@ -26,7 +26,7 @@ __all__ = ["PADS"]
 
 
 class Border(NamedTuple):
-    """The padding that a Pad adds around an image, and its value."""
+    """The result of matching a Pad: the `image` it pads, the pad value, and the width on each side in elements."""
 
     image: Value
     value: float
@@ -83,7 +83,11 @@ def fold_pad_into_pooling(op: Pooling2d, layer: Layer) -> Replacement:
 
 
 def _never_wins(op: Pooling2d, border: Border, pads: dict[str, int]) -> bool:
-    """Return True if every window has an element of the image, which is not less than the pad value."""
+    """Return True if the pad value cannot be the maximum of any window of a pooling.
+
+    Every window must have an element of the image, and no element of the image may be less than the pad value. `pads`
+    has the padding of the merged pooling, by attribute.
+    """
     high = max(pads["pad_top"], pads["pad_bottom"]) < op.pool_height
     wide = max(pads["pad_left"], pads["pad_right"]) < op.pool_width
     return high and wide and op.dilation_x == op.dilation_y == 1 and border.value <= _least(border.image)

@@ -129,7 +129,10 @@ def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
 
 
 def keeps_codes(layer: Layer) -> bool:
-    """Return True if a layer that moves data leaves elements unchanged: output and input have the same quantization."""
+    """Return True if a layer that moves elements, such as a Transpose, leaves quantized values as they are.
+
+    That is the case if its output has the quantization that follows from its input.
+    """
     moved = layer.op.infer_infos(*layer.input_infos)[0]
     return moved is not None and moved.quantization == layer.output.known.quantization
 

@@ -78,7 +78,10 @@ def codes_of(value: Value | None) -> Value | None:
 
 
 def computing_layer(layer: Layer) -> Layer:
-    """Return the layer whose computation a rewrite of `layer` replaces."""
+    """Return the layer that computes what a rewrite to quantized values replaces.
+
+    This is the producer of the input if `layer` is a Quantize, else `layer` itself.
+    """
     producer = layer.inputs[0].producer if layer.inputs and layer.inputs[0] else layer
     return producer if isinstance(layer.op, Quantize) else layer
 
@@ -93,7 +96,10 @@ _MOVES: Final = (
 
 @rewrite(*_MOVES, Pooling2d, Reduce, Resize, Activation)
 def dequantize_later(op: Op, layer: Layer) -> Replacement:
-    """Move a Dequantize after a layer that moves or selects elements."""
+    """Replace a Dequantize before a layer that moves or selects elements by one after it.
+
+    The layer then works on the quantized values, which are smaller.
+    """
     codes = codes_of(layer.inputs[0])
     if codes is None or not _commutes(op, codes.known):
         return None
@@ -123,7 +129,10 @@ def _chooses(op: Op) -> bool:
 
 
 def _moved(op: Op, codes: Value, layer: Layer) -> TensorInfo | None:
-    """Return the info of the moved quantized values if their quantization does not change, else None."""
+    """Return the info of the result if the operator of `layer` works on the quantized values `codes` instead of floats.
+
+    None if their quantization would change or become invalid.
+    """
     info = gives(op, [codes, *layer.inputs[1:]])
     if info is None or info.quantization is None:
         return None
@@ -143,7 +152,10 @@ def _keeps_first_axis(before: TensorInfo, after: TensorInfo) -> bool:
 
 @rewrite(*_MOVES)
 def move_stored_weights(op: Op, layer: Layer) -> Replacement:
-    """Move weights while they are quantized, and dequantize them afterwards."""
+    """Replace a layer that moves constant quantized weights, such as a Transpose, by the moved constant.
+
+    The weights are then dequantized after the move, and stay small in memory.
+    """
     first = layer.inputs[0]
     return fold_constants(layer) if first is not None and first.known.is_quantized else None
 
@@ -168,7 +180,10 @@ def quantize_before_clamping(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
-    """Move a Quantize before a layer that moves elements, so that the producer may be computed in integers."""
+    """Move a Quantize before a layer that moves elements, so that the producer may be computed in integers.
+
+    This is done only if the producer has a rule to compute it in integers.
+    """
     result, info = above(layer.inputs[0], *_MOVES), layer.output.known
     if result is None or not _alone(result.layer) or not _one_scale(info) or _rule(result.layer.values[0]) is None:
         return None
@@ -179,7 +194,10 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
-    """Replace a slice and a Quantize with the tensor's own quantization by a slice of its quantized values."""
+    """Replace Dequantize, Splitter and Quantize by a Slice of the quantized values.
+
+    The Quantize must restore the type and quantization of the dequantized tensor.
+    """
     value = layer.inputs[0]
     result = above(value, Splitter)
     codes = codes_of(result.layer.inputs[0]) if result else None
@@ -197,7 +215,10 @@ def slice_stored_integers(op: Quantize, layer: Layer) -> Replacement:
 
 @rewrite(Quantize)
 def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
-    """Replace a float layer between Dequantize and Quantize by a quantized layer."""
+    """Replace a float layer between Dequantize and Quantize by a layer that computes on the quantized values.
+
+    Only float32 layers of operators with a rule are replaced, and only if the Quantize alone reads their result.
+    """
     inner, output = layer.values[0].producer, layer.output.known
     rule = _rule(layer.values[0])
     if rule is None or not _alone(inner) or op.rounding is not RoundingMethod.HALF_TO_EVEN:
@@ -211,7 +232,11 @@ def compute_in_integers(op: Quantize, layer: Layer) -> Replacement:
 
 
 def _rule(value: Value) -> Rule | None:
-    """Return the rule that creates a quantized layer from the producer of a value, or None."""
+    """Return the function that creates a quantized layer in place of the float layer that produces a value.
+
+    None if there is none for its operator. The function takes the operator, the layer and the info of the quantized
+    output.
+    """
     return next((_RULES[kind] for kind in type(value.producer.op).__mro__ if kind in _RULES), None)
 
 
@@ -224,7 +249,10 @@ def _one_scale(info: TensorInfo) -> bool:
 
 
 def _operand(value: Value | None, output: TensorInfo) -> Value | None:
-    """Return the quantized values of an operand if they have the result's type and a single scale, else None."""
+    """Return the quantized values from which a float operand was dequantized.
+
+    None if it was not, or if they have another type than `output`, the result's info, or one scale per channel.
+    """
     codes = codes_of(value)
     return codes if codes is not None and codes.known.dtype is output.dtype and _one_scale(codes.known) else None
 
@@ -235,9 +263,10 @@ def _all_operands(op: Op, layer: Layer, output: TensorInfo) -> New | None:
 
 
 def _weighted(op: Op, layer: Layer, output: TensorInfo) -> New | None:
-    """Return the quantized layer for an input, constant weights and an optional constant bias.
+    """Return a quantized layer for an operator with an input, constant weights and an optional constant bias.
 
-    None if a value is not suitable.
+    `op` is the operator of the new layer, `layer` the float layer, and `output` the info of the quantized result. None
+    if an operand is not suitable, or if the sums could overflow.
     """
     x, weights = _operand(layer.inputs[0], output), _weights(layer.inputs[1])
     if x is None or weights is None or weights.quantization is None:
@@ -272,7 +301,11 @@ def _weights(value: Value | None) -> Constant | None:
 
 
 def _bias(value: Value, x: TensorInfo, weights: Quantization, output: TensorInfo) -> New | None:
-    """Return a constant bias quantized with the scales of the products; None if that is not accurate enough."""
+    """Return a constant float bias quantized with the scales of input times weights, as integer convolutions add it.
+
+    `x` and `output` are the infos of the quantized input and result. None if it is not constant, does not fit into 32
+    bits, or would not be accurate enough for the scale of the result.
+    """
     real = _real(value)
     if real is None or real.ndim != 1 or len(weights.scales) not in (1, len(real)):
         return None
@@ -294,9 +327,10 @@ def _real(value: Value) -> Array | None:
 
 
 def _product(op: BatchMatMul, layer: Layer, output: TensorInfo) -> New | None:
-    """Return a quantized layer for a matrix product.
+    """Return a quantized layer for a matrix product, or None if its operands are not suitable.
 
-    A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul.
+    A product with a constant matrix becomes a FullyConnected; a product of two tensors remains a BatchMatMul. `output`
+    is the info of the quantized result.
     """
     known = codes_of(layer.inputs[1])
     a = layer.values[0].known

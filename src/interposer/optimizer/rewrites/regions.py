@@ -29,7 +29,10 @@ def tidy_regions(graph: Graph) -> Rewritten:
 
 
 def _takers(layer: Layer, op: ControlFlow, position: int) -> list[Layer]:
-    """Return the Input layers of the regions that are bound to a captured operand."""
+    """Return the Input layer in each region to which operand number `position` of a control flow layer is bound.
+
+    The operand must be a captured one, which has the same place in all regions.
+    """
     return [region.inputs[position - op.offset] for region in layer.regions]
 
 
@@ -58,14 +61,18 @@ def _drop_operands(graph: Graph, layer: Layer, op: ControlFlow) -> Iterator[int]
 
 
 def _number(region: Graph, first: int, step: int) -> None:
-    """Add `step` to the binding ids of the inputs from `first` on."""
+    """Add `step` to the binding ids of a region's inputs whose id is at least `first`."""
     for layer in region.inputs:
         if isinstance(layer.op, Input) and layer.op.binding_id >= first:
             layer.op = Input(layer.op.binding_id + step)
 
 
 def _with_unchanged_captured(graph: Graph, layer: Layer, counts: Counter[str]) -> Layer:
-    """Return the layer that replaces this one, with carried values that its body returns unchanged made captured."""
+    """Turn the carried values of a loop that its body returns unchanged into captured values.
+
+    Returns the layer that replaces the loop, or the loop itself if it has no such value. Each change is counted in
+    `counts`.
+    """
     while isinstance(layer.op, Loop | While):
         index = _unchanged(layer, layer.op)
         if index is None:
@@ -87,7 +94,10 @@ def _unchanged(layer: Layer, op: Loop | While) -> int | None:
 
 
 def _captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> Layer:
-    """Replace a layer by a copy in which the carried value with this number is captured, and return the copy."""
+    """Replace a loop by a copy in which the carried value number `index` is a captured value; return the copy.
+
+    The loop's output for this value is replaced by the operand with which it began.
+    """
     first, head = op.first_captured - op.num_carried, 1 if isinstance(op, Loop) else 0
     count, value = len(layer.inputs), layer.inputs[first + index]
     assert value is not None

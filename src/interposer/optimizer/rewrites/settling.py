@@ -19,7 +19,10 @@ NAME: Final = "settle_layers"
 
 
 def settle_layers(graph: Graph) -> Rewritten:
-    """Visit the graph once, in running order, and fold or settle every layer whose tensors earlier layers made known.
+    """Replace layers whose operands have become known: by a constant, or by an operator with fixed attributes.
+
+    For example, a dynamic Reshape whose target shape is known becomes a Reshape. The graph is visited once, in running
+    order. Returns how often each replacement was made.
 
     Raises:
         InvalidNetworkError: dimensions that became known do not fit a layer.
@@ -43,7 +46,10 @@ def _infer_again(graph: Graph, layer: Layer) -> None:
 
 
 def _settle(graph: Graph, layer: Layer) -> str:
-    """Fold or settle a layer, if possible; return the name of what was done, or an empty text."""
+    """Replace a layer by an operator with fixed attributes, or by a constant, if its operands are known.
+
+    Returns the name of the replacement for the counts, or an empty text if the layer stays.
+    """
     if isinstance(layer.op, DynamicOp):
         static = layer.op.settled(*layer.input_infos)
         if static is None:

@@ -43,7 +43,7 @@ def _may_be_shared(layer: Layer) -> bool:
 
 
 def _look(op: Constant, info: TensorInfo | None) -> Hashable:
-    """Return a cheap hash key that is the same for equal constants: their info and some of their elements."""
+    """Return a hash key that is cheap to compute and the same for equal constants: info and some of the elements."""
     array = op.value
     if array.dtype.kind == "O":
         return info

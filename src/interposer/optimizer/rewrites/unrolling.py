@@ -25,7 +25,10 @@ MOST_LAYERS: Final = 1024
 
 
 def unroll(graph: Graph) -> Rewritten:
-    """Replace control flow layers with known behaviour by the layers that run, and infer the following layers again.
+    """Replace control flow layers with known behaviour by the layers that they run.
+
+    These are branches with a known condition, and loops with a small known number of iterations. The infos of the
+    following layers are then inferred again. Returns how often each replacement was made.
 
     Raises:
         InvalidNetworkError: dimensions that became known do not fit a layer.
@@ -49,7 +52,10 @@ def unroll(graph: Graph) -> Rewritten:
 
 
 def _inferred_anew(graph: Graph, layer: Layer) -> set[Layer]:
-    """Infer a layer again; return the layers that use its outputs if their infos have changed."""
+    """Infer the outputs of a layer again, and return the layers to infer next.
+
+    These are the layers that read its outputs, if an output's info has changed; none otherwise.
+    """
     before = [(value.info, value.constant is None) for value in layer.outputs]
     _infer(graph, layer)
     if before == [(value.info, value.constant is None) for value in layer.outputs]:
@@ -64,7 +70,10 @@ def _infer(graph: Graph, layer: Layer) -> None:
 
 
 def _unrolled(graph: Graph, layer: Layer) -> list[Value] | None:
-    """Inline a control flow layer, and return the values that replace its outputs; None if it cannot be inlined."""
+    """Add the layers that a control flow layer would run to the graph, and return the values that replace its outputs.
+
+    None if the layer has to stay, because its behaviour depends on data or its copies would be too large.
+    """
     for kind, function in _UNROLLED.items():
         if isinstance(layer.op, kind):
             return function(graph, layer, layer.op)
@@ -137,7 +146,11 @@ _UNROLLED: Final[dict[type[Op], Callable[[Graph, Layer, Any], list[Value] | None
 
 
 def _in_place(graph: Graph, layer: Layer, index: int, values: Sequence[Value]) -> list[Value]:
-    """Copy the layers of a region into the graph, bound to these values; return the values of the region's outputs."""
+    """Copy the layers of region number `index` of a control flow layer into the graph, with `values` as its inputs.
+
+    The copies are added after all other layers, and their names begin with those of the layer and the region. Returns
+    the values that the region's outputs have in the graph.
+    """
     region = layer.regions[index]
     known = dict(zip((inner.output for inner in region.inputs), values, strict=True))
     inner = [item for item in region.topological() if not isinstance(item.op, Input | Output)]
