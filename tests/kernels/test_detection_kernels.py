@@ -335,6 +335,14 @@ def test_a_region_is_cut_out(op, region, expected):
     np.testing.assert_allclose(result[0, 0], expected, rtol=1e-6)
 
 
+def test_a_pixel_that_is_no_number_spoils_only_the_means_that_it_has_a_part_in():
+    image = IMAGE.copy()
+    image[..., 3, 3] = np.nan
+    op = RoiAlign(2, 2, height_sampling_ratio=1, width_sampling_ratio=1)
+    [result] = run(op, image, np.float32([[0, 0, 4, 4]]), int32(0))
+    assert np.isnan(result[0, 0]).tolist() == [[False, False], [False, True]]
+
+
 @pytest.mark.parametrize("kind", [RoiAlign, RoiPooling])
 def test_both_layouts_give_the_same_regions(kind):
     generator = np.random.default_rng(0)

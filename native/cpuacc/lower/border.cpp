@@ -63,6 +63,7 @@ struct Border {
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
   if (!node.posts.empty()) return refused("takes no post-ops");
+  if (graph.in(node, 0)->rank() == 0) return refused("a scalar has no border", IPR_REASON_SHAPE);
   if (node.text("padding_mode") == "CONSTANT") return refused("the border is constant", IPR_REASON_ATTRIBUTE);
   if (!graph.in(node, 0)->same_quantization(graph.out(node)))
     return refused("the tensors are quantized differently", IPR_REASON_QUANTIZATION);

@@ -71,13 +71,13 @@ void lower_lookup(const Node& node, Builder& builder) {
 /// Write a whole number as an element, or any number as float32. Return false if the dtype is not supported.
 bool encoded(double value, const Tensor& tensor, char* to) {
   const float real = float(value);
-  const int64_t whole = int64_t(value);  // little endian, so its first bytes are the element
   if (tensor.is_quantized()) return false;
   if (is_f32(tensor)) return std::memcpy(to, &real, sizeof real);
-  const bool fits = std::floor(value) == value && value >= 0 && value <= 127;
+  if (!(std::floor(value) == value && value >= 0 && value <= 127)) return false;  // NaN as well
+  const int64_t whole = int64_t(value);  // little endian, so its first bytes are the element
   const bool integer = tensor.dtype >= IPR_DTYPE_INT8 && tensor.dtype <= IPR_DTYPE_UINT64;
-  const bool truth = tensor.dtype == IPR_DTYPE_BOOL && (value == 0 || value == 1);
-  return fits && (integer || truth) && std::memcpy(to, &whole, sizeof whole);
+  const bool truth = tensor.dtype == IPR_DTYPE_BOOL && whole <= 1;
+  return (integer || truth) && std::memcpy(to, &whole, sizeof whole);
 }
 
 struct Hot {

@@ -33,7 +33,21 @@ class _Samples(NamedTuple):
     fraction: Array
     inside: Array
 
-    def matrix(self, size: int) -> Array:
+    def mean(self, cells: Array) -> Array:
+        """Return the mean of the samples of each bin along the first axis of the cells, (bins, ...).
+
+        Only cells that have a part in a sample count, so that NaN in another cell does not spread.
+        """
+        weights = self._weights(len(cells))
+        neighbours = [
+            np.union1d(low[inside], high[inside])
+            for low, high, inside in zip(self.low, self.high, self.inside, strict=True)
+        ]
+        return np.stack(
+            [np.tensordot(row[near], cells[near], 1) for row, near in zip(weights, neighbours, strict=True)]
+        )
+
+    def _weights(self, size: int) -> Array:
         """Return the weights with which the mean of each bin sums the cells, (bins, size)."""
         bins, samples = self.low.shape
         taken = np.zeros((bins, size))
@@ -62,7 +76,7 @@ def _samples(start: float, end: float, bins: int, ratio: int, dimension: int, *,
 
 @kernel(RoiAlign, dtypes=REALS, when=reals_only)
 def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: KernelInfo) -> Array:
-    """Compute `RoiAlign` in float64: the mean over a grid of interpolated samples is two matrix products."""
+    """Compute `RoiAlign` in float64: the mean over a grid of interpolated samples is taken along both axes in turn."""
     images = to_nhwc(real(x, info.at(0)), op.data_layout)
     check_images(batches, len(images))
     _, height, width, channels = images.shape
@@ -74,8 +88,7 @@ def roi_align(op: RoiAlign, x: Array, regions: Array, batches: Array, *, info: K
         if op.mode is RoiAlignMode.MAX:
             array[number] = _largest(image, down, across)
         else:
-            rows = np.tensordot(down.matrix(height), image, axes=1)
-            array[number] = np.matmul(across.matrix(width), rows)
+            array[number] = across.mean(down.mean(image).swapaxes(0, 1)).swapaxes(0, 1)
     return from_nhwc(stored(array, info.output), op.data_layout)
 
 

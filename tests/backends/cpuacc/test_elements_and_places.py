@@ -229,6 +229,11 @@ def test_borders_repeat_elements_like_those_of_the_reference(pads, mode):
         assert_like_the_reference(Pad(pads, padding_mode=mode), whole(90, 2, 3, 4, 5).astype(dtype))
 
 
+def test_a_scalar_has_no_border():
+    for mode in (PaddingMode.EDGE, PaddingMode.WRAP, PaddingMode.CONSTANT):
+        assert_like_the_reference(Pad((), padding_mode=mode), np.float32(3))
+
+
 def test_rows_of_a_table_are_looked_up_like_by_the_reference():
     arrays = [RANDOM.integers(0, 9, 30).astype(np.int32), floats(9, 5)]
     assert_like_the_reference(EmbeddingLookup(), *arrays)
@@ -242,6 +247,10 @@ def test_indices_become_one_hot_like_by_the_reference(axis):
     for dtype in (DataType.FLOAT32, DataType.INT64, DataType.BOOL):
         for from_end in (False, True):
             assert_like_the_reference(OneHot(depth=6, axis=axis, dtype=dtype, from_end=from_end), whole(9, 4, 7))
+
+
+def test_values_of_one_hot_that_are_no_numbers_stay_so():
+    assert_like_the_reference(OneHot(depth=6, on_value=np.nan, off_value=-np.inf), whole(9, 4, 7))
 
 
 def test_an_einsum_runs_on_cpuacc():
