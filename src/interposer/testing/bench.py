@@ -55,7 +55,7 @@ class Settings:
 
 
 class Loaded:
-    """A network that is loaded in a runtime."""
+    """A network of a check, loaded in a runtime until `unload`."""
 
     def __init__(self, runtime: Runtime, optimized: OptimizedNetwork) -> None:
         self.runtime, self.optimized = runtime, optimized
@@ -64,7 +64,11 @@ class Loaded:
         note("going on after a network was loaded")
 
     def run(self, feeds: Mapping[int, Array], outputs: Mapping[int, Array] | None = None) -> dict[int, Array]:
-        """Run the network once. Values that are not tensors, such as sequences, are passed in their stored form."""
+        """Run the network once on the inputs `feeds`, and return the outputs; both map binding ids to arrays.
+
+        The results are written to the arrays `outputs` if these are given, else to new arrays with guard margins, which
+        are checked. Values that are not tensors, such as sequences, are passed in their stored form.
+        """
         known = self.runtime.bindings(self.id)
         value = {key: as_given(known.inputs[key].info, array) for key, array in feeds.items()}
         guards = None if outputs is not None else {key: Guarded(known.outputs[key].info) for key in known.new_outputs()}
@@ -87,7 +91,11 @@ class Loaded:
 
 
 class Bench:
-    """A backend under test; `samples` are the available ones, `others` are the backends to combine it with."""
+    """Runs networks on one backend under test, for all checks of that backend.
+
+    It caches what several checks need, such as which samples the backend supports. `samples` are the samples that
+    checks may use, and `others` the backends that run a network together with the backend under test.
+    """
 
     def __init__(
         self,
@@ -116,7 +124,10 @@ class Bench:
         return self.settings.tolerances
 
     def device(self, observer: Observer | None = None, held_back: Collection[str] = ()) -> DeviceSpec:
-        """Return a registry with the watched backend, the reference oracle and the other backends."""
+        """Return a registry of the backend under test in a `Watched`, the reference kernels and the other backends.
+
+        `observer` receives every object that the backend creates. The wrapper refuses the layers named in `held_back`.
+        """
         registry = BackendRegistry()
         watched = Watched(self.backend, observer or Census(), held_back)
         registry.register(self.backend.id, lambda: watched)
@@ -135,7 +146,16 @@ class Bench:
         held_back: Collection[str] = (),
         rewrite: bool = False,
     ) -> OptimizedNetwork:
-        """Divide a network among the backend under test and the named ones, by default without graph rewrites."""
+        """Optimize a network for the backend under test; layers that it does not support run on the others.
+
+        Args:
+            network: the network.
+            observer: receives every object that the backend under test creates.
+            beside: ids of backends that get layers only if the backend under test refuses them.
+            before: ids of backends that are preferred to the backend under test.
+            held_back: names of layers that the backend under test must not get.
+            rewrite: whether the optimizer's own graph rewrites are applied.
+        """
         ids = [*before, self.backend.id, *beside]
         chosen = {self.backend.id: self.settings.options} if self.settings.options else {}
         options = OptimizerOptions(rewrite=rewrite, model_options=chosen)
@@ -144,7 +164,7 @@ class Bench:
 
     @contextmanager
     def loaded(self, optimized: OptimizedNetwork) -> Iterator[Loaded]:
-        """Load the network in the bench's runtime for the duration of a ``with`` block."""
+        """Load an optimized network for the duration of a ``with`` block, which gets it as a `Loaded`."""
         loaded = Loaded(self.runtime, optimized)
         try:
             yield loaded
@@ -152,12 +172,15 @@ class Bench:
             loaded.unload()
 
     def run(self, network: Network, feeds: Mapping[int, Array], **how: Any) -> dict[int, Array]:
-        """Run a network once."""
+        """Optimize, load, run and unload a network; return its outputs by binding id.
+
+        `feeds` are the arrays of its inputs by binding id, and `how` has the arguments of `optimize`.
+        """
         with self.loaded(self.optimize(network, **how)) as created:
             return created.run(feeds)
 
     def query(self, view: SubgraphView) -> list[Support]:
-        """Return the backend's verdicts about the layers of a view."""
+        """Ask the backend which layers of a view it supports; return one verdict for each layer."""
         note("asking whether the backend takes a layer")
         return self.backend.layer_support(self.settings.options).query(view)
 
@@ -167,7 +190,7 @@ class Bench:
         return self.backend.optimize_subgraph(view, self.settings.options)
 
     def takes(self, sample: Sample) -> bool:
-        """Return True if the backend supports a sample."""
+        """Return True if the backend supports the layer of a sample; the answer is cached."""
         if self.refusals.of(sample, self) is not None:
             return False
         if sample not in self.verdicts:
@@ -194,13 +217,13 @@ class Bench:
 
     @cached_property
     def taken(self) -> tuple[Sample, ...]:
-        """The samples that the backend supports, without those of empty tensors and those with random results."""
+        """The samples that the backend supports, without those that have empty tensors or random results."""
         plain = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
         return tuple(item for item in plain if self.takes(item))
 
     @cached_property
     def pool(self) -> Pool:
-        """The pool of samples from which networks are built."""
+        """The supported samples that fit together, from which checks build networks of several layers."""
         return Pool(self.taken)
 
     def close(self) -> None:

@@ -20,9 +20,10 @@ __all__ = ["SAMPLE_CHECKS", "Check", "subject_of"]
 
 @dataclass(frozen=True)
 class Check:
-    """A conformance check: its name, its description, and a function that yields errors.
+    """A conformance check: its name, its description, and a function `run` that yields a text for each error.
 
-    `variants` are the subjects of a check of the backend as a whole; a check of samples has none.
+    A check of samples is called with the `Trial` of every sample, and has no `variants`. A check of the backend as a
+    whole is called with the `Bench` and each of its `variants`, for example "in-place".
     """
 
     name: str

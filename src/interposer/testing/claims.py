@@ -59,7 +59,10 @@ def claims(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _some(bench: Bench, *, with_constants: bool = False) -> Iterator[Sample]:
-    """Yield a few samples of every supported operator, with different data types; or those with a constant input."""
+    """Yield a few samples of every supported operator, with different data types.
+
+    With `with_constants`, only samples that have a constant operand are considered.
+    """
     chosen: dict[type, list[Sample]] = {}
     for sample in bench.taken:
         if with_constants and not any(item is not None and item.constant for item in sample.inputs):
@@ -80,7 +83,11 @@ def _kind(sample: Sample) -> object:
 
 
 class _Direct:
-    """One layer of a sample with its workload, and the tensor handles that the workload is executed on."""
+    """The layer of a sample, prepared so that a check can execute the backend's workload on tensors of its own choice.
+
+    No runtime is involved: the check creates the tensors by `create`, `constant` and `piece`, then calls `acquire`, and
+    `close` at the end.
+    """
 
     def __init__(self, bench: Bench, sample: Sample) -> None:
         self.network, self.feeds = sample.network()
@@ -107,7 +114,7 @@ class _Direct:
         return self.handles is None and self.factory.makes_arrays
 
     def workload(self) -> Workload | None:
-        """Return the workload of the layer; None if it cannot be executed directly."""
+        """Create the workload of the layer; return None if the layer was divided, or has strings or unknown shapes."""
         if self.layer is None or any(not info.is_concrete or not info.dtype.bits for info in self._infos(self.layer)):
             return None
         return self.factory.create_workload(self.layer, WorkloadInfo.of(self.layer))
@@ -116,7 +123,7 @@ class _Direct:
         return [info for info in (*layer.input_infos, *layer.output_infos) if info is not None]
 
     def array(self, value: Value) -> Array:
-        """Return the contents of an input of the layer."""
+        """Return the array of one of the layer's inputs: that of the constant, or the sample's array for the input."""
         while isinstance(value.producer.op, MemCopy | MemImport):
             [value] = value.producer.values
         held = value.constant if value.is_constant else self.inputs[value.producer.name]
@@ -124,19 +131,22 @@ class _Direct:
         return held
 
     def constant(self, value: Value) -> TensorHandle:
-        """Return the handle of a constant."""
+        """Create a constant in the backend's memory, with the array of one of the layer's inputs; return its handle."""
         array, info = self.array(value), value.known
         if self.handles is not None:
             return self.own(self.handles.create_constant(info, array))
         return self.own(self.factory.create_constant_handle(info, array))
 
     def create(self, info: TensorInfo) -> TensorHandle:
-        """Create a tensor whose lifetime overlaps with the lifetimes of all others."""
+        """Create a tensor in the backend's memory and return its handle.
+
+        Its lifetime overlaps with those of all others.
+        """
         make = self.factory.create_tensor_handle if self.handles is None else self.handles.create
         return self.own(make(info))
 
     def own(self, handle: TensorHandle) -> TensorHandle:
-        """Remember a handle so that `close` destroys it."""
+        """Remember a handle so that `close` destroys it, and return it."""
         self.made.append(handle)
         if self.handles is not None:
             self.contents.origins[id(handle)] = self.handles
@@ -241,7 +251,12 @@ _Targets = list[tuple[TensorHandle, TensorHandle]]
 
 
 def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
-    """Return sub-tensors for the inputs with their values, and for the outputs with their parents; None if refused."""
+    """Create sub-tensors of larger tensors for the inputs and outputs of the layer.
+
+    The first list has a pair of sub-tensor and array to write for each input; the array is None for a constant, which
+    is no sub-tensor. The second list has a pair of sub-tensor and parent tensor for each output. None is returned if
+    the backend does not support sub-tensors, or an output is a scalar.
+    """
     layer = direct.layer
     assert layer is not None
     supported = direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
@@ -326,7 +341,10 @@ def _dynamic_shapes(bench: Bench) -> Iterator[str]:
 
 
 def _require_all_families(bench: Bench, capability: str) -> None:
-    """Raise `Skipped` if only some families are tried, as operators of the other ones may use the capability."""
+    """Raise `Skipped` if the user selected only some families of operators.
+
+    A check calls this if no operator uses a capability, since operators of the other families may.
+    """
     if bench.is_partial:
         raise Skipped(f"none of the tried operators uses the capability {capability}; those of other families may")
 
@@ -363,7 +381,11 @@ def _again(network: Network, value: Value) -> Value:
 
 
 def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, Array]]) -> Value:
-    """Return a value sliced from an input of twice the size, whose length is only known at run time."""
+    """Add inputs to the network so that `value` can have another length in each run, and return the replacement.
+
+    The replacement is a slice of `array`, repeated twice; the length of its first axis is an input. The input arrays
+    are added to the three `runs`, which are mappings by binding id. A scalar becomes a plain input.
+    """
     number, info = len(runs[0]), value.known
     if not array.ndim:
         for run in runs:
@@ -379,13 +401,16 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
 
 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
-    """Return the declared infos of the results without their shapes."""
+    """Return the declared infos of the layer's results with unknown sizes; None for results without a declared info."""
     declared = [value.declared for value in layer.outputs]
     return [None if item is None else item.with_shape([None] * item.rank) for item in declared]
 
 
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
-    """Run on arrays of one size, of twice that size, and of the first size again; yield errors."""
+    """Run a network with unknown dimensions on several sizes in turn, and yield an error for each wrong result.
+
+    `sample` is the one that the network was derived from. `runs` are the input arrays of each run, by binding id.
+    """
     says = f"{sample.id}: it says that it has DynamicShapes, but"
     note(f"running {sample.id} with unknown dimensions")
     expected = [_expected(network, value) for value in runs]
@@ -522,7 +547,10 @@ def _refused(bench: Bench, sample: Sample) -> str | None:
 
 
 def _on_other_weights(bench: Bench, sample: Sample) -> Iterator[str]:
-    """Run a sample on its weights and then on different weights, in the same loaded network."""
+    """Run a sample whose weights are an input, first on its weights and then on different ones; yield errors.
+
+    The network stays loaded in between, so that a backend that stores the first weights is detected.
+    """
     says = f"{sample.id}: it says that it has NonConstWeights, but with weights from the caller"
     network, feeds = sample.network()
     note(f"running {sample.id} with weights from the caller")

@@ -48,7 +48,7 @@ def all_samples() -> tuple[Sample, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One check applied to one subject: a sample, or a variant of a check of the backend as a whole."""
+    """One check applied to one subject, which is a sample, or a variant of a check of the backend as a whole."""
 
     check: Check
     subject: Sample | str
@@ -162,7 +162,7 @@ class Conformance:
 
     @cached_property
     def bench(self) -> Bench:
-        """The test bench that loads and runs networks on the backend."""
+        """The object that loads and runs networks on the backend; created on first use."""
         registry = (self.runtime or default_runtime()).registry
         others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
         usable = [other for other in others if not self._is_fork or survives_fork(other)]
@@ -202,7 +202,10 @@ class Conformance:
         return creates_survivor(lambda: backend_of(self.given, self.runtime))
 
     def start(self) -> None:
-        """Start the child process if it is a fresh one, so that both processes import their modules concurrently."""
+        """Start the child process early, so that it imports its modules while this process imports its own.
+
+        A child that is a fork of this process is not started yet.
+        """
         if self.outside is not None and self.outside.is_new:
             self.outside.start()
 
@@ -258,7 +261,10 @@ class Conformance:
         return Result(case.id, case.check.name, case.family, case.operator, status, text)
 
     def is_settled(self, case: Case) -> bool:
-        """Return True if a case needs no further backend call: its sample has already run, or is refused as a whole."""
+        """Return True if the outcome of a case is already known, so that it cannot crash the process.
+
+        Its sample was the last one that ran, or all samples of its operator are refused.
+        """
         sample = case.subject
         if isinstance(sample, str):
             return False
@@ -373,7 +379,17 @@ def conformance_tests(backend: str | Factory, **options: Any) -> Callable[..., N
 def main(
     report: Channel, text: str, settings: str, families: list[str], requests: int, shared: int, stacks: int
 ) -> None:
-    """Run cases on a named backend. This is the entry point of a fresh child process."""
+    """Run cases on a backend that is given as a text. This is the entry point of a fresh child process.
+
+    Args:
+        report: the channel to the parent process.
+        text: the id, ``module:Class`` or path of the backend.
+        settings: the pickled `Settings`, in base64.
+        families: the families of operators to try; none means all of them.
+        requests: the descriptor of a pipe from which the ids of the cases to run are read.
+        shared: the descriptor of the shared memory in which progress is reported.
+        stacks: the descriptor of the file to which stacks of threads are written if the process hangs.
+    """
     os.environ.setdefault(CHECK_BACKENDS, "yes")  # an invalid write of a plug-in is an error instead of a crash
     if is_library(text):
         os.environ.pop(BACKEND_PATH, None)  # only the given backend is checked

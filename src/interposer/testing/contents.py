@@ -49,7 +49,7 @@ class Contents:
             own[...] = array
 
     def _copier(self, handle: TensorHandle) -> Workload | None:
-        """Return the device's copy workload for a handle that the host cannot map; None if no copy is needed."""
+        """Return a workload that copies a tensor which the host cannot map; None if the tensor can be mapped."""
         origin = self.origins.get(id(handle))
         if origin is None or origin.supports_map or not origin.supports_device_copy:
             return None

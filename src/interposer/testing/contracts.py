@@ -28,7 +28,10 @@ _NETWORKS: Final = tuple(f"{name}-{number}" for name in PATTERNS for number in r
 
 
 def on_backend(*variants: str) -> Callable[[Run], Run]:
-    """Register the decorated function as a check of a backend, which runs once for each variant."""
+    """Register the decorated function as a check of the backend as a whole.
+
+    It is called once with each variant's name.
+    """
 
     def add(run: Run) -> Run:
         BACKEND_CHECKS.append(Check(run.__name__, subject_of(run), run, variants))
@@ -38,14 +41,20 @@ def on_backend(*variants: str) -> Callable[[Run], Run]:
 
 
 def grown(bench: Bench, variant: str) -> Growth:
-    """Return a network built from a pattern and a number; raise `Refused` if no supported samples fit the pattern."""
+    """Return the network of a variant such as "chain-3": the name of a pattern in `PATTERNS`, and a seed.
+
+    It is built from supported samples and cached.
+
+    Raises:
+        Refused: no supported samples fit the pattern.
+    """
     if variant not in bench.growths:
         bench.growths[variant] = new_growth(bench, variant)
     return bench.growths[variant]
 
 
 def new_growth(bench: Bench, variant: str) -> Growth:
-    """Return a network like `grown`, but build it again, for a check in which the backend may change it."""
+    """Return the same network as `grown`, but built again, for a check in which the backend may change the network."""
     growth = Growth(bench.pool, variant)
     PATTERNS[variant.partition("-")[0]](growth)
     return growth

@@ -70,7 +70,10 @@ class Bus:
 
 
 class DeviceMemory(MemoryManager):
-    """The memory of the tensors of one run. Tensors whose lifetimes do not overlap may share memory."""
+    """The memory manager of the simulated device: the memory of all tensors of one run.
+
+    Tensors whose lifetimes do not overlap may share memory.
+    """
 
     def __init__(self) -> None:
         self.handles: list[DeviceHandle] = []
@@ -147,7 +150,7 @@ class DeviceHandle(TensorHandle):
             self.lie_in(np.full(self.room, 0xA5, np.uint8), 0)
 
     def lie_in(self, heap: Array | None, offset: int) -> None:
-        """Place the tensor at an offset in this memory."""
+        """Place the tensor at an offset (in bytes) of the device's memory `heap`; None takes its memory away."""
         self._heap, self._offset = heap, offset
 
     def create_sub_tensor(self, origin: Sequence[int], info: TensorInfo) -> TensorHandle:

@@ -33,7 +33,7 @@ _CHOOSING: Final[tuple[type[Op], ...]] = (
 
 
 def suited(tolerances: Tolerances, layer: Layer) -> Tolerances:
-    """Return the tolerances for the results of a layer: `tolerances`, or exact equality if the results are exact."""
+    """Return the tolerances for a layer's results: `tolerances`, or none if its results are exact by specification."""
     if not _one_quantization(layer):
         return tolerances
     if isinstance(layer.op, _MOVING):

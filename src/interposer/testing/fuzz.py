@@ -61,12 +61,18 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
 
 
 def _count(bench: Bench, operators: int) -> int:
-    """Return how many networks to try: fewer for backends with few operators, which leave most layers to others."""
+    """Return how many networks to try for a backend that supports this number of operators.
+
+    It is at most `Settings.examples`. With few operators there are fewer networks, as most layers run elsewhere.
+    """
     return bench.settings.examples * min(operators, _MANY_OPERATORS) // _MANY_OPERATORS
 
 
 def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, Verdict]]:
-    """Run networks in this process, and yield the failures that this backend causes."""
+    """Run `count` random networks of a plan in this process; yield each failure that the backend under test causes.
+
+    Fewer networks are run if they take too long.
+    """
     deadline = time.process_time() + _CPU_SECONDS * count
     options = {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     seat = Seat((bench.backend, *_others(bench)), options, bench.tolerances)
@@ -82,7 +88,10 @@ def _findings(bench: Bench, plan: Plan, count: int) -> Iterator[tuple[Subject, V
 
 
 def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdict]]) -> Iterator[str]:
-    """Yield the first failure with its full analysis, followed by the names of the others."""
+    """Yield a text with the first failure, reduced and analyzed, and with the ids of the other networks that fail.
+
+    `suspects` has the ids of the backends that were used, the network and its failure.
+    """
     if not suspects:
         return
     ids, subject, verdict = suspects[0]
@@ -103,7 +112,10 @@ def _others(bench: Bench) -> list[Backend]:
 
 
 def _setup(bench: Bench) -> Setup:
-    """Return the backend under test and the others: by their ids if another process can create them from these ids."""
+    """Return the backends from which a worker process runs a failing network again: the one under test and the others.
+
+    They are given by id if another process can create them, otherwise as objects for a forked process.
+    """
     others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
     if bench.given is not None:
         return Setup((bench.given, *(other.id for other in others)), options, bench.tolerances, formats=False)

@@ -30,14 +30,14 @@ _VECTORS: Final = (16, 8, 4)
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A wrong result next to the expected one.
+    """A wrong result next to the expected one, from which rules guess the cause of the error.
 
     Args:
         actual: the result of the backend.
         expected: the expected result, of the same shape and type.
         wrong: True for each element that is wrong.
         info: the tensor info of the result.
-        near: a function that compares two float64 arrays element by element within the tolerance.
+        near: a function that returns for each element whether two float64 arrays are equal within the tolerance.
         inputs: the input arrays of the layer, with their infos.
         earlier: the result of the previous run; None if there was none.
     """
@@ -245,7 +245,11 @@ def _narrow(e: Evidence) -> str | None:
 
 
 def _accumulator_scale(e: Evidence) -> float:
-    """Return one unit of the integer accumulator in steps of the result: 1 for plain integers, 0 if unknown."""
+    """Return how many steps of the result one unit of a product's integer accumulator is worth.
+
+    That is the product of the scales of both operands, divided by the scale of the result. It is 1 for integers that
+    are not quantized, and 0 for floats, or if a scale is unknown or per-axis.
+    """
     if not e.info.is_quantized:
         return float(e.info.dtype.is_integer)
     scales = [info.quantization for _, info in e.inputs[:2] if info.quantization is not None]
@@ -294,7 +298,16 @@ def _factor(e: Evidence) -> str | None:
 
 
 def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
-    """Return the factor by which all elements differ; None if there is none, or too few or only equal elements."""
+    """Return the factor by which all results differ from the expected ones; None if there is no such factor.
+
+    There must be at least three different expected values other than 0.
+
+    Args:
+        e: the wrong result, for its type and tolerance.
+        a: the results as float64, without the zero point.
+        b: the expected results in the same form.
+        plain: True for the elements to judge.
+    """
     counted = plain & (b != 0)
     if np.count_nonzero(counted) < 3 or len(np.unique(b[counted])) < 3:
         return None
@@ -351,7 +364,10 @@ def _moved(e: Evidence) -> str | None:
 
 
 def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield shifts by up to two elements along one or two axes that are long enough to judge."""
+    """Yield shifts of a tensor of this shape, as the number of elements to move along each axis.
+
+    Each shift moves one or two axes that are long enough by one or two elements in either direction.
+    """
     axes = [axis for axis, size in enumerate(shape) if size > 2][:_MOST_AXES]
     for count in (1, 2):
         for chosen in combinations(axes, count):

@@ -45,7 +45,10 @@ def memory(bench: Bench, variant: str) -> Iterator[str]:
 
 
 class _Memory:
-    """The tensor handle factories and memory managers of one working memory, and the handles that were created."""
+    """The backend's tensor handle factories and memory managers as one network would get them, without a network.
+
+    It owns the tensors that a check creates; `close` destroys them.
+    """
 
     def __init__(self, bench: Bench) -> None:
         registry = TensorHandleFactoryRegistry()
@@ -98,7 +101,7 @@ def _memories(bench: Bench, count: int) -> Iterator[list[_Memory]]:
 
 
 def _infos(bench: Bench) -> list[TensorInfo]:
-    """Return infos of different kinds among the inputs and outputs of layers that the backend supports."""
+    """Return the infos of tensors to try: some of those of the layers that the backend supports."""
     result: dict[TensorInfo, None] = {}
     for sample in bench.taken:
         layer = sample.network()[0].graph.layer("layer")
@@ -137,7 +140,10 @@ def _working_memories(
 
 
 def _filled(bench: Bench, places: Sequence[tuple[_Memory, TensorHandleFactory]]) -> Iterator[str]:
-    """Fill tensors with overlapping lifetimes one after the other, and check all of them after each write."""
+    """Fill tensors one after the other, check all of them after each write, and yield an error if one has changed.
+
+    The tensors are created by each of the factories in `places`, with lifetimes that overlap.
+    """
     tensors: list[tuple[_Memory, TensorHandle]] = []
     infos = _infos(bench)
     for place, factory in places:

@@ -81,14 +81,16 @@ def creates_survivor(create: Callable[[], Backend]) -> bool:
 
 
 class Outside:
-    """Runs cases of a `Conformance` in a child process. Not thread-safe; `close` ends the process.
+    """Runs the cases of a `Conformance` in a child process, and starts a new one after a crash. Not thread-safe.
+
+    `close` ends the process.
 
     Args:
-        given: the backend as passed to the kit.
-        settings: the settings of the kit.
+        text: the backend as passed to `check_backend`.
+        settings: the `Settings` of the conformance run.
         seconds: the time without progress after which a case has failed.
         serve: a function that runs cases in a forked process; or the name of a module whose function `main` runs them
-            in a fresh process, which creates the backend from `given`.
+            in a fresh process, which creates the backend from `text`.
         families: the families of operators to try; none means all of them.
     """
 
@@ -163,7 +165,10 @@ class Outside:
                 yield ending
 
     def _why_not(self, case: str) -> str:
-        """Return the reason why a case is skipped, or an empty text."""
+        """Return why the case with this id is not run after earlier crashes or hangs.
+
+        An empty text if it can be run.
+        """
         if self._lost_at_start:
             return f"the backend {self._lost_at_start}"
         if self.hangs >= MOST_HANGS:
@@ -245,7 +250,11 @@ class _Process:
         return self._message(START_SECONDS)
 
     def receive(self, seconds: float) -> Ending | str:
-        """Return the outcome of the next case; a text if the process crashed or hung."""
+        """Return the status and text of the next requested case.
+
+        If the process crashed or hung instead, how it failed as text. The process hangs if it makes no progress for
+        `seconds`.
+        """
         if not self._endings:
             result = self._message(seconds)
             if isinstance(result, str):
@@ -267,7 +276,11 @@ class _Process:
             return "disturbs its process"
 
     def _waited(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next message; raise `TimeoutError` if the process makes no progress for `seconds`."""
+        """Return the next message of the process, or None if it has ended.
+
+        Raises:
+            TimeoutError: the process made no progress for this number of seconds.
+        """
         count, deadline = self._progress.read()[0], time.monotonic() + seconds
         while True:
             try:
@@ -331,7 +344,15 @@ class _Process:
 
 
 def serve_cases(report: Channel, conformance: Any, requests: int, shared: int, stacks: int) -> None:
-    """Run the requested cases until the request channel is closed."""
+    """Create the backend in the child process, and run the requested cases until the parent closes the pipe.
+
+    Args:
+        report: the channel to the parent process, for outcomes.
+        conformance: the `Conformance` that has the cases.
+        requests: the descriptor of the pipe of requests: a line each, a JSON list of case ids.
+        shared: the descriptor of the shared memory in which progress is reported.
+        stacks: the descriptor of the file to which stacks of threads are written if the process hangs.
+    """
     faulthandler.register(_SIGNAL, file=stacks, all_threads=True)
     show_in(Progress(shared))
     try:

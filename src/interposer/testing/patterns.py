@@ -24,7 +24,10 @@ _PLACES: Final = frozenset({DataType.INT32, DataType.INT64})
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A sample with one result, whose first operand may be any tensor with the same info."""
+    """A sample that can be one layer of a network: the info of the tensor that it reads, and of its only result.
+
+    The first operand may have any values. The other operands come with the sample.
+    """
 
     sample: Sample
     takes: TensorInfo
@@ -32,7 +35,11 @@ class Link:
 
 
 class Pool:
-    """Samples that can be connected to each other."""
+    """The samples from which networks are built, indexed by the info of the tensor that they read.
+
+    `after` has all of them, `keeping` those whose result has the same info, and `joining` those that combine two such
+    tensors.
+    """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         links = [link for link in map(_link, samples) if link is not None]
@@ -65,7 +72,10 @@ def _joins(link: Link) -> bool:
 
 
 class Growth:
-    """A network that is built from a pool, and its input arrays. The same seed gives the same network."""
+    """A network that is built layer by layer from the samples of a pool, and `feeds`, its input arrays by binding id.
+
+    The same seed gives the same network.
+    """
 
     def __init__(self, pool: Pool, seed: str) -> None:
         self.pool, self.random = pool, random.Random(seed)
@@ -73,7 +83,14 @@ class Growth:
         self.feeds: dict[int, Array] = {}
 
     def start(self, *, merged: bool = False) -> Value:
-        """Add an input for layers that preserve its info; with `merged`, also for layers that combine two values."""
+        """Add an input of random type and shape (of those that samples have), and return its value.
+
+        Layers with a result of the same type and shape can follow; with `merged`, also layers that combine two such
+        values.
+
+        Raises:
+            Refused: the backend supports no such layers.
+        """
         choices = [info for info, links in (self.pool.joining if merged else self.pool.keeping).items() if links]
         if not choices:
             raise Refused("the samples that the backend takes do not fit together in this way")
@@ -83,7 +100,10 @@ class Growth:
         return self._input(info, array)
 
     def follow(self, value: Value, *, last: bool = False) -> Value:
-        """Add a layer that reads a value and return its result; unless `last`, further layers can follow."""
+        """Add a random layer that reads a value, and return its result.
+
+        Unless `last`, a layer is preferred to whose result further layers can be added.
+        """
         links = self.pool.after[value.known]
         return self._add([link for link in links if last or link.gives in self.pool.after] or links, {0: value})
 
@@ -96,7 +116,7 @@ class Growth:
         return self._add(self.pool.joining[first.known], {0: first, 1: second})
 
     def output(self, *values: Value) -> None:
-        """Make these values the outputs."""
+        """Make these values the outputs of the network."""
         for number, value in enumerate(values):
             self.network.add_output_layer(number, value)
 

@@ -54,7 +54,7 @@ _shown: list[Progress] = []
 
 
 def show_in(progress: Progress) -> None:
-    """Make `note` write to this shared memory from now on, in this process."""
+    """Let all further calls of `note` in this process write to this shared memory."""
     _shown[:] = [progress]
 
 

@@ -33,7 +33,11 @@ __all__ = ["Event", "Recording"]
 
 
 class Event(NamedTuple):
-    """One call: the method, the number of the object, and the enclosing call in the same thread."""
+    """One logged call of a method of the backend or of an object that it created.
+
+    Its fields are the name of the method, the number of the object, and the enclosing call in the same thread (or
+    empty). `inputs` and `outputs` are the numbers of the tensors that a workload was executed on.
+    """
 
     what: str
     thing: int = -1
@@ -43,10 +47,11 @@ class Event(NamedTuple):
 
 
 class Recording:
-    """A log of the calls to a backend, in order, while networks were loaded, run and unloaded.
+    """A log of all calls to a backend while networks are loaded, run and unloaded, with checks of tensor contents.
 
-    `titles` describes each object by its number; `problems` lists the errors that were detected during a call. Memory
-    is filled with garbage when it is acquired, so that no test passes because of its initial contents.
+    Every watched object has a number, and `titles` describes each object by its number. `problems` lists the errors
+    that were detected during a call. Memory is filled with garbage when it is acquired, so that no test passes because
+    of its initial contents.
     """
 
     def __init__(self) -> None:
@@ -73,7 +78,7 @@ class Recording:
     # --- marks of the kit itself --------------------------------------------------------------------------------------
 
     def mark(self, what: str) -> None:
-        """Log an action of the kit itself: "run" and "ran", "unload" and "unloaded", ..."""
+        """Log an action of the conformance check itself, such as "run", "ran", "unload" or "unloaded"."""
         self.events.append(Event(what))
         if what == "run":
             self._written.clear()
@@ -175,7 +180,10 @@ class Recording:
 
     @contextmanager
     def _alone_in(self, factory: int) -> Iterator[None]:
-        """Record an error if two threads use a factory concurrently: it was registered for several working memories."""
+        """Watch a call of the factory with this number; record an error if another thread is calling it too.
+
+        That happens if the backend registers one factory for several working memories.
+        """
         me, inside = threading.get_ident(), self._inside_factory.get(factory)
         if inside not in (None, me):
             self.problems.append(
@@ -197,7 +205,7 @@ class Recording:
             self._watch_notice(backend_context, number, name)
 
     def _number(self, thing: object, title: str) -> int | None:
-        """Return a number for a new object; None for one that is already known."""
+        """Return a number for a new object, described by `title`; None for an object that has a number already."""
         if id(thing) in self._numbers:
             return None
         self._numbers[id(thing)] = number = len(self.titles)
@@ -236,7 +244,15 @@ class Recording:
         giver: str,
         origin: TensorHandleFactory | None = None,
     ) -> None:
-        """Watch the handle of a constant, which has memory from its creation on."""
+        """Watch the handle of a constant, which has memory from its creation on.
+
+        Args:
+            handle: the handle that the backend returned.
+            info: the info of the constant.
+            array: its contents.
+            giver: a description of the object that created the handle, for messages.
+            origin: the tensor handle factory that created the handle; None if a workload factory did.
+        """
         plain = info.with_constant(None)
         if id(handle) not in self._numbers:
             self._watch_handle(handle, plain, -1, giver, origin)
@@ -372,7 +388,13 @@ class Recording:
             self._disturbed.pop(number, None)
 
     def _note_read(self, number: int, held: Array | None, reader: str) -> None:
-        """Record an error if a tensor no longer holds the values that were written to it."""
+        """Record an error if a tensor does not hold the values that were last written to it.
+
+        Args:
+            number: the number of the tensor.
+            held: its contents now; None if they cannot be read.
+            reader: a description of the workload that reads it, for the message.
+        """
         known = self._written.get(number)
         if known is None or held is None or same(held, known[0]):
             return
@@ -383,7 +405,10 @@ class Recording:
         )
 
     def _note_disturbed(self, writer: str, outputs: Sequence[int]) -> None:
-        """Remember which tensors a workload changed that are not its outputs."""
+        """After a workload has run, remember which tensors have changed that are not among its outputs.
+
+        `writer` describes the workload, for messages, and `outputs` are the numbers of its outputs.
+        """
         for number, (before, _) in self._written.items():
             if number in outputs or number in self._disturbed:
                 continue

@@ -22,11 +22,11 @@ Reasons = tuple[str, ...]
 
 
 class Refusals:
-    """The reasons why a backend refuses operators as a whole, determined when the first sample of an operator is tried.
+    """Detects operators that a backend does not support at all, so that not every sample of them needs a query.
 
-    A backend refuses an operator as a whole in three cases: its kernel table has no entry, a shared object reports the
-    type of the layer as the reason, or all probes are refused for the same reason. Probes are one sample of each data
-    type, and some of the others.
+    The backend is asked when the first sample of an operator is tried. It refuses an operator as a whole in three
+    cases: its kernel table has no entry, a shared object reports the type of the layer as the reason, or all probes are
+    refused for the same reason. Probes are one sample of each data type, and some of the others.
     """
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class Refusals:
         return self._known.get(type(sample.op)) is not None and type(sample.op) in self._begun
 
     def is_queried_twice(self, sample: Sample, reasons: Reasons) -> bool:
-        """Return True if this refusal is queried a second time, for a comparison of the two verdicts.
+        """Return True if the backend is asked again after it refused this sample, to check that the verdicts are equal.
 
-        This holds for the 1st, 2nd, 4th, 8th ... set of reasons of an operator, when the reasons first occur.
+        That is the case if these reasons are new for the operator, and are its 1st, 2nd, 4th, 8th ... different ones.
         """
         seen = self._seen.setdefault(type(sample.op), set())
         if reasons in seen:
@@ -61,7 +61,7 @@ class Refusals:
         return len(seen).bit_count() == 1
 
     def is_first(self, sample: Sample) -> bool:
-        """Return True for the first sample of every operator."""
+        """Return True if this is the first sample of its operator since the object was created."""
         first = type(sample.op) not in self._begun
         self._begun.setdefault(type(sample.op), sample)
         return first

@@ -85,7 +85,11 @@ class Report:
             yield operator, text, count
 
     def causes(self) -> list[Cause]:
-        """Group the failures by check, operator and hint; return the groups in the order of their first case."""
+        """Group failures that probably have the same cause; the groups are in the order of their first case.
+
+        Failures of the same check and operator form a group if they have the same hint, the text after "hint:" in an
+        error that guesses its cause. Without a hint, the errors must be equal apart from numbers and names.
+        """
         result: dict[tuple[str, str, str], list[Result]] = {}
         for failure in self.failures:
             result.setdefault((failure.check, failure.operator, _cause(failure.text)), []).append(failure)
@@ -109,7 +113,10 @@ class Report:
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:
-        """Return how many checks were skipped and the most frequent reason; empty if none was skipped."""
+        """Return the end of a sentence that says how many checks were skipped and why most of them were.
+
+        Empty if none were.
+        """
         counter = Counter(result.text for result in self.results if result.status is Status.SKIP)
         if not counter:
             return ""
@@ -150,7 +157,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Cause:
-    """Failures with a common cause: the worst of them, and the ids of all."""
+    """A group of failures that probably have the same cause: the worst failure, and the ids of all cases."""
 
     worst: Result
     ids: tuple[str, ...]
@@ -168,7 +175,10 @@ _DETAIL: Final = re.compile(r"-?\d[\d.e+-]*|'[^']*'|\[[^]]*\]")
 
 
 def _cause(text: str) -> str:
-    """Return what failures of one cause share: the hint of the first error, or its text without numbers and names."""
+    """Return a key that is equal for failures with the same cause.
+
+    It is the hint in the first line of the error, or the line itself, with numbers and names replaced by "#".
+    """
     first = text.partition("\n")[0]
     hint = first.partition("; hint: ")[2]
     return _DETAIL.sub("#", hint or first)

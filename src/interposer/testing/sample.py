@@ -167,13 +167,13 @@ def registered_ops() -> tuple[type[Op], ...]:
 
 
 def sources_of(op: type[Op]) -> tuple[Source, ...]:
-    """Return the generators that are registered for an operator; each may also yield samples of other operators."""
+    """Return the functions that yield samples of an operator; each may also yield samples of other operators."""
     return tuple(_SOURCES.get(op, ()))
 
 
 @cache
 def _given_by(source: Source) -> Mapping[type[Op], Sequence[Sample]]:
-    """Return the samples of a generator by operator, cached since generators for many operators are slow."""
+    """Call a generator of samples, and return its samples grouped by operator; the result is cached."""
     result: dict[type[Op], list[Sample]] = {}
     for item in source():
         result.setdefault(type(item.op), []).append(item)

@@ -20,9 +20,10 @@ Kind = tuple[object, ...]
 
 
 def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = True) -> tuple[Network, dict[int, Array]]:
-    """Return a network of one layer of another network, and its input arrays taken from `known`.
+    """Return a network that consists of one layer of another network, and its input arrays by binding id.
 
-    A value that the layer reads twice becomes one input, or several inputs with equal arrays if `merged` is False.
+    The inputs are taken from `known`, which has the values of the other network; constants stay constant. A value that
+    the layer reads twice becomes one input, or several inputs with equal arrays if `merged` is False.
     """
     network, feeds = Network(layer.name), dict[int, Array]()
     inside: dict[Value, Layer] = {}
@@ -42,7 +43,10 @@ def layer_alone(layer: Layer, known: Mapping[Value, Array], *, merged: bool = Tr
 
 
 def _stand_in(network: Network, value: Value, array: Array, feeds: dict[int, Array]) -> Layer:
-    """Add a constant or an input that replaces a value."""
+    """Add a constant or an input with this array to the network, in place of a value of another network.
+
+    The array of an input is added to `feeds`.
+    """
     info, number = value.known.with_constant(None), len(feeds)
     if value.is_constant:
         return network.add_constant_layer(array, info.quantization)
@@ -63,7 +67,10 @@ class _SingleLayers:
         self._stack.close()
 
     def run(self, kind: Kind, layer: Layer, known: Mapping[Value, Array]) -> dict[int, Array]:
-        """Run the network of one layer; the network is optimized once for each kind of layer."""
+        """Run one layer as a network of its own on the arrays in `known`, and return the results by index.
+
+        Layers with an equal `kind` share one network, which is optimized and loaded once.
+        """
         network, feeds = layer_alone(layer, known, merged=False)
         if kind not in self.bench.optimized_alone:
             self.bench.optimized_alone[kind] = self.bench.optimize(network)
@@ -93,7 +100,10 @@ def _run_alone(singles: _SingleLayers, layer: Layer, known: Mapping[Value, Array
 
 
 def _given(layer: Layer) -> Iterator[TensorInfo | int | None]:
-    """Yield the info of each input: None for an absent one, and the earlier position for a repeated value."""
+    """Yield what distinguishes the layer's inputs, for a key of equal layers.
+
+    That is the info of each input, None for an absent input, and the position of the first use for a repeated value.
+    """
     seen: dict[Value, int] = {}
     for position, value in enumerate(layer.inputs):
         if value is None:
@@ -129,7 +139,10 @@ def _run_layers(
     held_back: Collection[str],
     known: dict[Value, Array],
 ) -> None:
-    """Add every value of the network to `known`."""
+    """Run all layers of a network one by one, and add the array of every value to `known`.
+
+    `feeds` are the network's inputs by binding id. Layers named in `held_back` are computed by the reference kernels.
+    """
     for layer in network.graph.topological():
         if isinstance(layer.op, Input):
             known[layer.output] = feeds[binding_id(layer)]

@@ -116,7 +116,7 @@ def _memory_left(bench: Bench) -> Iterator[str]:
 
 
 def _large(op: Op) -> Network:
-    """Return a network of one layer with tensors of 1 MiB, in which all operands are the same input."""
+    """Return a network of one layer with tensors of 1 MiB; all required operands of the operator are the same input."""
     network, shape = Network(op.op_name()), (64, 64, 64) if isinstance(op, BatchMatMul) else (512, 512)
     first = network.add_input_layer(0, TensorInfo(shape))
     expected = sum(not declared.optional for declared in op.operands)

@@ -56,10 +56,10 @@ FLOAT_TOLERANCES: Final[Mapping[DataType, Tolerance]] = {
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The tolerances of all types.
+    """How much results of a backend may differ from those of the reference, for all data types.
 
     Args:
-        floats: tolerances by type that replace the defaults above.
+        floats: tolerances by floating-point type that replace the default ones.
         steps: the number of steps by which a quantized element may differ.
         bits: True if elements must be equal bit by bit, including the sign of zero; any NaN equals any other NaN.
     """
@@ -120,7 +120,7 @@ class Tolerances:
             return bool(np.all(self._near(array, expected, info)))
 
     def _compared(self, info: TensorInfo) -> Callable[[Array, Array], Array]:
-        """Return a function that compares two float64 arrays element by element within the tolerance for this info."""
+        """Return a function that returns, for two float64 arrays, a mask of the elements equal within the tolerance."""
         if info.dtype.is_float:
             return lambda result, expected: _near(result, expected, self.of(info.dtype))
         steps = self.steps if info.is_quantized else 0
@@ -152,7 +152,10 @@ def _near(array: Array, expected: Array, tolerance: Tolerance) -> Array:
 
 
 def _same_bits(array: Array, expected: Array) -> Array:
-    """Return where two arrays hold the same numbers with the same signs; any NaN equals any other NaN."""
+    """Return a mask, True for each element that has the same value and sign in both arrays.
+
+    Any NaN equals any other NaN.
+    """
     alike = (array == expected) & (np.signbit(array) == np.signbit(expected))
     return np.asarray(alike | (np.isnan(array) & np.isnan(expected)))
 
@@ -196,9 +199,10 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
 
 
 def _end_missed(array: Array, expected: Array, end: int) -> str | None:
-    """Describe a clamp that misses an end of the range: most results that should saturate there do not reach it.
+    """Describe a wrong clamp: most results that should saturate at `end`, an end of the type's range, do not reach it.
 
-    Only results within half a step of the end may be one step off, and these are few.
+    None if there is no such error. Single results may be one step off, if they are within half a step of the end, and
+    these are few.
     """
     saturated = expected == end
     count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (array != end)))

@@ -28,7 +28,7 @@ Outputs = dict[int, Array]
 
 
 class Trial:
-    """The outcome of a sample on the backend under test.
+    """What happened when a sample was tried on the backend under test; the checks of samples examine it.
 
     `reasons` are the reasons of a refusal, or name a missing capability that the sample needs. `failure` describes the
     error that prevented a sample from running, or is empty. `first` and `again` are the results of two runs on the same
@@ -204,7 +204,11 @@ class Trial:
 
 
 def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
-    """Run a network once; record the start and end, and whether the run changed the thread's floating-point mode."""
+    """Run a network once and return its outputs by binding id; `feeds` and `outputs` are those of `Loaded.run`.
+
+    The start and the end of the run are logged in `recording`. An error is recorded if the run changed the
+    floating-point mode of the thread.
+    """
     recording.mark("run")
     try:
         return loaded.run(feeds, outputs)
@@ -222,7 +226,7 @@ def _said(verdicts: list[Support]) -> str:
 
 
 def _doubled(sample: Sample) -> SubgraphView:
-    """Return a view with two copies of the sample's layer."""
+    """Return a view with the sample's layer and a copy of it, to query the backend about several layers."""
     network, _ = sample.network()
     layer = network.graph.layer("layer")
     network.add_layer(layer.op, *layer.inputs, name="layer again", outputs=sample.outputs)
@@ -236,7 +240,7 @@ def _constants(network: Network) -> list[Array]:
 
 
 def _others(feeds: Outputs) -> Outputs:
-    """Return other inputs of the same kind: the same rows in another order, as the elements of a row may form a box."""
+    """Return other inputs of the same shapes: the same rows in another order (the elements of a row may form a box)."""
     return {key: _turned(array) for key, array in feeds.items()}
 
 

@@ -29,7 +29,7 @@ __all__ = ["Observer", "Watched", "replace_method"]
 
 
 class Observer(Protocol):
-    """Receives every object that a backend creates."""
+    """The interface by which `Recording` and `Census` are notified of every object that a backend creates."""
 
     def manager(self, memory_manager: MemoryManager) -> None:
         """Receive the memory manager of a network."""
@@ -45,7 +45,10 @@ class Observer(Protocol):
 
 
 class Watched(Backend):
-    """A wrapper of another backend, with the same id. It refuses layers whose names are in `held_back`."""
+    """A wrapper that forwards all calls to another backend, and reports the objects that this creates to an `Observer`.
+
+    It has the same id, and refuses layers whose names are in `held_back`.
+    """
 
     def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
         self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
@@ -101,7 +104,7 @@ class Watched(Backend):
 
 
 def _note_layers(factory: WorkloadFactory) -> None:
-    """Report progress when a layer begins or ends to run."""
+    """Replace the factory's `create_workload`, so that `note` reports the beginning and end of every run of a layer."""
     make = factory.create_workload
 
     def create_workload(layer: Layer, info: WorkloadInfo) -> Workload:

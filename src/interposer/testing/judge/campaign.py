@@ -172,7 +172,7 @@ class Campaigns:
 
 
 class _Run:
-    """A running campaign."""
+    """One run of a plan of random networks, with the processes of a `Campaigns`."""
 
     def __init__(self, campaigns: Campaigns, plan: Plan, inspection: Inspection) -> None:
         self.nursery, self.jobs, self.shrink = campaigns.nursery, campaigns.jobs, campaigns.shrink
@@ -193,7 +193,10 @@ class _Run:
         return report
 
     def _findings(self, suspects: Sequence[tuple[int, Verdict]]) -> Iterator[Finding]:
-        """Yield the findings; the first of every sort are inspected before others, several at the same time."""
+        """Yield a finding for each failure in `suspects`, the numbers and verdicts of networks.
+
+        At most `shrink` of them are reduced and analyzed: one failure of every sort first, then further ones.
+        """
         chosen = set(_varied(suspects)[: self.shrink])
         numbered = range(len(suspects))
         if not self.nursery.is_shared:  # and so forks this process, which only the main thread should do
@@ -216,7 +219,10 @@ class _Run:
 
 
 def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:
-    """Return the positions of failures, ordered so that each sort, culprit and route occurs once before any repeats."""
+    """Return the indices of failures, ordered so that different failures come first.
+
+    The first one of each combination of sort, culprit and route precedes the second one of any combination.
+    """
     seen: Counter[tuple[object, ...]] = Counter()
     turns = []
     for at, (_, verdict) in enumerate(suspects):

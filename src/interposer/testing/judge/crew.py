@@ -22,10 +22,10 @@ FEW: Final = 16
 
 
 class Crew:
-    """A pool of workers that judge the networks of a plan.
+    """A pool of worker processes that judge the networks of a plan concurrently; a worker that dies is replaced.
 
     Args:
-        nursery: the process that forks workers.
+        nursery: the object that forks workers.
         plan: the networks to judge.
         jobs: the number of workers.
         seconds: the time limit for one network.
@@ -69,9 +69,10 @@ class Crew:
             yield from self._attend(descriptor, descriptor in ready)
 
     def _attend(self, descriptor: int, is_ready: bool) -> Iterator[Judged]:
-        """Pass on a worker's results, and replace the worker if it is lost.
+        """Yield a worker's new results if there are any (`is_ready`), and replace the worker if it crashed or hangs.
 
-        Results are read before the limits are checked, so that a loss is attributed to the network being judged.
+        The worker is identified by the file descriptor of its connection. Results are read before the limits are
+        checked, so that a loss is attributed to the network being judged.
         """
         busy = self._busy[descriptor]
         try:
@@ -97,9 +98,11 @@ class Crew:
             self.idle.append(worker)
 
     def _replaced(self, descriptor: int, lost: Lost) -> Iterator[Judged]:
-        """Report the network at which a worker was lost; another worker continues with the networks after it.
+        """Yield a failure for the network at which a worker was lost.
 
-        A worker that is lost after its last result, by a thread of the backend, is reported for its last network.
+        Another worker continues with the networks after it. The worker is identified by the file descriptor of its
+        connection; `lost` describes its end. A worker that is lost after its last result, by a thread of the backend,
+        is reported for its last network.
         """
         busy = self._busy.pop(descriptor)
         busy.worker.close()
@@ -113,7 +116,7 @@ class Crew:
 
 
 class _Busy:
-    """A worker, the numbers of its assigned networks, and how many of them are done."""
+    """A worker that is judging networks, the numbers of these networks, and how many of them are done."""
 
     def __init__(self, worker: Worker, numbers: range) -> None:
         self.worker, self.numbers, self.done = worker, numbers, 0

@@ -19,7 +19,7 @@ __all__ = ["Draft", "Place", "Step"]
 
 
 class Place(NamedTuple):
-    """A result of a step: the number of the step, and the position of the result."""
+    """A reference to a tensor of a `Draft`: the number of the step that produces it, and the index of the result."""
 
     step: int
     result: int = 0
@@ -27,7 +27,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A layer: an input with its array, a constant, or an operator on results of earlier steps."""
+    """One layer of a `Draft`: an input with its array, a constant, or an operator on results of other steps.
+
+    `quantizations` and `declared` describe the results, and `feed` is the array of an input.
+    """
 
     op: Op
     name: str
@@ -123,7 +126,11 @@ class Draft:
 
     @property
     def weight(self) -> tuple[float, ...]:
-        """The complexity of the network; an edit must reduce it in lexicographic order."""
+        """The complexity of the network as a tuple, in which earlier numbers matter more; an edit must make it smaller.
+
+        It counts layers, outputs, operands, elements of inputs and constants, attributes, digits, and unusual
+        quantizations.
+        """
         arrays = [step.array for step in self.steps if step.array is not None]
         computing = [step for step in self.steps if step.computes]
         return (
@@ -170,7 +177,13 @@ def _step(layer: Layer, places: Mapping[Value, Place], feeds: Mapping[int, Array
 
 
 def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | None]:
-    """Return the declared infos of the results: their quantization, and what cannot be inferred."""
+    """Return the infos with which a step's results are declared when its layer is built, None for an inferred result.
+
+    `operands` are the values of its operands in the new network.
+
+    Raises:
+        InvalidArgumentError: the operator does not accept these operands.
+    """
     if step.regions or isinstance(step.op, Constant):
         return []
     infos = [None if value is None else value.info for value in operands]

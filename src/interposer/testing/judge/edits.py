@@ -74,7 +74,11 @@ def _starting_after(draft: Draft, number: int, known: Recorded) -> Draft:
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
-    """Return the draft with steps added before all others; negative step numbers in the draft refer to them."""
+    """Return the draft with new inputs added before all other steps.
+
+    The caller marks references to the new steps by negative numbers: -1 stands for the first of them, -2 for the
+    second.
+    """
     count = len(steps)
 
     def moved(place: Place) -> Place:

@@ -39,12 +39,12 @@ class Finding:
 
     @property
     def sort(self) -> str:
-        """The sort of the failure, such as "crash" or "difference"."""
+        """The kind of failure, such as "crash" or "difference"; empty if there is none."""
         return self.verdict.sort.value if self.verdict.sort else ""
 
     @property
     def route(self) -> str:
-        """The route by which the network failed: "network" as built, or a model format."""
+        """How the network reached the backend when it failed: "network" as built, or a model file format."""
         return self.verdict.conditions.route
 
     def __str__(self) -> str:

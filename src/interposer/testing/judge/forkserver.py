@@ -27,7 +27,10 @@ _FORMATS: Final = (
 
 
 def main(control: int) -> None:
-    """Fork a worker on each request, and report how workers ended."""
+    """Fork a worker on each request, and report how workers ended. This is the entry point of the fork server.
+
+    `control` is the descriptor of the socket to the parent process, which first sends the `Setup`.
+    """
     with socket.socket(fileno=control) as connection:
         setup: Setup = Channel(connection).receive()
         reference()

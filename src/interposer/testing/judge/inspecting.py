@@ -107,7 +107,10 @@ def _inspected(solo: Solo, inspection: Inspection, subject: Subject, verdict: Ve
 
 
 def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, Verdict]:
-    """Return the network that was read back from a model, if it fails in the same way without a model file."""
+    """Return the network that was imported from a model file, if it fails in the same way without the file.
+
+    Otherwise the subject and its verdict are returned unchanged.
+    """
     if subject.conditions.route == AS_BUILT or verdict.sort is Sort.TRANSLATION:
         return subject, verdict
     try:

@@ -166,7 +166,15 @@ def _compared(
 
 
 class Comparison:
-    """The results of a network next to the reference's results, with the allowed differences."""
+    """Compares the results of a network with those of the reference kernels.
+
+    Args:
+        graph: the network's graph.
+        feeds: the arrays of its inputs by binding id.
+        known: every value of the network as the reference computes it.
+        tolerances: the allowed differences of one layer's results.
+        rounded_feeds: whether float inputs were rounded when they were stored, and may differ by that error.
+    """
 
     def __init__(
         self, graph: Graph, feeds: Feeds, known: Known, tolerances: Tolerances, *, rounded_feeds: bool = False
@@ -176,7 +184,7 @@ class Comparison:
         self._spreads: dict[Value, Spread] | None = None
 
     def is_near(self, feeds: Feeds) -> bool:
-        """Return True if all results are within the tolerances of a single layer, so that no further check is needed.
+        """Return True if the outputs `feeds` are within a single layer's tolerances, so that no more checks are needed.
 
         If all layers that a result depends on are exact, the result must be exact too.
         """
@@ -189,7 +197,7 @@ class Comparison:
         return True
 
     def is_gross(self, feeds: Feeds) -> bool:
-        """Return True if the results differ even when quantized results may be one step off."""
+        """Return True if the outputs `feeds` are wrong even if every quantized result may be one step off."""
         wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
         return bool(Comparison(self.graph, self.feeds, self.known, wider).problems(feeds))
 
@@ -202,7 +210,10 @@ class Comparison:
         return self._spreads[value]
 
     def problems(self, feeds: Feeds) -> str:
-        """Return which outputs are outside of their spread, a line each; empty if there is none."""
+        """Return which of the outputs `feeds`, by binding id, are outside of their allowed range, a line each.
+
+        Empty if none.
+        """
         if self.is_near(feeds):
             return ""
         return "\n".join(self._problems(feeds))
@@ -215,7 +226,10 @@ class Comparison:
 
 
 def described(array: Array, spread: Spread) -> str:
-    """Describe the errors of an array, with a hint at the cause; empty if the array is within its spread."""
+    """Describe how many elements of a result are outside of the allowed range `spread`, with an example and a hint.
+
+    Empty if there are none.
+    """
     wrong = spread.wrong(array)
     if isinstance(wrong, str):
         return wrong
@@ -254,7 +268,10 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
 
 
 def with_all_outputs(network: Network) -> tuple[Network, dict[tuple[str, int], int]]:
-    """Return a copy of a network in which every value is an output, and binding ids by layer name and number."""
+    """Return a copy of a network in which every value is an output, and the binding ids of all these outputs.
+
+    The binding ids are keyed by the layer's name and the index among its results.
+    """
     opened = Network(network.name, network.graph.clone())
     bound = ((layer.values[0], binding_id(layer)) for layer in opened.graph.outputs)
     known = {(value.producer.name, value.index): number for value, number in bound}

@@ -50,13 +50,16 @@ def _first(subject: Subject, verdict: Verdict, judge: Judge) -> Layer | None:
 
 
 def _of_one_layer(draft: Draft, number: int) -> Draft:
-    """Return the subgraph that a layer's results depend on."""
+    """Return the subgraph that computes the results of the step with this number, which are its outputs."""
     places = tuple(Place(number, result) for result in range(len(draft.steps[number].quantizations)))
     return replace(draft, outputs=places).needed()
 
 
 def _of_all_before(draft: Draft, number: int) -> Draft:
-    """Return the draft up to a layer; its outputs are the outputs so far and the values without consumers."""
+    """Return the draft without the steps after the one with this number.
+
+    Its outputs are those of the draft's outputs that are left, and all results that no step reads any more.
+    """
     steps = draft.steps[: number + 1]
     taken = {place for step in steps for place in step.inputs}
     places = (Place(at, index) for at, step in enumerate(steps) for index in range(len(step.quantizations)))

@@ -34,14 +34,14 @@ def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
 def opinions(
     subject: Subject, verdict: Verdict, ids: Sequence[str], names: Sequence[str], do: Callable[[Task], Any]
 ) -> tuple[str, ...]:
-    """Run a network on engines; return sentences about which results agree.
+    """Run a network on installed engines; return sentences that say with which result each engine agrees.
 
     Args:
         subject: a network, as built, on which the backend differs from the reference.
         verdict: the difference.
-        ids: the backends that were used.
+        ids: the ids of the backends under test that were used.
         names: the ids of the engines.
-        do: a function that runs a task in a worker.
+        do: a function that runs a task in a worker process and returns its result.
     """
     if verdict.sort is not Sort.DIFFERENCE or subject.conditions.route != AS_BUILT:
         return ()
@@ -58,9 +58,11 @@ def _asked(subject: Subject, name: str, ids: Sequence[str], do: Callable[[Task],
 
 @dataclass(frozen=True)
 class _Opinion:
-    """How often an engine agrees with the backend or the reference, counted in the elements in which these two differ.
+    """Whether an engine's results agree with the reference or with the backend under test.
 
-    `failed` says why the engine has no result. `part` says how many layers the engine runs, unless it runs all.
+    Only elements in which these two differ are counted: `with_reference` of `total` are nearer to the reference, and
+    `with_backend` nearer to the backend. `failed` says why the engine has no result. `part` says how many layers the
+    engine runs, unless it runs all.
     """
 
     with_reference: int = 0

@@ -46,7 +46,7 @@ replay({backend}, NETWORK, INPUTS{arguments})
 
 @dataclass(frozen=True)
 class Named:
-    """The name by which another process can import a backend, and the folder that contains its module."""
+    """How another process can import a backend: a `name` such as ``module:Class``, and the folder of the module."""
 
     name: str
     folder: str = ""

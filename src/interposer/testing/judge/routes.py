@@ -17,7 +17,10 @@ __all__ = ["Route", "bound_again", "through"]
 
 
 class Route(Enum):
-    """A model format, and how exactly quantized layers are written."""
+    """The model file through which a network is passed before it is run.
+
+    It is ONNX, ONNX whose quantized layers are written inexactly, or TFLite.
+    """
 
     ONNX = "onnx"
     ONNX_INEXACT = "onnx-inexact"
@@ -30,7 +33,9 @@ class Route(Enum):
 
 
 def through(route: Route, network: Network) -> Network | str:
-    """Return the network after writing it as a model and reading it back, or the reason why that is impossible.
+    """Write the network as a model, read the model back, and return the imported network.
+
+    If the format cannot express the network, the reason is returned as text.
 
     Raises:
         InterposerError: the front end refuses the written model.

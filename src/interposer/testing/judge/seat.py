@@ -34,11 +34,11 @@ Outputs = Mapping[int, Array]
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of running a network.
+    """What happened when `Seat.run` ran a network.
 
-    `taken` counts the layers on backends under test. `stable` is False if a second run on the same inputs gave other
-    results. `overwritten` names the read-only arrays that were written to, "inputs" or "constants"; it is empty if none
-    were. If `taken` is 0, nothing is run.
+    `outputs` are the results by binding id. `taken` counts the layers on backends under test; if it is 0, nothing was
+    run. `stable` is False if a second run on the same inputs gave other results. `overwritten` names the read-only
+    arrays that were written to, "inputs" or "constants"; it is empty if none were.
     """
 
     outputs: Outputs
@@ -48,12 +48,14 @@ class Ran:
 
 
 class Seat:
-    """Backends under test together with the reference kernels.
+    """Runs networks on the backends under test within this process, and computes what the results should be.
+
+    Layers that none of the backends supports run on the reference kernels.
 
     Args:
         backends: the backends in order of preference; the reference kernels come after them.
         options: model options by backend id.
-        tolerances: the allowed difference of one layer from the reference.
+        tolerances: how much the results of one layer may differ from the reference, by data type.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Seat:
         return values
 
     def simplified(self, network: Network, conditions: Conditions, ids: Sequence[str]) -> Network:
-        """Return the network after the optimizer's own rewrites."""
+        """Return the network after the optimizer's own rewrites, for the backends `ids` and under these conditions."""
         return simplified(*self._arguments(network, conditions, ids))
 
     def run(
@@ -157,7 +159,10 @@ class Seat:
         return Ran(first, taken, stable, "" if are_intact else "inputs")
 
     def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
-        """Run the network once on the same input elements in another order; ignore an error about their values."""
+        """Run the network once on the elements of `feeds` in another order, so that its memory is no longer fresh.
+
+        An error is ignored, as the operators may not accept these values.
+        """
         try:
             loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:
@@ -165,7 +170,7 @@ class Seat:
 
 
 def _constants(network: Network) -> list[Array]:
-    """Return the arrays of a network's constants, which a backend shares with the reference kernels."""
+    """Return the arrays of a network's constants, to check that a backend does not write to them."""
     return [layer.op.value for layer in network.graph if isinstance(layer.op, Constant)]
 
 

@@ -80,7 +80,10 @@ class Broken:
 
 
 class Workplace:
-    """The environment of tasks: the setup, and the seat, which is created by the first task that needs it."""
+    """What a worker process provides to its tasks: the `Setup`, and the `Seat` on which they run networks.
+
+    The seat is created by the first task that needs it.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -110,10 +113,10 @@ def _by_id(backends: Sequence[Backend]) -> dict[str, Backend]:
 
 
 class Task(Protocol):
-    """A unit of work for a worker."""
+    """The interface of work that a worker process receives, for example to judge one network."""
 
     def results(self, workplace: Workplace) -> Iterator[Any]:
-        """Run the task, and yield the result of each step."""
+        """Do the work, and yield each result as soon as it is known; the worker sends it to the parent process."""
 
 
 def serve(channel: Channel, setup: Setup) -> None:

@@ -35,7 +35,10 @@ def shrunk(subject: Subject, verdict: Verdict, judge: Judge, seconds: float) -> 
 
 
 class _Search:
-    """The state of a reduction: the smallest failing network so far."""
+    """Reduces a failing network: `subject` and `verdict` are the smallest failing network so far and its failure.
+
+    `judge` judges a network in a process that may crash. The search ends at `deadline`, a time of `time.monotonic`.
+    """
 
     def __init__(self, subject: Subject, verdict: Verdict, judge: Judge, deadline: float) -> None:
         self.subject, self.verdict, self.judge, self.deadline = subject, verdict, judge, deadline
@@ -63,7 +66,10 @@ class _Search:
                 return
 
     def _better(self, draft: Draft, edit: Edit) -> Draft | None:
-        """Return the first of an edit's drafts that is simpler and still fails."""
+        """Return the first draft that the edit makes from `draft` which is simpler and still fails.
+
+        None if there is none.
+        """
         for candidate in edit(draft, _recorded(draft)):
             if self.is_over:
                 return None
@@ -90,7 +96,10 @@ class _Search:
 
 
 def _recorded(draft: Draft) -> Recorded:
-    """Return every result of a draft as the reference computes it; an empty mapping if it cannot."""
+    """Return the info and array of every result of a draft, by place, as the reference computes them.
+
+    Empty if the reference cannot compute them.
+    """
     try:
         network, feeds = draft.built()
         known = all_values(network.graph, feeds)

@@ -57,7 +57,7 @@ def _underflow(dtype: DataType) -> float:
 
 
 class Stream:
-    """A deterministic stream of random bits and numbers, the same in every process and with every version of NumPy."""
+    """A pseudo-random stream of bits and numbers; a seed gives the same in every process and version of NumPy."""
 
     def __init__(self, seed: int) -> None:
         self._source = np.random.Philox(key=seed)
@@ -102,9 +102,10 @@ def _fractions(values: Array, allowed: Array, stream: Stream) -> Array:
 
 
 def _snapped(zero: float) -> Noise:
-    """Return noise that moves values to zero, or else to the nearest multiple of 1/2, within the allowed difference.
+    """Return a perturbation of values that makes critical numbers exact: those at which functions have jumps or poles.
 
-    Functions have jumps or poles at these numbers, which no other perturbation hits exactly.
+    A value that may be 0 within its allowed difference becomes `zero` (0.0 or -0.0). One that may be a multiple of 1/2
+    becomes that multiple. Other perturbations would never hit these numbers exactly.
     """
 
     def snap(values: Array, allowed: Array, stream: Stream) -> Array:
@@ -121,10 +122,12 @@ def _unchanged(values: Array, allowed: Array, stream: Stream) -> Array:
 
 @dataclass(frozen=True)
 class _Mode:
-    """The settings of a perturbed evaluation: its noise, and how often results remain in float64 between layers.
+    """The settings of one perturbed evaluation of a network.
 
-    `equal` decides undecidable cases: the result of a comparison whose operands may be equal, and whether a quotient
-    that may be an integer is that integer or just below it. None decides at random for every element.
+    `noise` changes results within their allowed difference. `wide` says when results remain in float64 between layers:
+    never (empty), "always", "sometimes", or "between casts". `equal` decides undecidable cases: the result of a
+    comparison whose operands may be equal, and whether a quotient that may be an integer is that integer or just below
+    it. None decides at random for every element.
     """
 
     noise: Noise
@@ -153,7 +156,10 @@ _MODES: Final = (
 
 @dataclass(frozen=True)
 class Spread:
-    """The values that a tensor may have: the reference's array, and those of the perturbed evaluations."""
+    """The allowed range of a tensor's elements, estimated by several evaluations with small perturbations.
+
+    `reference` is the array that the reference computes, and `others` are those of the perturbed evaluations.
+    """
 
     info: TensorInfo
     reference: Array
@@ -179,9 +185,9 @@ class Spread:
             return compare(array, alike)
 
     def _wrong_items(self, array: Array, alike: Sequence[Array]) -> Array | str:
-        """Return which strings differ from the strings of all evaluations.
+        """Return which strings of `array` differ from the strings of all evaluations, whose arrays are `alike`.
 
-        Elements of a sequence are compared one by one.
+        If the tensor is a sequence, its elements are compared one by one, and a text describes the first wrong one.
         """
         if self.info.element is None:
             return np.asarray(~np.logical_or.reduce([array == item for item in alike]))
@@ -210,12 +216,12 @@ class Spread:
 
 
 def _part(numbers: Array, error: float) -> Array:
-    """Return the magnitude of each number times `error`; 0 for infinities."""
+    """Return ``error * abs(numbers)`` for each number; 0 for infinities and NaN."""
     return np.where(np.isfinite(numbers), error * np.abs(numbers), 0.0)
 
 
 def inexact_values(graph: Graph, tolerances: Tolerances) -> set[Value]:
-    """Return the values that depend on a layer whose results may differ within a tolerance."""
+    """Return the values of a graph that may differ from the reference, as a layer before them is not exact."""
     values: set[Value] = set()
     for layer in computing_layers(graph):
         if suited(tolerances, layer) is tolerances or not values.isdisjoint(layer.values):
@@ -275,9 +281,10 @@ def _around_unrounded(value: Value, known: Known, runs: Sequence[_Run], toleranc
 
 @dataclass
 class _Run:
-    """A perturbed evaluation in progress.
+    """One perturbed evaluation of a network in progress.
 
-    `known` has the computed values, except those that the reference cannot compute.
+    `reference` has the values as the reference computes them, and `known` those of this evaluation so far, except those
+    that cannot be computed.
     """
 
     mode: _Mode
@@ -348,7 +355,10 @@ class _Run:
         return False
 
     def _kept(self, value: Value, array: Array) -> Array:
-        """Return the reference's own array if the given one is equal to it, to save memory."""
+        """Return the reference's array of `value` if `array` is equal to it bit by bit, so that memory is shared.
+
+        Else `array`.
+        """
         reference = self.reference[value]
         same = array is reference or (
             array.dtype == reference.dtype and array.dtype != object and array.tobytes() == reference.tobytes()
@@ -356,7 +366,11 @@ class _Run:
         return reference if same and array.shape == reference.shape else array
 
     def _decided(self, layer: Layer, array: Array, unsure: Array) -> Array:
-        """Return the results of a comparison, division or hash, with a possible result for each undecidable element."""
+        """Return a layer's results `array` with the elements replaced where `unsure` is True.
+
+        There, a comparison, division or hash can have one of two results: the mode, or a random bit, chooses between
+        them.
+        """
         if unsure.shape != array.shape:
             return array
         equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
@@ -401,9 +415,9 @@ def _divides(layer: Layer) -> bool:
 
 
 def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
-    """Return integer quotients or remainders.
+    """Return the integer quotients or remainders of `a` and `b`, whose quotients are nearly integers.
 
-    `exact` is True where `a` is a multiple of `b`, else it is just below one.
+    Where `exact` is True, `a` is taken for a multiple of `b`, otherwise for slightly less than a multiple.
     """
     match getattr(layer.op, "operation", None):
         case BinaryOperation.FLOOR_DIV:
@@ -414,7 +428,10 @@ def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
 
 
 def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
-    """Return hashes whose bits are all 1 or all 0, which are the largest and the smallest possible hashes."""
+    """Return the hashes `array` with their bits all set to 1 (where `ones` is True) or 0, the extremes of the range.
+
+    `bits` is the number of bits per hash.
+    """
     if op.type is LshProjectionType.DENSE:
         return ones.astype(array.dtype)
     return np.asarray((array >> bits << bits) + np.where(ones, (1 << bits) - 1, 0), array.dtype)

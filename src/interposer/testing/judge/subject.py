@@ -60,7 +60,7 @@ class Outcome(Enum):
 
 
 class Sort(Enum):
-    """The sort of a failure."""
+    """What kind of failure a verdict reports."""
 
     CRASH = "crash"
     HANG = "hang"
@@ -101,7 +101,7 @@ class Verdict:
         return replace(self, culprit=culprit)
 
     def alike(self, other: Verdict) -> bool:
-        """Return True if two findings show the same failure.
+        """Return True if two verdicts report the same failure, so that a reduced network can replace the original one.
 
         They have the same sort, and the same signal, limit or exception.
         """
@@ -114,6 +114,6 @@ _REPORTED_BY_TEXT: Final = frozenset({Sort.CRASH, Sort.ERROR})
 
 
 def _gist(text: str) -> str:
-    """Return the beginning of a message, without the numbers and names in it."""
+    """Return the first line of a message up to the first colon, without digits, to recognize equal errors."""
     first = text.partition("\n")[0]
     return "".join(letter for letter in first.partition(":")[0] if not letter.isdigit())

@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of one random network: a verdict for every route on which it was judged."""
+    """The result of one random network: its number and kind, and a verdict for each condition under which it ran."""
 
     number: int
     kind: str
@@ -88,7 +88,7 @@ def _has_both_ways(network: Network) -> bool:
 
 
 def _every_other(network: Network, bits: int) -> tuple[str, ...]:
-    """Return the names of some layers, about half of them."""
+    """Return the names of about half of the layers, chosen by `bits`, whose first 48 bits are used in turn."""
     names = [layer.name for layer in network if layer.op.executable]
     return tuple(name for index, name in enumerate(names) if bits >> index % 48 & 1)
 
@@ -127,7 +127,10 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class One:
-    """A task that judges one network on some of the backends; the verdict has a culprit if `blame` is set."""
+    """A task that judges one network on the backends `ids`.
+
+    If `blame` is True and the network fails, it is run again with fewer backends, and the verdict names the culprit.
+    """
 
     subject: Subject
     ids: Sequence[str]

@@ -52,7 +52,10 @@ forkserver.main(settings["control"])
 
 
 class Lost(Exception):  # noqa: N818 - an observation
-    """Raised if a worker died or was killed; `sort` and `text` describe how."""
+    """Raised if a worker process died or was killed.
+
+    `sort` is the kind of failure (crash, hang or memory), and `text` describes it.
+    """
 
     def __init__(self, sort: Sort, text: str) -> None:
         self.sort, self.text = sort, text
@@ -60,9 +63,10 @@ class Lost(Exception):  # noqa: N818 - an observation
 
 
 class Nursery(Protocol):
-    """Creates worker processes, and reports how they ended. A context manager that ends the processes on exit.
+    """The interface of objects that fork worker processes and report how they ended.
 
-    `is_shared` is True if several threads may use the object.
+    A context manager that ends the processes on exit. `setup` describes the backends that workers create. `is_shared`
+    is True if several threads may use the object.
     """
 
     setup: Setup
@@ -72,7 +76,7 @@ class Nursery(Protocol):
         """Fork a worker that communicates over `connection` and writes to `output`; return its process id."""
 
     def wait(self, pid: int) -> int:
-        """Wait for the end of a worker; return its status in the form of `subprocess`."""
+        """Wait for the end of a worker; return its exit status, or the negative number of the signal that killed it."""
 
     def __enter__(self) -> Nursery: ...
 
@@ -184,7 +188,10 @@ class ForkServer:
 
 
 def run_worker(connection: socket.socket, output: int, setup: Setup) -> None:
-    """Run tasks in the forked process, and exit without running the exit handlers of the parent process."""
+    """Run tasks in a process that was just forked, and exit without the exit handlers of the parent process.
+
+    Tasks are received and results are sent over `connection`. Standard output and error go to the descriptor `output`.
+    """
     status = 1
     try:
         faulthandler.disable()  # it would write to where the process that was forked has its errors

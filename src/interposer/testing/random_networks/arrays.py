@@ -17,7 +17,10 @@ _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0, 1e-40, -1e-4
 
 
 def drawn(draw: Draw, info: TensorInfo, reach: float) -> Array:
-    """Return a random array for a tensor: floats of magnitude up to `reach`, or any quantized values of its type."""
+    """Return a random array for a tensor with this info.
+
+    Floats have magnitudes up to `reach`. Integers and quantized values cover the range of their type.
+    """
     if info.dtype is DataType.STRING:
         return _texts(draw, info)
     if info.dtype is DataType.BOOL:
@@ -37,7 +40,7 @@ def _uniform(draw: Draw, info: TensorInfo, reach: float) -> Array:
 
 
 def _on_a_grid(draw: Draw, info: TensorInfo, reach: float) -> Array:
-    """Return random multiples of an eighth of `reach`, so that some elements are equal and ties of rounding occur."""
+    """Return random multiples of ``reach / 8`` up to `reach`, so that equal elements and ties of rounding occur."""
     return draw.integers(info.shape, -8, 8) * (reach / 8)
 
 

@@ -39,7 +39,11 @@ _FLOAT = ("float",)
 
 @dataclass(frozen=True)
 class Filter:
-    """A convolution whose weights are not created yet; `terms` is the number of products in one sum."""
+    """A convolution that was drawn, but whose weights are not created yet.
+
+    `weights` is the shape of the weights, `channels` the number of output channels, and `terms` the number of products
+    in each sum.
+    """
 
     op: Any
     weights: tuple[int, ...]
@@ -61,7 +65,11 @@ def _shaped(layout: DataLayout, first: int, height: int, width: int, channels: i
 
 
 def _channels(growth: Growth, places: int, products: int) -> int:
-    """Return a random number of output channels, limited by the number of places and products; often 1."""
+    """Return a random number of output channels, often 1; raise `Skipped` if the network has no room for another layer.
+
+    `places` is the number of pixels of the output, and `products` the number of products in the sum of each element.
+    They limit the number of channels, so that the network does not become too large or too slow.
+    """
     most = min(growth.room // max(1, places), growth.operations_left // max(1, 2 * places * products))
     most = min(most, growth.room // max(1, products))
     if most < 1:
@@ -140,9 +148,9 @@ def _natural(window: Window, size: int) -> int:
 
 
 def finished(growth: Growth, x: Value, drawn: Filter, *, plain: bool = False) -> Value:
-    """Add the drawn convolution of float values, with weights and often a bias.
+    """Add the convolution `drawn` to the network with new weights and often a bias; return the last result.
 
-    Unless `plain`, also common following layers.
+    Unless `plain`, common layers such as an activation may follow it. The operand `x` is a float value.
     """
     draw = growth.draw
     dtype, target = x.known.dtype, draw.one_of((1.0, 2.0, 4.0))
@@ -172,7 +180,10 @@ def _normalized(growth: Growth, value: Value, layout: DataLayout) -> Value:
 
 
 def _merged(growth: Growth, value: Value) -> Value:
-    """Add another value of the same shape, or a constant that is broadcast: a residual connection or a bias."""
+    """Add an Addition of the value and another one, and return the sum.
+
+    The other one is a value of the same shape, as in a residual connection, or else a constant like a bias.
+    """
     same = growth.another(lambda item: item.known == value.known)
     other = same or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
     pair = (value, other) if growth.draw.chance(1, 2) else (other, value)

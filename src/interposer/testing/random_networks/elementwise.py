@@ -155,7 +155,7 @@ def _integers(growth: Growth, value: Value) -> Value:
 
 
 def broadcastable(growth: Growth, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Draw a shape that broadcasts with another one: equal, scalar, of other rank, with sizes of 1, or larger."""
+    """Draw a shape that broadcasts with `shape`: the same, scalar, of other rank, with some sizes of 1, or larger."""
     draw, rank = growth.draw, len(shape)
     kind = draw.below(8)
     if kind == 0:

@@ -48,7 +48,7 @@ _RARE_WEIGHT: Final = 6
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Candidates to choose from, with the checksums of their names."""
+    """Samples of which one is chosen at random, with the checksums of their names (see `Draw.ranked`)."""
 
     items: Sequence[Sample]
     checksums: NDArray[np.uint64]
@@ -72,7 +72,10 @@ def _is_attachable(op: type[Op]) -> bool:
 
 @cache
 def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
-    """Return each operator once per unit of its weight, with a checksum for each entry."""
+    """Return the operators to draw from, and a checksum for each entry (see `Draw.ranked`).
+
+    Operators that no other grower adds are repeated, so that they are drawn more often.
+    """
     known = frozenset().union(*(item.ops for item in GROWERS))
     tickets = [(op, number) for op in attachable_ops() for number in range(1 if op in known else _RARE_WEIGHT)]
     return tuple(op for op, _ in tickets), _checksums([f"{op.op_name()} {number}" for op, number in tickets])
@@ -155,7 +158,10 @@ def _known(item: Given | None) -> Given:
 
 
 def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
-    """Return another operand of the sample: a value of the network with the same info, a constant, or an input."""
+    """Return a value for an operand of the sample, described by `item`, other than the one that is attached.
+
+    It is a value of the network with the same info (only if the operand `takes_values`), a constant, or a new input.
+    """
     draw = growth.draw
     if takes_values and not item.constant and draw.chance(1, 2):
         result = growth.another(lambda value: value.known == item.info)
@@ -168,7 +174,7 @@ def _another(growth: Growth, item: Given, takes_values: bool) -> Value:
 
 
 def _array(growth: Growth, item: Given) -> Array:
-    """Return the operand's specified values, or random numbers within its bounds."""
+    """Return an array for an operand of a sample: the specified one, or random numbers between its `low` and `high`."""
     info = item.info
     if item.values is not None:
         return item.values
@@ -181,7 +187,10 @@ def _array(growth: Growth, item: Given) -> Array:
 
 
 def _bounded(growth: Growth, value: Value, item: Given) -> Value:
-    """Return the value clipped to the operand's bounds, if its elements may exceed them."""
+    """Return the value with its elements limited to the range of the operand `item`, and converted to its info.
+
+    A clipping layer is added only if elements may exceed the range.
+    """
     too_large = growth.reach(value) > 4 * max(abs(item.low), abs(item.high))
     if (too_large or (item.low >= 0 and value not in growth.positive)) and not value.known.is_quantized:
         clip = Activation(ActivationFunction.BOUNDED_RELU, item.high, item.low)

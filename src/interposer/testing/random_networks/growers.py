@@ -19,10 +19,10 @@ _FAVOUR: Final = 120
 
 @dataclass(frozen=True)
 class Grower:
-    """A function that adds layers after a value.
+    """A function that adds certain layers to a random network, and how often it is used.
 
     Args:
-        function: a function that adds the layers, or raises `Skipped`.
+        function: a function of the network and one of its values that adds layers after the value, or raises `Skipped`.
         weight: the relative frequency in networks of its kinds; in other networks, an eighth of it applies.
         ops: the operators that it adds.
         kinds: the kinds of networks to which `weight` applies, "float" or "quantized".

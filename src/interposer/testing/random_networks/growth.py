@@ -55,16 +55,20 @@ _T = TypeVar("_T")
 
 
 class Skipped(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a grower that can add nothing to a value; the layers that it added are removed again."""
+    """Raised by a grower that cannot add its layers after a value.
+
+    Layers that it has added so far are removed again.
+    """
 
 
 @dataclass(eq=False)
 class Growth:
-    """The state of a network under construction.
+    """A random network under construction, with the methods by which growers add layers to it.
 
-    `values` are those that following layers may read. The reach of a value is an estimate of the largest magnitude of
-    its elements, from which scales and weights are chosen. `positive` holds the values without negative elements, and
-    `negative` those without positive ones.
+    `draw` is the source of random choices, and `kind` is "float" or "quantized". `values` are those that following
+    layers may read, and `feeds` are the input arrays by binding id. The reach of a value is an estimate of the largest
+    magnitude of its elements, from which scales and weights are chosen. `positive` holds the values without negative
+    elements, and `negative` those without positive ones.
     """
 
     draw: Draw
@@ -93,9 +97,10 @@ class Growth:
     # --- sizes and shapes ---------------------------------------------------------------------------------------------
 
     def shape(self, rank: int, most: int = 65, room: int | None = None) -> tuple[int, ...]:
-        """Return a random shape of this rank, with at most `room` elements.
+        """Return a random shape of this rank with sizes up to `most`.
 
-        The sizes are drawn in random order of axes.
+        It has at most `room` elements, by default a quarter of the limit of the network. In some networks, a size may
+        be 0.
         """
         left = self.room // 4 if room is None else room
         sizes = [1] * rank
@@ -140,7 +145,7 @@ class Growth:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def take(self) -> Value:
-        """Return a value for the next layer to read: often the newest or an unused one, else mostly a recent one."""
+        """Choose the value that the next layer reads: often the newest or an unused one, else mostly a recent one."""
         if self.draw.chance(1, 2):
             return self.values[-1]
         unused = [value for value in self.values if not value.uses]
@@ -163,7 +168,10 @@ class Growth:
         return self.draw.one_of(values) if values else None
 
     def input(self, info: TensorInfo, reach: float | None = None) -> Value:
-        """Add an input to the network, with a random array."""
+        """Add an input with a random array, and return its value, which other layers may read.
+
+        `reach` is the largest magnitude of the elements; None draws one.
+        """
         reach = reach or self.draw.one_of((1.0, 2.0, 2.0, 4.0, 8.0))
         array = drawn(self.draw, info, reach)
         if self.with_special and info.dtype.is_float and self.draw.chance(2, 3):
@@ -174,7 +182,10 @@ class Growth:
         return value
 
     def fed(self, array: Array, info: TensorInfo) -> Value:
-        """Add an input with this array that no other grower may read, such as indices or lengths."""
+        """Add an input with this array, and return its value, which is not offered to other growers.
+
+        It is for indices, lengths and other values that must not be changed.
+        """
         number = len(self.feeds)
         self.feeds[number] = array
         return self.network.add_input_layer(number, info).output
@@ -201,9 +212,11 @@ class Growth:
     def weights(self, shape: Sequence[int], reach: float = 1.0, dtype: DataType | None = None) -> Value:
         """Return float values of magnitude up to `reach`: mostly a constant, else an input.
 
-        Other layers may read the same constant. It may also be the result of a layer on constants.
+        The constant may be one that other layers read too. It may also be the result of a layer on constants, which an
+        optimizer can fold.
 
-        The constant may be one that another layer takes too, and the result of a layer on constants.
+        Raises:
+            Skipped: the shape has too many elements.
         """
         if math.prod(shape) > self.room:
             raise Skipped
@@ -275,7 +288,7 @@ class Growth:
         return self.draw.chance(part, whole) or op in self.favoured
 
     def undo(self, layers: int, values: int) -> None:
-        """Remove all but the first `layers` layers and `values` values, and their input arrays."""
+        """Remove what a grower has added: all but the first `layers` layers and `values` values, and their inputs."""
         graph = self.network.graph
         gone = list(graph)[: layers - 1 if layers else None : -1]
         for layer in gone:

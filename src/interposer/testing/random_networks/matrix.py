@@ -18,7 +18,11 @@ _FLOAT = ("float",)
 
 
 def columns(growth: Growth, rows: int, depth: int) -> int:
-    """Return a number of columns for a matrix product of `rows` rows that sums `depth` products; it is often 1."""
+    """Return a random number of columns for a matrix product, often 1.
+
+    Raise `Skipped` if there is no room for a product. The result has `rows` rows, and each of its elements sums `depth`
+    products. Both limit the number of columns, so that the network does not become too large or too slow.
+    """
     most = min(
         growth.room // max(1, rows), growth.operations_left // max(1, 2 * rows * depth), growth.room // max(1, depth)
     )
@@ -49,7 +53,13 @@ def _fully_connected(growth: Growth, value: Value) -> None:
 
 
 def matrices(growth: Growth, value: Value) -> tuple[BatchMatMul, tuple[int, ...], int]:
-    """Draw a product with `value` as its first operand: the operator, the second operand's shape, and the depth."""
+    """Draw a matrix product whose first operand is `value`, without adding it to the network.
+
+    Returns the operator, the shape of the second operand, and the number of products in each sum.
+
+    Raises:
+        Skipped: the value is a scalar or has no elements, or the product would be too large.
+    """
     draw, shape = growth.draw, value.known.shape
     if not shape:
         raise Skipped
@@ -88,7 +98,10 @@ def _product(growth: Growth, value: Value) -> None:
 
 
 def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
-    """Add a BatchMatMul with a constant matrix as the first operand."""
+    """Add a BatchMatMul with a constant matrix as the first operand and `x` as the second one; return the product.
+
+    `target` is the magnitude that the elements of the product should have, from which that of the weights is chosen.
+    """
     if x.known.rank < 2:
         raise Skipped
     depth = x.known.shape[-2]

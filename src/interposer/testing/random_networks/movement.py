@@ -135,7 +135,11 @@ def _item(growth: Growth, dim: int) -> tuple[int, int, int]:
 
 
 def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
-    """Return the info of a concatenation's result: that of the first value, or sometimes another quantization."""
+    """Return the info, apart from the shape, for the concatenation of these values.
+
+    It is that of the first value; in half of the cases, a quantized result gets a new quantization that fits all
+    values.
+    """
     info = values[0].known
     q = info.quantization
     if q is None or info.dtype.bits > 16:
@@ -246,7 +250,10 @@ def _reverse(growth: Growth, value: Value) -> None:
 
 
 def _indices(growth: Growth, shape: tuple[int, ...], size: int, least: int | None = None) -> Value:
-    """Return indices into an axis of this size, some counted from the end: a constant, or an input."""
+    """Return int32 or int64 indices into an axis of this size, as a constant or an input of the given shape.
+
+    The indices are at least `least`; None means 0, or sometimes ``-size``, which counts from the end.
+    """
     draw = growth.draw
     low = (-size if draw.chance(1, 3) else 0) if least is None else least
     array: Array = draw.integers(shape, low, size - 1)

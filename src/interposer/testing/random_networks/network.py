@@ -156,7 +156,10 @@ def _add_input(growth: Growth) -> Value:
 
 
 def _tried(growth: Growth, grower: Grower, most: int) -> None:
-    """Let a grower add its layers; if it raises `Skipped` or adds too many layers, remove them again."""
+    """Let a grower add its layers after a random value.
+
+    If it raises `Skipped`, or the network then has more than `most` operators, what it added is removed again.
+    """
     layers, values, operations = len(growth.network), len(growth.values), growth.operations_left
     try:
         grower.function(growth, growth.take())

@@ -65,18 +65,21 @@ _MOVES: Final = {DataLayout.NHWC: (0, 3, 1, 2), DataLayout.NCHW: (0, 2, 3, 1)}
 
 
 def _number(growth: Growth, number: float, like: Value) -> Value:
-    """Return a constant of one element, as a scalar or with axes of size 1."""
+    """Return a constant with a single element of the type of `like`: a scalar, or a tensor whose sizes are all 1."""
     shape = growth.draw.one_of(((), (1,), (1,) * like.known.rank))
     return growth.constant(as_type(np.full(shape, number), like.known.dtype))
 
 
 def _near(growth: Growth, number: float) -> float:
-    """Return the number, or occasionally another one, so that a formula is not the usual one."""
+    """Return `number`, or in one of six cases another one, which rewrites of the formula must notice."""
     return number if growth.draw.chance(5, 6) else number * 1.5
 
 
 def _either(growth: Growth, op: Op, a: Value, b: Value, reach: float) -> Value:
-    """Add a commutative operator with its two operands in random order."""
+    """Add a commutative operator with the operands `a` and `b` in random order; return its result.
+
+    `reach` is an estimate of the largest magnitude in the result.
+    """
     return growth.add(op, *((a, b) if growth.draw.chance(1, 2) else (b, a)), reach=reach)
 
 
@@ -247,7 +250,10 @@ def _between_transposes(growth: Growth, value: Value) -> None:
 
 
 def _inner(growth: Growth, x: Value) -> Value:
-    """Add a layer that preserves the shape, or no layer."""
+    """Add an activation or an addition, which preserves the shape, and return its result.
+
+    Sometimes return `x` itself.
+    """
     draw = growth.draw
     if draw.chance(1, 5):
         return x

@@ -74,7 +74,14 @@ _LARGEST_BIAS: Final = 1 << 20
 
 
 def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: int = 0) -> Value:
-    """Add a layer whose only result has the first operand's type, and a quantization for magnitudes up to `reach`."""
+    """Add a layer and return its only result, which has the type of the first operand and a new quantization.
+
+    The quantization is chosen for elements of magnitude up to `reach`. `sign` is 1 if none is negative, -1 if none is
+    positive, else 0.
+
+    Raises:
+        Skipped: the operator does not accept these operands.
+    """
     infos = [None if value is None else value.known for value in values]
     if op.violations(*infos):
         raise Skipped
@@ -88,7 +95,11 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: i
 
 
 def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: float) -> Value:
-    """Return quantized numbers of magnitude up to `reach`: a constant, or occasionally an input."""
+    """Return a quantized constant, or occasionally a quantized input.
+
+    Raise `Skipped` if the shape has too many elements. The quantization is chosen for elements of magnitude up to
+    `reach`, and the stored integers cover the whole type.
+    """
     if math.prod(shape) > growth.room:
         raise Skipped
     info = TensorInfo(shape, dtype, growth.quantization(dtype, reach))
@@ -104,7 +115,14 @@ def _constant(growth: Growth, shape: tuple[int, ...], dtype: DataType, reach: fl
 
 
 def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: bool, axis: int | None) -> Value:
-    """Return 8-bit weights with one scale, or with one scale for each index along `axis`."""
+    """Return constant 8-bit weights with elements of magnitude up to about `reach`.
+
+    They have one scale, or int8 weights may have a scale for each index along `axis`. With `unsigned`, weights with one
+    scale are uint8, else int8.
+
+    Raises:
+        Skipped: the shape has too many elements.
+    """
     if math.prod(shape) > growth.room:
         raise Skipped
     draw = growth.draw
@@ -127,7 +145,11 @@ def _odd(growth: Growth, scale: float) -> float:
 
 
 def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float) -> Value | None:
-    """Return a bias whose scale is the product of both scales, or None."""
+    """Return a constant bias of one element per channel, or None for no bias.
+
+    Its scales are the products of the scales of `x` and of the weights; its elements have magnitudes up to about
+    `target`. It is int32, or sometimes int64 for an int16 input.
+    """
     draw = growth.draw
     if draw.chance(1, 3):
         return None
@@ -144,7 +166,10 @@ def _bias(growth: Growth, x: Value, weights: Value, channels: int, target: float
 
 
 def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Value:
-    """Add a quantized layer with weights, and often common following layers."""
+    """Add the layer `drawn` to the network with quantized weights and often a bias, and sometimes an activation.
+
+    Returns the last result. Weights may have a scale for each index along `axis`; None allows a single scale only.
+    """
     draw = growth.draw
     target = draw.one_of((1.0, 2.0, 5.0))
     reach = 1.5 * target / (growth.reach(x) * math.sqrt(drawn.terms))
@@ -157,7 +182,10 @@ def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Valu
 
 
 def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
-    """Return an estimate of the magnitude of sums of `terms` products, if zero points leave few elements negative."""
+    """Return an estimate of the magnitude of sums of `terms` products of elements of `a` and `b`.
+
+    It matters if extreme zero points leave few elements negative, so that products do not cancel out.
+    """
     return 1.5 * terms * _mean(growth, a) * _mean(growth, b)
 
 
@@ -403,7 +431,10 @@ def _reduction(growth: Growth, value: Value) -> None:
 
 
 def _perhaps_rescaled(growth: Growth, op: Op, x: Value, sign: int) -> Value:
-    """Add a layer whose result has the operand's quantization, or occasionally another one."""
+    """Add a layer and return its result, which has the operand's quantization, or occasionally a new one.
+
+    `sign` is 1 if no element of the result is negative, -1 if none is positive, else 0.
+    """
     if growth.draw.chance(2, 3):
         return growth.add(op, x)
     return _result(growth, op, x, reach=growth.reach(x) * growth.draw.one_of((0.5, 1.0)), sign=sign)

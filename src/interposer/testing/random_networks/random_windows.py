@@ -60,7 +60,7 @@ def spread(draw: Draw, size: int, most: int) -> Window:
 
 
 def as_rank(growth: Growth, value: Value, rank: int) -> Value:
-    """Return the value with this rank: axes of size 1 are added, or neighbouring axes are merged."""
+    """Return the value reshaped to this rank: axes of size 1 are inserted, or neighbouring axes are merged."""
     sizes = list(value.known.shape)
     if len(sizes) == rank:
         return value

@@ -43,7 +43,7 @@ def _sequence(growth: Growth, value: Value) -> Value:
 
 
 def _weights(growth: Growth, shape: tuple[int, ...], depth: int, x: Value) -> Value:
-    """Return weights such that sums of `depth` products have a magnitude of about 1."""
+    """Return weights whose magnitude makes sums of `depth` products with elements of `x` about 1."""
     return growth.weights(shape, min(2.0, 3.0 / (max(1.0, growth.reach(x)) * math.sqrt(max(1, depth)))), x.known.dtype)
 
 
@@ -99,7 +99,7 @@ def _lengths(growth: Growth, batch: int, steps: int) -> Value:
 
 
 def _merged(growth: Growth, output: Value) -> None:
-    """Reshape the output to a sequence again: steps, batch, and the units of all directions."""
+    """Add a Reshape of a recurrent layer's output from rank 4 to rank 3, a sequence for the next layers."""
     if output.known.rank == 4:
         first, second, third, fourth = output.known.shape
         growth.add(Reshape((first, second * third, fourth)), output)
@@ -167,7 +167,17 @@ def _lstm(growth: Growth, value: Value) -> None:
 
 
 def _lstm_operand(growth: Growth, op: Any, name: str, sizes: dict[str, int], x: Value) -> Value | None:
-    """Return the operand with this name; None if the operator lacks it, or if it is optional and left out."""
+    """Return a value for the operand with this name of a TFLite LSTM; None if it is absent.
+
+    It is absent if the attributes of the operator rule it out, or by chance if it is optional.
+
+    Args:
+        growth: the network.
+        op: the LSTM operator.
+        name: the name of the operand.
+        sizes: the sizes of the LSTM by letter, such as "B" for the batch, "U" for the units and "O" for the outputs.
+        x: the input, for its type and magnitude.
+    """
     draw, dtype = growth.draw, x.known.dtype
     if name in ("output_state_in", "cell_state_in"):
         size = sizes["O" if name == "output_state_in" else "U"]

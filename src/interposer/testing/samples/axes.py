@@ -24,7 +24,10 @@ TYPES: Final = (DataType.FLOAT32, DataType.INT8)
 
 @samples(*OPERATORS)
 def negative_axes() -> Iterator[Sample]:
-    """Yield copies of other samples with each axis counted from the end, in one float and one quantized type."""
+    """Yield samples of operators with axes: copies of their other samples with each axis counted from the end.
+
+    There are copies in one float and one quantized type.
+    """
     for op in OPERATORS:
         seen = set()
         for base in _others(op):

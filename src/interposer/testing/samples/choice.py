@@ -32,7 +32,7 @@ def worked() -> Iterator[Sample]:
 
 @samples(RandomMultinomial)
 def drawn() -> Iterator[Sample]:
-    """Yield samples with and without seeds, and samples with a single class."""
+    """Yield RandomMultinomial samples with and without seeds, and one in which a single class is possible."""
     for dtype in FLOATS:
         for index_dtype in (DataType.INT32, DataType.INT64):
             for seeds in (of([37, 42], DataType.INT32), None):

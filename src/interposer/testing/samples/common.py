@@ -103,14 +103,21 @@ def plain(shape: ShapeLike, dtype: DataType = DataType.FLOAT32, *, low: float = 
 
 
 def quantized(shape: ShapeLike, dtype: DataType, q: Quantization | None = None, **bounds: Any) -> Given:
-    """Return a quantized operand, by default with the type's usual quantization."""
+    """Return a quantized operand with random values; without `q`, it has the type's usual quantization.
+
+    `bounds` are the arguments `low` and `high` of `Given`, the range of the values.
+    """
     return Given(TensorInfo(shape, dtype, q or QUANTIZED[dtype]), **bounds)
 
 
 def typed(
     shape: ShapeLike, leave_out: Iterable[DataType] = (), *, tiny_quantized: bool = True
 ) -> Iterator[tuple[str, Given]]:
-    """Yield a named operand of every type except those in `leave_out`, both quantized and not."""
+    """Yield pairs of a name such as "quantized-int8" and an operand of this shape, for every type.
+
+    Unquantized operands are left out if their type is in `leave_out`, quantized ones of less than 8 bits if
+    `tiny_quantized` is False.
+    """
     types = [dtype for dtype in PLAIN if dtype not in leave_out]
     yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
     for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
@@ -118,12 +125,12 @@ def typed(
 
 
 def like(item: Given, shape: ShapeLike, q: Quantization | None = None) -> TensorInfo:
-    """Return a tensor info with the operand's type, and its quantization or another one."""
+    """Return the info of a result: it has this shape, the type of `item`, and the quantization `q` or the item's."""
     return TensorInfo(shape, item.info.dtype, q or item.info.quantization)
 
 
 def retyped(item: Given, shape: ShapeLike) -> Given:
-    """Return another operand of the same type, quantization and range."""
+    """Return an operand of another shape with the type, quantization and range of random values of `item`."""
     return Given(like(item, shape), low=item.low, high=item.high)
 
 

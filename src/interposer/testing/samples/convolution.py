@@ -54,7 +54,11 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _filters(op: Any, channels: int, outputs: int, size: tuple[int, int] = (3, 2)) -> tuple[int, ...]:
-    """Return the shape of the weights of an operator for these numbers of input and output channels."""
+    """Return the shape of the weights of a convolution in its layout.
+
+    `channels` and `outputs` are the numbers of input and output channels, and `size` is the height and width of the
+    window.
+    """
     if isinstance(op, DepthwiseConvolution2d):
         return (1, *size, outputs)
     if isinstance(op, TransposeConvolution2d):
@@ -82,7 +86,7 @@ def windows() -> Iterator[Sample]:
 
 @samples(Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d)
 def types() -> Iterator[Sample]:
-    """Yield samples: all types that can be summed; integers that are not quantized wrap around."""
+    """Yield samples of 2D convolutions of every numeric type; integers that are not quantized wrap around."""
     for dtype in NUMBERS:
         for op in _ops(data_layout=NHWC, pad_left=1, stride_y=2):
             low, high = (-4.0, 4.0) if dtype.is_float else (-3, 3)
@@ -166,7 +170,7 @@ def unusual_shapes() -> Iterator[Sample]:
 
 @samples(TransposeConvolution2d)
 def output_shapes() -> Iterator[Sample]:
-    """Yield samples: declared output shapes that are larger and smaller than the shape that the attributes imply."""
+    """Yield TransposeConvolution2d samples whose declared output is larger or smaller than the attributes imply."""
     for label, layout in LAYOUTS.items():
         for title, (h, w) in {"larger": (9, 8), "smaller": (6, 6)}.items():
             op = TransposeConvolution2d(
@@ -206,7 +210,7 @@ def worked_quantized() -> Iterator[Sample]:
 
 @samples(IntegerConvolution2d)
 def integer_windows() -> Iterator[Sample]:
-    """Yield padding, strides and dilations in both layouts, both types, groups, and zero points for each channel."""
+    """Yield IntegerConvolution2d samples: windows, groups, pairs of types, and zero points, in both layouts."""
     for label, layout in LAYOUTS.items():
         for title, window in WINDOWS.items():
             op = IntegerConvolution2d(data_layout=layout, **window)

@@ -52,7 +52,7 @@ def _order(draw: Draw, shape: Sequence[int]) -> Array:
 
 
 def coded(values: Array, dtype: DataType, quantization: Quantization | None = None) -> Given:
-    """Return float values as an operand of a type, rounded or quantized to that type."""
+    """Return an operand with these float values, converted to `dtype` or quantized with `quantization`."""
     if quantization is None:
         return of(values, dtype)
     info = np.iinfo(dtype.numpy)

@@ -94,7 +94,7 @@ def _bounds(operation: BinaryOperation, whole: bool) -> tuple[Bounds, Bounds]:
 
 @samples(*NAMED)
 def binary_types() -> Iterator[Sample]:
-    """Yield samples: every operation in every type for which it is defined."""
+    """Yield samples of binary arithmetic: every operation in every type for which it is defined."""
     for operation in BinaryOperation:
         floats = (*FLOATS, *SMALL_FLOATS) if operation in REAL else ()
         integers = INTEGERS if operation is not B.ATAN2 else ()
@@ -126,7 +126,10 @@ def quantized_binary() -> Iterator[Sample]:
 
 @samples(*NAMED)
 def broadcast_binary() -> Iterator[Sample]:
-    """Yield samples: shapes that broadcast, in floats, integers and quantized; all shapes for the named operators."""
+    """Yield samples of binary arithmetic on shapes that broadcast, in floats, integers and quantized.
+
+    Operations with an operator of their own, such as Addition, get all shapes; the others get one.
+    """
     for operation in BinaryOperation:
         own = ElementwiseBinary(operation).canonical() != ElementwiseBinary(operation)
         for label, (a, b) in BROADCASTS.items() if own else [("table", BROADCASTS["table"])]:

@@ -20,7 +20,7 @@ def _three(dtype: DataType) -> list[Given]:
 
 @samples(LinearAttention)
 def rules() -> Iterator[Sample]:
-    """Yield samples with and without decay, beta and a past state, in every form and type."""
+    """Yield LinearAttention samples: with and without decay, beta and a past state, in every type."""
     decays = {"": None, "-decay": (2, 5, 2), "-decays": (2, 5, 6)}
     betas = {"": None, "-beta": (2, 5, 1), "-betas": (2, 5, 2)}
     for dtype in FLOATS:

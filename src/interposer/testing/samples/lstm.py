@@ -30,13 +30,13 @@ class Features(NamedTuple):
 
     @property
     def flags(self) -> dict[str, bool]:
-        """The options as attributes of the operator."""
+        """The options as keyword arguments of the operator, such as ``cifg_enabled``."""
         names = ("cifg_enabled", "peephole_enabled", "projection_enabled", "layer_norm_enabled")
         return dict(zip(names, self, strict=True))
 
     @property
     def title(self) -> str:
-        """The name of the combination, for the names of samples."""
+        """The names of the enabled options with "-" in between, for the names of samples; "basic" if there are none."""
         return "-".join(name for name, on in self._asdict().items() if on) or "basic"
 
 

@@ -167,7 +167,7 @@ def _bytes(shape: tuple[int, ...], dtype: DataType, *, constant: bool = False) -
 
 @samples(IntegerMatMul)
 def integer_matmul() -> Iterator[Sample]:
-    """Yield both types, given and constant matrices, vectors and batches, and sizes that do not fill vectors."""
+    """Yield IntegerMatMul samples: pairs of types, input and constant matrices, zero points, vectors and batches."""
     for left, right in ((UINT8, INT8), (UINT8, UINT8), (INT8, INT8), (INT8, UINT8)):
         for constant in (False, True):
             operands = [_bytes((3, 5), left), _bytes((5, 4), right, constant=constant)]

@@ -34,9 +34,10 @@ def _shape(layout: DataLayout, n: int, h: int, w: int, c: int) -> tuple[int, ...
 
 
 def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
-    """Yield the samples that `sample` creates from an input of each float and quantized type.
+    """Yield one sample for each float and quantized type.
 
-    Quantized samples have an output with a coarser scale.
+    `sample` is a function that creates a sample from an input, which has this shape. Quantized samples get an output
+    whose scale is twice that of the input.
     """
     for dtype in (*FLOATS, *SMALL_FLOATS):
         created = sample(given(shape, dtype))
@@ -48,7 +49,7 @@ def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
 
 
 def _parameters(item: Given, count: int) -> list[Given]:
-    """Return two constants with the input's type and quantization."""
+    """Return two constants of `count` elements for gamma and beta, with the type and quantization of `item`."""
     info = TensorInfo((count,), item.info.dtype, item.info.quantization)
     return [Given(info, low=0.5, high=2, constant=True), Given(info, low=-1, high=1, constant=True)]
 

@@ -45,7 +45,7 @@ INT8, UINT8, FLOAT32 = DataType.INT8, DataType.UINT8, DataType.FLOAT32
 
 @samples(DynamicQuantize)
 def dynamic_quantize() -> Iterator[Sample]:
-    """Yield numbers of both signs, of one sign, equal numbers, zeros, long tensors and empty ones."""
+    """Yield DynamicQuantize samples: several shapes, numbers of one sign, zeros, and ties of rounding."""
     for shape in ((), (1,), SHAPE, (3, 0), (5, 1000)):
         yield Sample(DynamicQuantize(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
     yield Sample(DynamicQuantize(), [given((70,), low=1.0, high=3.0)], name="positive")

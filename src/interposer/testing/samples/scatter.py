@@ -68,7 +68,7 @@ def combined() -> Iterator[Sample]:
 
 @samples(ScatterNd)
 def late() -> Iterator[Sample]:
-    """Yield samples whose output shape is an input of the network."""
+    """Yield a ScatterNd sample whose output shape is an input of the network."""
     indices, shape = _indices()["slices"]
     operands = [of([3, 4, 2], DataType.INT32), indices, plain(shape)]
     yield Sample(ScatterNd(ScatterFunction.ADD, input_enabled=False), operands, name="late-shape")

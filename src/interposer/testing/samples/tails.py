@@ -86,7 +86,10 @@ def products() -> Iterator[Sample]:
 
 @samples(Activation, ElementwiseUnary, *ARITHMETIC, ops.Softmax, ops.Reduce, ops.Transpose, ops.Concat)
 def rows() -> Iterator[Sample]:
-    """Yield samples: rows of 37 elements, and operands that broadcast along each axis in turn."""
+    """Yield samples of elementwise operators, softmax and others on rows of 37 elements, which no vector width divides.
+
+    Operands of binary operators broadcast along each axis in turn.
+    """
     yield Sample(Activation(ActivationFunction.RELU), [given(ROWS)], name="tail-relu")
     yield Sample(Activation(ActivationFunction.SIGMOID), [given(ROWS)], name="tail-sigmoid")
     yield Sample(ElementwiseUnary(UnaryOperation.EXP), [given(ROWS)], name="tail")
@@ -109,7 +112,7 @@ def rows() -> Iterator[Sample]:
     ops.Prelu, Comparison, ops.Where,
 )  # fmt: skip
 def rows_of_results() -> Iterator[Sample]:
-    """Yield samples: operators that compute each element of a row of 37, or one result for such a row."""
+    """Yield samples of operators that compute each element of a row of 37, or one result for such a row."""
     x, positive, bools = given(ROWS), given(ROWS, low=0.5), given(ROWS, DataType.BOOL)
     for operation in (BinaryOperation.POWER, BinaryOperation.SQ_DIFF, BinaryOperation.ATAN2):
         yield Sample(ElementwiseBinary(operation), [positive, given((5, 1))], name=f"tail-{operation.name.lower()}")
